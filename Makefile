@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-fast fuzz test-recipes test-next test-grpo test-loops test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
+.PHONY: help install demo test test-long test-fast fuzz test-recipes test-next test-grpo test-loops test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -20,16 +20,21 @@ demo: install  ## synthetic videos, SFT, then GRPO steps of FrameThinker on this
 	bash recipes/demo.sh
 
 WITHOUT_RAY = not integration and not recipes and not cluster and not gpu and not faults
+WITH_RAY = integration and not recipes and not gpu
 IN_PARALLEL = -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # One after the other, in a worker of its own: where a test hangs in native code, only another process can go on.
 IN_TURN = -n 1
 
-test: install  ## all tests without Ray and vLLM, then real runs (real vLLM, real verl, no GPU), one of which has to learn
-	$(PYTEST) $(IN_PARALLEL) --durations=40 -m "$(WITHOUT_RAY)"
-	$(PYTEST) $(IN_TURN) --durations=40 -m "integration and not recipes and not gpu"
+test: install  ## tests without Ray and vLLM, then real runs (real vLLM, real verl, no GPU), one of which has to learn
+	$(PYTEST) $(IN_PARALLEL) --durations=40 -m "$(WITHOUT_RAY) and not long"
+	$(PYTEST) $(IN_TURN) --durations=40 -m "$(WITH_RAY) and not long"
+
+test-long: install  ## the longest of both kinds, which continuous integration runs after `make test`
+	$(PYTEST) $(IN_PARALLEL) --durations=40 -m "$(WITHOUT_RAY) and long"
+	$(PYTEST) $(IN_TURN) --durations=40 -m "$(WITH_RAY) and long"
 
 test-fast: install  ## without Ray, vLLM and the slow tests, one process per core, under four minutes
-	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY) and not slow"
+	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY) and not slow and not long"
 
 fuzz: install  ## random hostile inputs, MINUTES=10 shared among all surfaces or given to SURFACE=...; goes on where the last round ended
 	python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SURFACE),--surface $(SURFACE))

@@ -247,6 +247,7 @@ def test_citation() -> None:
     assert [title for title, address in papers if cited.get(title) != address] == []
 
 
+@pytest.mark.slow
 def test_first_steps_of_the_quick_start(tmp_path: Path) -> None:
     (block,) = code_blocks(page("quickstart.md").partition("## One rollout by hand")[2].partition("## ")[0], "bash")
     vvt = f'vvt() {{ {sys.executable} -m verl_video_tools.cli "$@"; }}\n'

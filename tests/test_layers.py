@@ -43,6 +43,7 @@ def test_the_contracts_hold(tmp_path: Path) -> None:
     assert found.returncode == 0, found.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "line"),
     [

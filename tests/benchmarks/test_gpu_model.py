@@ -22,7 +22,7 @@ from verl_video_tools.planner.constants import find_gpu
 from verl_video_tools.planner.models import find_model, known_models
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_part_with_the_tiny_model(tmp_path: Path) -> None:
     """In a process of its own: verl's functions are imported beside a stand-in for flash-attn."""

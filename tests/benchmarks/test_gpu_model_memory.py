@@ -11,7 +11,7 @@ SMALL = Sizes(hidden=256, head_dim=64, intermediate=1024, vocabulary=4096, visio
 LATE = Sizes(hidden=256, head_dim=64, intermediate=1024, vocabulary=16_384, vision_hidden=256)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")  # by `mkldnn.flags`
 @pytest.mark.parametrize(

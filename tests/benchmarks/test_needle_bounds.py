@@ -86,6 +86,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Clip]:
     return [(*question_from_row(row), Path(row["extra_info"]["video_path"])) for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_bounds_hold_in_replay(name: str, clips: list[Clip]) -> None:
     by_video = defaultdict[VideoSpec, list[Clip]](list)

@@ -31,7 +31,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_long_video(TINY, tmp_path_factory.mktemp("long"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_smoke_run(tmp_path: Path) -> None:
     readers = ["ours_cold", "ours_warm"]

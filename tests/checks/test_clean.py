@@ -54,6 +54,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*METHOD_NAMES, *EXAMPLES])
 def test_no_clean_method_fails(name: str, check: Check) -> None:
     started = time.process_time()
@@ -66,6 +67,7 @@ def test_no_clean_method_fails(name: str, check: Check) -> None:
         ] | NO_GROUP
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "settings"), VARIANTS)
 def test_no_variant_fails(name: str, settings: dict[str, Any], check: Check) -> None:
     assert failures(check(method_class(name), settings=settings)) == {}
@@ -93,6 +95,7 @@ def test_a_prompt_beyond_its_budget_tells_of_the_processor_that_was_assumed(chec
         assert ("(`--processor`)" in reason) == told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields", ["part_by: point", "part_by: either, frame_by: either", "part_by: point, unit: pixels"]
 )

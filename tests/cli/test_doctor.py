@@ -120,6 +120,7 @@ def test_complete_installation() -> None:
 MODULES = {ENGINE: "vllm"}  # where the module is not called as the distribution
 
 
+@pytest.mark.slow
 @complete
 @pytest.mark.parametrize(
     "missing",

@@ -26,6 +26,7 @@ def test_help_lists_every_command(capfd: pytest.CaptureFixture[str]) -> None:
     assert [command for command in ALL if f"  {command} " in listed] == list(ALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [[], *([name] for name in ALL), *(["data", name] for name in DATA_COMMANDS)])
 def test_help_of_a_command(command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert run([*command, "--help"]) == 0
@@ -97,6 +98,7 @@ def test_module_is_the_command_and_stays_light() -> None:
     assert done.stdout == f"{__version__}\n"
 
 
+@pytest.mark.slow
 def test_bash_completes_commands_options_and_names(tmp_path: Path) -> None:
     vvt = tmp_path / "vvt"
     vvt.write_text(f'#!/bin/sh\nexec {sys.executable} -m verl_video_tools.cli "$@"\n')

@@ -115,7 +115,7 @@ def answers(generator: random.Random, number: int) -> Iterator[tuple[str, tuple[
         yield "".join(parts), menu
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)  # 15 seconds on a machine of its own
 def test_no_answer_is_right_for_two_truths() -> None:
     generator = random.Random(20)

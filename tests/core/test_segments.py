@@ -44,6 +44,7 @@ def test_a_clock_of_thousands_of_digits_is_none(text: str) -> None:
     assert clock_seconds(text) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [

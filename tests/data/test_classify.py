@@ -121,6 +121,7 @@ def test_letters_count_the_base_model_then_the_teacher_then_its_calls() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_gives_the_expected_shares(
     make_case: Callable[..., Case], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,7 +74,7 @@ def write_star(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(2 * MAX_SECONDS + 100)
 def test_ten_thousand_rows(tmp_path: Path) -> None:
     videos, rows = tmp_path / "videos", tmp_path / "rows.parquet"

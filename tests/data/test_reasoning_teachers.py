@@ -131,6 +131,7 @@ def reasonings(records: Path) -> set[str | None]:
     return {turn.reasoning for line in read_records(records) for turn in line["trajectory"].turns}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", list(LOOKS))
 def test_classes_rows_and_training_data_are_those_of_a_teacher_without_reasoning(
     method: str, parquet: Path, tmp_path: Path
@@ -161,6 +162,7 @@ def test_classes_rows_and_training_data_are_those_of_a_teacher_without_reasoning
         assert reasonings(out / "teacher.jsonl") == {REASONING}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", list(LOOKS))
 def test_rollouts_and_corrections_are_those_of_a_teacher_without_reasoning(
     method: str, parquet: Path, tmp_path: Path

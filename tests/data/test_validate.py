@@ -229,6 +229,7 @@ def test_a_probed_video_is_found_however_its_path_is_written(
     assert json.loads(capsys.readouterr().out)["video length"] == {"up to 3 min": 3}
 
 
+@pytest.mark.slow
 def test_prompts_are_counted_by_the_models_own_tokens(
     video: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

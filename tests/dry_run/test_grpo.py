@@ -27,6 +27,7 @@ def failed(checks: Checks) -> set[str]:
     return {name for name, check in checks.items() if check.status is Status.FAILED}
 
 
+@pytest.mark.slow
 def test_a_good_run_passes(dry_run: DryRunOf) -> None:
     checks = dry_run()
     assert failed(checks) == set()
@@ -44,6 +45,7 @@ def test_nothing_is_started_and_nothing_left_behind(dry_run: DryRunOf, tmp_path:
     assert not ray.is_initialized() and not run.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "name", "detail"),
     [
@@ -100,6 +102,7 @@ def test_bad_rows_are_named(
     assert opened.startswith("1 row would be left out of training: row 3: ") and "broken.mp4" in opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "status"), [(1, Status.WARNING), (2, Status.FAILED)])
 def test_relative_paths(
     nodes: int,
@@ -126,6 +129,7 @@ def test_an_unknown_loop_and_a_missing_retriever(
     assert "the run has no retriever" in dry_run(file)["training rows"].detail
 
 
+@pytest.mark.slow
 def test_open_questions_need_a_judge_that_answers(
     dry_run: DryRunOf, write_rows: WriteRows, rows: list[dict[str, Any]]
 ) -> None:
@@ -181,6 +185,7 @@ def test_weights_that_are_not_all_there(dry_run: DryRunOf, tmp_path: Path) -> No
     assert dry_run(path)["weights"].detail == "missing: model-2.safetensors"
 
 
+@pytest.mark.slow
 def test_memory_is_planned_for_gpus(dry_run: DryRunOf) -> None:
     checks = dry_run(device="gpu", gpu="a100-40gb")
     assert "a100-40gb" in checks["GPU"].found and checks["GPUs"].status is Status.WARNING
@@ -190,6 +195,7 @@ def test_memory_is_planned_for_gpus(dry_run: DryRunOf) -> None:
     assert unknown["plan"].status is Status.FAILED and "'abacus' is not known" in unknown["plan"].detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("device", "times"), [("gpu", 1), ("cpu", 0)])
 def test_the_gpus_are_asked_for_once(
     device: str, times: int, dry_run: DryRunOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

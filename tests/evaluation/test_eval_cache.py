@@ -46,6 +46,7 @@ def test_a_second_evaluation_asks_nothing(video_mme: BenchmarkFiles, tmp_path: P
     assert results[0] == results[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -55,6 +55,7 @@ FAULTS: dict[str, Callable[[dict[str, Any]], Reply]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_faulty_endpoint_costs_no_item(video_mme: BenchmarkFiles, tmp_path: Path, fault: str, is_first: bool) -> None:
@@ -134,6 +135,7 @@ def test_where_all_are_lost_the_run_ends_and_goes_on_with_others(
     assert results[0] == results[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [(), ("--temperature=0.7", "--seed=3")])
 def test_a_killed_run_with_repeats_and_two_endpoints_resumes_to_the_same_bytes(
     video_mme: BenchmarkFiles, tmp_path: Path, seed: tuple[str, ...]

@@ -28,6 +28,7 @@ pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_killed_and_resumed_equals_uninterrupted(video_mme: BenchmarkFiles, tmp_path: Path, repeats: int) -> None:

@@ -62,6 +62,7 @@ def files(name: str, request: pytest.FixtureRequest, tmp_path: Path, make_video:
     return files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BENCHMARK_NAMES)
 def test_a_sample_gives_a_result(name: str, files: BenchmarkFiles, tmp_path: Path) -> None:
     benchmark = get_benchmark(name)

@@ -138,6 +138,7 @@ async def train(case: Case, rows: Path) -> Rollout:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.method)
 async def test_observations_are_those_of_training(
     case: Case, rows: Path, tmp_path: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch
@@ -208,6 +209,7 @@ async def test_without_the_processor_the_server_decides_on_sizes(
     assert result["protocol"]["pictures"]["sizes"] == "as the method asks; the server fits them"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.method)
 def test_a_model_that_reasons_is_measured_by_what_it_says(
     case: Case, rows: Path, server: JudgeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -124,6 +124,7 @@ def test_unreadable_scores(reply: str) -> None:
         read_scores(reply, ("completeness", "reliability"))
 
 
+@pytest.mark.slow
 def test_an_item_with_unreadable_scores_failed_and_is_asked_again(line: list[str], tmp_path: Path) -> None:
     def hesitant(request: dict[str, Any]) -> Reply:
         return completion(UNREADABLE[0]) if "loaded" in request["messages"][1]["content"] else scored(request)

@@ -114,6 +114,7 @@ def before_rl(finished: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_stages_run_once_and_their_gain_is_reported(
     example: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -218,6 +219,7 @@ def test_the_same_questions_without_tools_can_be_left_out(example: dict[str, Any
     assert results["reward after RL less after SFT"]["mean"] == results["after RL less after SFT"]["mean"] == 1.0
 
 
+@pytest.mark.slow
 def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str, Any], tmp_path: Path) -> None:
     plan = replace(
         example["PLANS"]["compose_spatial"], num_train_videos=3, num_validation_videos=2, rl_steps=STEPS,
@@ -245,6 +247,7 @@ def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str,
     assert list(results["accuracy"]) == ["after SFT", "after RL"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "method", "recipe"), [("direct", "direct", "direct"), ("compose_temporal", "compose", "compose")]
 )

@@ -51,6 +51,7 @@ def test_the_doctor_accepts_the_judge(capsys: pytest.CaptureFixture[str]) -> Non
     assert [line.split()[0] for line in checks] == ["ok"] * 4
 
 
+@pytest.mark.slow
 def test_table_and_dialogues_become_rows(tmp_path: Path) -> None:
     command = [sys.executable, str(TUTORIAL / "make_data.py"), str(tmp_path / "d")]
     command += ["--videos=2", "--questions-per-video=2", "--expert-videos=3"]

@@ -16,6 +16,7 @@ from verl_video_tools.rollout.tokens import placeholder_runs
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.long,
     pytest.mark.timeout(1500),
     pytest.mark.usefixtures("context_method", "group_method"),
 ]

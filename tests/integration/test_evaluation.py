@@ -21,7 +21,7 @@ import pytest
 from tests.integration.conftest import REPO
 from verl_video_tools.records.records import read_records
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]
 
 NUM_ITEMS = 48
 RUN_TIMEOUT_SECONDS = 300

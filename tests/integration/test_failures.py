@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.conftest import run_recipe, write_rows
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]
 
 
 def test_an_unknown_agent_name_is_one_clear_error(output_dir: Path, sft_model: Path) -> None:

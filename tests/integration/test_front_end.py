@@ -57,6 +57,7 @@ def test_64_interleaved_requests_with_images_thrown_out_of_the_cache() -> None:
     assert_equal_to_vllms(result)
 
 
+@pytest.mark.long
 def test_two_engines_generate_the_same_tokens() -> None:
     result = output_of("front_end_tokens", str(base_model_dir("qwen2_5_vl")))
     assert result["num_tokens"] == 3 * 4 * 4 * 6  # groups, rollouts, turns, tokens

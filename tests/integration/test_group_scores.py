@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.timeout(2400), pytest.mark.usefixtures("group_method",
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param("sync", marks=pytest.mark.integration),
+        pytest.param("sync", marks=[pytest.mark.integration, pytest.mark.long]),
         pytest.param("separate_async", marks=pytest.mark.recipes),
     ],
 )

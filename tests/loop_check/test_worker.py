@@ -34,6 +34,7 @@ def test_verl_finds_the_managers(name: str, monkeypatch: pytest.MonkeyPatch, tmp
     assert issubclass(manager(config, None).agent_loop_workers_class.__ray_actor_class__, worker.LoopTap)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MANAGERS)
 def test_workers_reach_another_process(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """By value, as Ray sends classes that no name leads to; the taps by name, since all share one context variable."""

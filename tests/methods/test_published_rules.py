@@ -291,6 +291,7 @@ def _videobrain_turn(rng: random.Random, info: VideoInfo, said: list[str]) -> st
     return turn
 
 
+@pytest.mark.slow
 async def test_videobrain_gives_what_is_published() -> None:
     rng = random.Random(18)
     method = get_method("videobrain", compat="reference")

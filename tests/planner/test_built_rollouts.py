@@ -20,6 +20,7 @@ ANSWER = "<think>a</think><answer>B</answer>"
 SAMPLING = {"temperature": 0.7, "top_p": 0.9, "top_k": -1}
 
 
+@pytest.mark.slow
 async def test_a_group_of_framemind_holds_what_is_planned() -> None:
     options = recipe_options("framemind")
     limits = {"min_pixels": options.min_pixels, "max_pixels": options.max_pixels}

@@ -16,6 +16,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "compose" / "longvt_search_la
 FILE = "actor_rollout_ref.rollout.custom.video_tools.compose.file"
 
 
+@pytest.mark.slow
 def test_without_a_file_it_is_one_of_the_package(tmp_path: Path) -> None:
     (tmp_path / "gpu").mkdir()
     (tmp_path / "cpu").mkdir()

@@ -29,6 +29,7 @@ from verl_video_tools.verl_plugin.settings import method_from_config
 from verl_video_tools.video import image_tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("recipe", grpo_recipes())
 def test_configuration_and_budgets(recipe: str, setting: str, composed: Composed) -> None:
@@ -94,6 +95,7 @@ def test_entropy_is_computed_in_one_piece(recipe: str, setting: str, composed: C
         assert options.use_torch_compile == (setting == "gpu")
 
 
+@pytest.mark.slow
 def test_agent_loop_workers_are_as_many_as_there_is_work_for(
     composed: Composed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

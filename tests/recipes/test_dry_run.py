@@ -19,6 +19,7 @@ def options_of_a_dry_run(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:end], arguments[end + 1 :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("recipe", [*grpo_recipes(), *sft_recipes()])
 def test_the_options_are_those_of_the_run(recipe: str, setting: str, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def model(folder: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_recipe_trains_the_package(paper: str, setting: str, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ LENGTHS = (
 """Those that it has from the synthetic world."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 @pytest.mark.parametrize("recipe", grpo_recipes())
 def test_a_rehearsal_has_the_options_of_the_real_run_but_its_lengths(

@@ -19,6 +19,7 @@ CORRECTIONS = {
 """`ROLLOUT_CORRECTION`, and verl's preset of it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "correction"),
     [
@@ -48,6 +49,7 @@ def test_an_unknown_correction_is_refused(tmp_path: Path) -> None:
 LORA = {"LORA_RANK": "32", "LORA_ALPHA": "64", "LORA_SYNC": "adapter"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", grpo_recipes())
 def test_every_recipe_trains_an_adapter_of_the_language_model_on_request(
     recipe: str, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -56,6 +56,7 @@ def _diff(id: str, recorded: str | None, given: str | None) -> str:
     return "\n".join(lines) or f"{id}\n-{recorded}\n+{given}"
 
 
+@pytest.mark.slow
 def test_replays(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert_as_recorded("replays.jsonl", replay_lines(tmp_path_factory.mktemp("replays")))
 

@@ -72,6 +72,7 @@ def conversation(rollout: Rollout) -> list[dict[str, Any]]:
     return messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "patch"), list(zip(FAMILIES, (14, 16), strict=True)))
 @given(
     script=scripts,

@@ -57,6 +57,7 @@ def test_tokenizer_is_the_one_that_the_program_makes(processor: TinyProcessor) -
     assert shipped.encode(text) == made.encode(text)
 
 
+@pytest.mark.slow
 def test_names_decoded_frames_through_the_ordinary_processor_and_generate(
     model: TinyModel, processor: TinyProcessor, pool: FramePool
 ) -> None:

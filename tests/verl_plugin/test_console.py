@@ -225,6 +225,7 @@ def test_who_closes_the_output_does_not_end_the_run(tmp_path: Path) -> None:
     assert (tmp_path / "run.log").read_text().splitlines() == [f"{MARK} {n}" for n in range(3)]
 
 
+@pytest.mark.slow
 def test_who_does_not_read_the_output_keeps_no_signal_from_the_run(tmp_path: Path) -> None:
     read, written = os.pipe()
     log = tmp_path / "run.log"

@@ -29,7 +29,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_devices", [1, 3])
+@pytest.mark.parametrize("num_devices", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_weights_moments_and_schedule_are_the_same_bits(num_devices: int, run_dir: Path) -> None:
     command = [sys.executable, "-m", "verl_video_tools.verl_plugin.reshard_checkpoint", str(run_dir), str(num_devices)]
     program = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=100)

@@ -61,6 +61,7 @@ def one_of_each_template(dataset: TrajectorySFTDataset) -> list[int]:
     return list(first.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_tokens_mask_and_tensors_equal_those_of_a_rollout(sft_parquet: str, family: Family) -> None:
     dataset = make_dataset(sft_parquet, family=family)

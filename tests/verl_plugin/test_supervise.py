@@ -86,6 +86,7 @@ def test_a_command_that_was_killed_is_named(start: Callable) -> None:
     assert "` was ended by SIGKILL (out of memory?). Start the same command again to resume" in messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
     pid_file = tmp_path / "pid"
@@ -193,6 +194,7 @@ supervised -- "$PYTHON" -c "$2" "$3" || { status=$?; exit $status; }
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
 def test_a_signal_to_the_recipes_shell_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
     pid_file = tmp_path / "pid"

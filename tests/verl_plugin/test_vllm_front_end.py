@@ -28,6 +28,7 @@ def facts(request: pytest.FixtureRequest) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_images_are_looked_up_under_the_names_that_the_request_has(facts: dict[str, Any]) -> None:
     without_settings, with_settings = facts["hashes"]
     assert without_settings == {"equal": True, "plain": True}

@@ -56,6 +56,7 @@ async def a_deadline_that_is_over(video: Video) -> None:
         await decode_frames(video, FrameRequest(width=48, height=32, indices=(1,)), deadline_seconds=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", [nothing, frames, frames_that_are_not_there, a_deadline_that_is_over])
 async def test_a_reader_beyond_the_capacity_closes(
     paths: list[Path], use: Any, monkeypatch: pytest.MonkeyPatch

@@ -136,6 +136,7 @@ def test_half_a_surrogate_pair_in_a_reply_is_recorded(zoomer: World, tmp_path: P
     assert [record["trajectory"].turns[0].text for record in lines(tmp_path / "a.jsonl")] == ["I see \ud83d."] * 4
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_without_asking_twice(zoomer: World, tmp_path: Path) -> None:
     out = tmp_path / "records.jsonl"
     with JudgeServer(reply=scripted(zoomer.right), latency_seconds=0.2) as server:

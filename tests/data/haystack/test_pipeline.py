@@ -177,6 +177,7 @@ def answering_once(name: str, text: str) -> Callable[[dict[str, Any]], Reply]:
     return reply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"),
     [

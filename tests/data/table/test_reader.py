@@ -199,6 +199,7 @@ def questions(draw: st.DrawFn) -> dict[str, Any]:
     return {"question": draw(TEXTS) + "?", "options": options, "place": draw(st.integers(0, len(options) - 1))}
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(questions(), min_size=1, max_size=5),
@@ -250,6 +251,7 @@ NAMES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(NAMES, CELLS, max_size=8), min_size=1, max_size=4))
 def test_any_cells_are_read_or_told(records: list[dict[str, Any]]) -> None:
@@ -263,6 +265,7 @@ def test_any_cells_are_read_or_told(records: list[dict[str, Any]]) -> None:
             assert Sample.from_row(row).question
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=120), st.sampled_from(["csv", "tsv", "jsonl", "json", "parquet", "arrow"]))
 def test_any_bytes_are_read_or_told(content: bytes, suffix: str) -> None:

@@ -95,6 +95,7 @@ def test_without_tools_it_answers_at_once(tmp_path: Path) -> None:
     assert {script.template for script in scripts} == {"direct"} and {len(script.turns) for script in scripts} == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["demo", "videozoomer", "framemind", "framethinker", "videobrain"])
 def test_a_cold_start_is_written_for_it(file: str, tmp_path: Path) -> None:
     make_demo(tmp_path, 2, 1, questions_per_video=4, agent_names=["compose"], num_processes=1)

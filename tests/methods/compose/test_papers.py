@@ -75,6 +75,7 @@ def judge() -> Iterator[str]:
         yield server.base_url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_class_and_composition_differ_where_it_is_said(paper: str, folder: Path, judge: str) -> None:
     found = {}

@@ -97,6 +97,7 @@ def record_of(trajectory: Trajectory, *, reasons: bool) -> dict[str, Any]:
     return record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", REASONING_SHAPES)
 @pytest.mark.parametrize("name", list(SCRIPTS))
 async def test_a_rollout_is_that_of_a_model_without_reasoning(

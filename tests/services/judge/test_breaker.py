@@ -57,6 +57,7 @@ async def step(judge: LLMJudge, number: int, num_judgements: int = NUM_JUDGEMENT
     return time.monotonic() - began, kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 4, 32])
 async def test_a_hung_judge_costs_one_deadline_once(server: HangingServer, concurrency: int) -> None:
     config = JudgeConfig(

@@ -116,6 +116,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_processes_share_a_folder(server: JudgeServer, tmp_path: Path) -> None:
     def start() -> subprocess.Popen[str]:
         command = [sys.executable, "-c", PROCESS, server.base_url, str(tmp_path)]

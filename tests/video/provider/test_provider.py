@@ -255,6 +255,7 @@ def test_settings_that_make_no_sense(name: str, value: str) -> None:
 # --------------------------------------------------------------------------------------------------------------- memory
 
 
+@pytest.mark.slow
 def test_memory_stays_flat(video: Video, tmp_path: Path) -> None:
     provider = provider_of(tmp_path, capacity_bytes=4 << 20)
     random, process = np.random.default_rng(0), psutil.Process()

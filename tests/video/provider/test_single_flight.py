@@ -67,6 +67,7 @@ def run_requesters(folder: Path, path: Path, capacity_bytes: int, seeds: Sequenc
     return results
 
 
+@pytest.mark.slow
 def test_eight_requesters_in_four_processes_get_no_wrong_frame(path: Path, tmp_path: Path) -> None:
     """The cache holds a sixth of the video, so frames come, go and come again all the time."""
     results = run_requesters(tmp_path, path, 50 * FRAME_BYTES, seeds=range(4), num_requests=40)
