@@ -220,6 +220,7 @@ def test_pictures_are_small() -> None:
         assert any(picture.name in path.read_text(encoding="utf-8") for path in PAGES), f"{picture.name} is not shown"
 
 
+@pytest.mark.slow
 def test_the_picture_of_imports_is_up_to_date() -> None:
     script = DOCS / "make_architecture.py"
     committed = (DOCS / "images" / "architecture.svg").read_text(encoding="utf-8")

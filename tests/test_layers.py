@@ -105,6 +105,7 @@ def source(module: str) -> str:
     return Path(spec.origin).read_text()
 
 
+@pytest.mark.slow
 def test_names_in_strings_point_downwards_too() -> None:
     """import-linter sees import statements alone."""
     contracts = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]

@@ -117,6 +117,7 @@ def test_doctor_looks_at_every_dependency(project: dict[str, Any]) -> None:
         assert canonicalize_name(package.distribution) in {canonicalize_name(line.name) for line in lines}
 
 
+@pytest.mark.slow
 def test_every_imported_distribution_is_declared(project: dict[str, Any]) -> None:
     declared = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
     for extra in ("cpu", "gpu", *(extra for extra, _ in OPTIONAL)):

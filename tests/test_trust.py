@@ -81,6 +81,7 @@ def test_the_reader_knows_what_loads_a_pickle(code: str, expected: bool) -> None
     assert any(map(loads_a_pickle, ast.walk(ast.parse(code)))) == expected
 
 
+@pytest.mark.slow
 def test_no_pickle_is_read_but_checkpoints() -> None:
     found = {
         path.name for path in PACKAGE.rglob("*.py") if any(map(loads_a_pickle, ast.walk(ast.parse(path.read_text()))))

@@ -60,6 +60,7 @@ def run() -> grpo.GrpoRun:
     return grpo.plan_run("framethinker", "qwen2.5-vl-7b", find_gpu("h100"), 1, 16)
 
 
+@pytest.mark.slow
 def test_a_failing_step_is_told_and_the_next_goes_on(tmp_path: Path, run: grpo.GrpoRun) -> None:
     check = {"name": "flash-attn", "status": "warning", "detail": "is not installed", "mend": "uv pip install"}
     stages = [

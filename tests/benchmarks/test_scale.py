@@ -147,6 +147,7 @@ def test_methods_with_their_memory() -> None:
     assert row.startswith("| longvt | 0.500 -> 0.500 |") and row.endswith("| 2.00 -> 1.50 | 4 |")
 
 
+@pytest.mark.slow
 def test_tables_and_picture_of_steps(tmp_path: Path) -> None:
     works = {"before": summary.host_work(measured()), "after": NO_WORK}
     steps = critical_path.all_steps(summary.step_size(measured()), works)

@@ -69,6 +69,7 @@ def test_the_share_is_over_all_choices_of_other_options() -> None:
     assert share_right(scores, np.asarray([3])) == pytest.approx(np.mean(right), abs=0.03)
 
 
+@pytest.mark.slow
 def test_options_alone_tell_nothing() -> None:
     assert first_look_share(20_000) <= MOST_TEMPORAL
 

@@ -86,6 +86,7 @@ def test_worker_goes_on_after_an_error_and_ends_at_its_time_limit(tiny: Path, tm
             worker.run([[good] * 500], time_limit_seconds=0.05)
 
 
+@pytest.mark.slow
 def test_a_wrong_frame_is_counted(tmp_path: Path) -> None:
     path = write_video(tmp_path / "h264.mp4", num_frames=30)
     truth = TruthfulFile(path, numbers=[*range(29), 7], times_seconds=[index / 30 for index in range(30)])

@@ -78,6 +78,7 @@ def test_the_composition_for_the_tiny_model_fits_with_its_processor(check: Check
     assert failures(check(method_class("compose"), settings={"file": "demo"}, model=model)) == {}
 
 
+@pytest.mark.slow
 def test_a_prompt_beyond_its_budget_tells_of_the_processor_that_was_assumed(check: Check, tmp_path: Path) -> None:
     text = (Path(composition.__file__).parent / "default.yaml").read_text(encoding="utf-8")
     limits = re.search(r"limits: \{prompt_tokens: (\d+)", text)

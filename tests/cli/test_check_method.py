@@ -13,6 +13,7 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.synthetic import base_model_dir
 
 
+@pytest.mark.slow
 def test_a_line_for_each_property(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check-method", "direct"]) == 0
     first, *lines, last = capsys.readouterr().out.splitlines()
@@ -43,6 +44,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert {finding["status"] for finding in findings} == {"pass", "fail", "not applicable"}
 
 
+@pytest.mark.slow
 def test_all_that_are_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     known = {"direct": methods.REGISTERED["direct"], "mute": "tests.checks.test_properties:Mute"}
     monkeypatch.setattr(methods, "REGISTERED", known)
@@ -53,6 +55,7 @@ def test_all_that_are_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert " 0 fail, " in told[1] and " 1 fail, " in told[3]
 
 
+@pytest.mark.slow
 def test_tokens_may_be_counted_by_a_models_processor(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check-method", "direct", "--processor", str(base_model_dir()), "--json"]) == 0
     assert list(json.loads(capsys.readouterr().out)) == ["direct"]
@@ -60,6 +63,7 @@ def test_tokens_may_be_counted_by_a_models_processor(capsys: pytest.CaptureFixtu
     assert "model 'no_such_folder' is no folder here" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

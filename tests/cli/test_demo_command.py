@@ -28,6 +28,7 @@ def small(out: Path, *more: str) -> list[str]:
     return ["demo", "--out", str(out), "--train-videos", "2", "--test-videos", "1", "--questions-per-video", "2", *more]
 
 
+@pytest.mark.slow
 def test_makes_everything_and_says_where(base: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "demo"
     assert run(small(out, "--seed", "3", "--agent-name", "other_method")) == 0
@@ -86,6 +87,7 @@ def test_impossible_number_of_questions_is_bad_usage(
     assert capfd.readouterr() == ("", "vvt: found only 7 different questions\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["file", "file/demo", "demo"])
 def test_a_folder_that_cannot_be_written_is_bad_usage(
     name: str, base: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -123,6 +125,7 @@ def own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_prompt_of_another_package_s_method_is_written_beside_ours(base: Path, own_method: Path) -> None:
     (own_method / "prompt_synthetic.txt").write_text("Look again.")
     assert run(small(own_method / "demo", "--agent-name", "own", "--agent-name", "framethinker")) == 0

@@ -52,6 +52,7 @@ def named(command: list[str], out: str) -> list[str]:
     return [out if word == "OUT" else word for word in command]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_file_that_exists_stays(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = "kept.txt" if name in TEXTS else "kept.parquet"
@@ -62,6 +63,7 @@ def test_a_file_that_exists_stays(name: str, folder: Path, capsys: pytest.Captur
     assert " exists" not in capsys.readouterr().err, "what fails is then something else: there is no source"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_name_of_another_kind_is_refused(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = "rows2.parquet" if name in TEXTS else "rows.jsonl"
@@ -120,6 +122,7 @@ def test_what_loses_nothing_passes(folder: Path) -> None:
     check_continued(Path("records.jsonl"), [Path("others.jsonl")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "told"),
     [

@@ -23,6 +23,7 @@ NAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NAMES)
 def test_every_name_has_a_line(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["list", kind]) == 0

@@ -164,6 +164,7 @@ def test_unusable_turns_file(
     assert calls == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "named"),
     [
@@ -202,6 +203,7 @@ def assert_bad_usage(given: list[str], named: str, capfd: pytest.CaptureFixture[
     assert named in captured.err
 
 
+@pytest.mark.slow
 def test_real_replay_in_a_process_of_its_own(tmp_path: Path) -> None:
     """FrameThinker on a real file: one look, then the right answer."""
     video = tmp_path / "numbers.mp4"

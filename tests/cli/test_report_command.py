@@ -17,6 +17,7 @@ def recorded(folder: Path) -> Path:
     return write_run(folder, steps, log={1: {"actor/grad_norm": 2.0}})
 
 
+@pytest.mark.slow
 def test_a_report_stands_in_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = recorded(tmp_path / "grpo")
     assert run(["report", str(folder)]) == 0
@@ -29,12 +30,14 @@ def test_a_report_stands_in_the_run(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "rollouts.html" in Page((folder / "report" / "report.html").read_text()).having("href")
 
 
+@pytest.mark.slow
 def test_a_run_may_be_given_as_its_records(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "grpo")
     assert run(["report", str(folder / "trajectories"), "--no-thumbnails"]) == 0
     assert (folder / "report" / "report.html").is_file() and not (folder / "trajectories" / "report").exists()
 
 
+@pytest.mark.slow
 def test_runs_side_by_side(tmp_path: Path) -> None:
     log = tmp_path / "elsewhere.jsonl"
     log.write_text('{"step": 1, "data": {"actor/grad_norm": 7}}\n')
@@ -64,6 +67,7 @@ def test_the_rollouts_to_look_at_are_the_trained_methods(tmp_path: Path) -> None
     assert blocks["index"]["num_left_out"] == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

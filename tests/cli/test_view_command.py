@@ -86,6 +86,7 @@ def test_a_port_that_is_taken_is_told(records: Path, capsys: pytest.CaptureFixtu
     assert f"cannot listen on 127.0.0.1 port {port} (Address already in use)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

@@ -147,6 +147,7 @@ def test_truth_must_name_an_option(truth: str) -> None:
         grade_multiple_choice("B", truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filler", [" ", "\n", " \n", "answer is ", "\\boxed{", "B or ", "B. "])
 def test_long_answers_are_read_quickly(filler: str) -> None:
     started = time.process_time()

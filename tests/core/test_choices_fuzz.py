@@ -277,6 +277,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     return counted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", LONG)
 def test_work_grows_as_the_length(piece: str, work: Work) -> None:
     """Eight times the text is eight times the work, not 64 times."""
@@ -284,6 +285,7 @@ def test_work_grows_as_the_length(piece: str, work: Work) -> None:
     assert short < long <= 10 * short, (short, long)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", LONG)
 def test_no_pattern_tries_every_place_against_every_other(piece: str) -> None:
     """What patterns do within cannot be counted. These lengths take a tenth of a second at most; one that tried 20

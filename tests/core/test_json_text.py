@@ -42,6 +42,7 @@ def by_decoder(text: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_objects_that_the_decoder_finds() -> None:
     generator = random.Random(7)
     for _ in range(20_000):
@@ -63,6 +64,7 @@ def test_half_a_surrogate_pair_and_too_deep_objects_are_none() -> None:
     assert list(json_objects('{"a":' * 101 + "1" + "}" * 101)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(15)
 @pytest.mark.parametrize(
     "piece", ["{", '{"', '{"a":', '{"a":[', '{"a{', '{\\"', '{"a":1,', '{"a":1} {', "{\n", '{"k{":":","', "{ \t"]

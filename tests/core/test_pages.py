@@ -67,6 +67,7 @@ def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+@pytest.mark.slow
 def test_no_message_names_a_path_of_the_repository() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{line}: {text}"
@@ -88,6 +89,7 @@ def test_what_vvt_list_prints_names_none(kind: Kind) -> None:
     assert [name for name, texts in texts_of(kind).items() if any(map(PATH.search, texts))] == []
 
 
+@pytest.mark.slow
 def test_cited_pages_exist() -> None:
     cited = []
     for path in PACKAGE.rglob("*.py"):

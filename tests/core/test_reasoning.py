@@ -129,6 +129,7 @@ def test_a_training_turn_is_what_is_taken_apart_again(method: str, reasoning: st
         assert opened != text.startswith("<think>") or (reasoning is None and not turn.startswith("<think>"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in TURNS if name not in ("direct", "framemind")])
 def test_a_turn_to_the_letter_is_never_changed(method: str) -> None:
     """Made of anything; but for FrameMind's, whose grammar lets a turn begin with two thoughts."""
@@ -157,6 +158,7 @@ def test_replies_without_a_grammar() -> None:
     assert (without_reasoning("a</think>b"), without_reasoning("<think>a"), without_reasoning("b")) == ("b", "", "b")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", list(TURNS))
 @pytest.mark.parametrize("tag", ["<think>", "</think>", "<think></think>", "<think>a</think><answer>B</answer>"])
 def test_the_time_is_linear_in_the_length(method: str, tag: str) -> None:

@@ -211,6 +211,7 @@ def test_rows_for_fine_tuning_and_for_reinforcement_learning(
         assert "sft.parquet: 0 rows; teacher's rollouts kept 4 (rollout: 4), dropped 2 (wrong answer: 2)" in printed
 
 
+@pytest.mark.slow
 def test_failures_are_listed_and_never_classified(
     make_case: Callable[..., Case], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -274,6 +275,7 @@ def test_open_answers_are_judged_once_and_a_judge_that_fails_leaves_the_row_out(
         assert report_of(out)["letters"] == {"0": "a", "1": "e"}
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_method_or_without_labels_is_not_continued(
     make_case: Callable[..., Case], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -97,6 +97,7 @@ def test_rows_are_read_from_any_folder(tmp_path: Path, monkeypatch: pytest.Monke
     assert row["extra_info"]["video_path"].startswith(f"{tmp_path}/link/")
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = CASES["next-qa"]
     files = prepare(case, tmp_path)

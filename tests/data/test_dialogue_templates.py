@@ -88,6 +88,7 @@ def generate(parquet: Path, out: Path, server: JudgeServer, *options: str) -> in
 # ------------------------------------------------------------------------------------------------------------ templates
 
 
+@pytest.mark.slow
 def test_dialogues_take_the_forms_that_are_chosen_for_them(
     parquet: Path, tmp_path: Path, server: JudgeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,6 +232,7 @@ SOUND = '{"consistent": true, "reason": ""}'
 UNSOUND = '<think>{"consistent": true}?</think>```json\n{"consistent": false, "reason": "it looks elsewhere"}\n```'
 
 
+@pytest.mark.slow
 def test_illogical_dialogues_are_counted_named_and_left_out(
     parquet: Path, tmp_path: Path, server: JudgeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

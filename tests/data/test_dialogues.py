@@ -287,6 +287,7 @@ def test_no_file_of_theirs_is_overwritten(media: Path, tmp_path: Path, capsys: p
     assert f"{texts} exists; name another file" in capsys.readouterr().err and texts.read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page(media: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/cold-start.md, Published traces: all of them, on the samples under the names of the page."""
     page = (Path(__file__).parents[2] / "docs" / "cold-start.md").read_text(encoding="utf-8")
@@ -343,6 +344,7 @@ FIELDS = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(sorted(FIELDS)), st.just(None), max_size=5).flatmap(

@@ -67,6 +67,7 @@ def by_the_processor(family: Family, paths: Sequence[str]) -> dict[str, torch.Te
 sizes = st.tuples(st.integers(17, 400), st.integers(17, 400))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(sizes, min_size=1, max_size=3))

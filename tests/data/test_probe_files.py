@@ -71,6 +71,7 @@ def test_unusable_sources(name: str, content: str | None, named: str, tmp_path: 
         find_videos(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "report.jsonl"
     assert run(["data", "probe", str(folder), "--out", str(out), "--jobs", "2"]) == 1
@@ -111,6 +112,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_a_crash_or_a_hang_costs_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     child = tmp_path / "child.py"
     child.write_text(CHILD)

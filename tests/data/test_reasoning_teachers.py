@@ -203,6 +203,7 @@ def test_turns_of_a_teacher_that_was_cut_or_is_read_to_the_letter(
     assert reasonings(Path(out)) == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
 def test_reasoning_is_trained_on_only_where_it_is_kept(

@@ -37,6 +37,7 @@ class Fixed:
         return self._script
 
 
+@pytest.mark.slow
 def test_perfect_rollouts_are_all_kept(demo_dir: Path, rows: list[dict[str, Any]], tmp_path: Path) -> None:
     out = tmp_path / "new" / "sft.parquet"
     report = export_sft(demo_dir / "train.parquet", out, seed=5)

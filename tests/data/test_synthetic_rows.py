@@ -27,6 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_demo(tmp_path_factory.mktemp("demo"), **SMALL)
 
 
+@pytest.mark.slow
 def test_rows_follow_the_schema(folder: Path) -> None:
     for split, videos in (("train", 3), ("test", 2)):
         rows = load_rows(folder / f"{split}.parquet")
@@ -74,6 +75,7 @@ def test_another_seed_gives_other_videos(folder: Path, tmp_path: Path) -> None:
     assert not ours & theirs
 
 
+@pytest.mark.slow
 def test_a_complete_folder_is_kept_and_anything_else_made_anew(tmp_path: Path) -> None:
     tiny = {**SMALL, "num_train_videos": 1, "num_test_videos": 1}
     folder = make_demo(tmp_path, **tiny)
@@ -104,6 +106,7 @@ def test_a_folder_with_files_of_the_user_is_refused(name: str, tmp_path: Path) -
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [Path(name).name]
 
 
+@pytest.mark.slow
 def test_renders_in_worker_processes_too(folder: Path, tmp_path: Path) -> None:
     other = make_demo(tmp_path, **{**SMALL, "num_train_videos": 1, "num_test_videos": 1, "num_processes": 2})
     ours, theirs = (path / "videos" / "train_0000.mp4" for path in (folder, other))

@@ -144,6 +144,7 @@ def test_good_rows_are_not_written_to_a_folder(
 TRUTHS = ["(B)", "B.", "b", " B ", "a chair", "B. a chair", "a foul", "C", "a lamp or a chair"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["framethinker", "videozoomer", "longvt", "framemind", "videobrain"])
 @pytest.mark.parametrize("given", ["mc", None])
 def test_every_form_of_a_truth_is_canonical_or_refused_by_name(
@@ -213,6 +214,7 @@ def test_probing_finds_bad_files_and_segments_beyond_the_end(
     assert lines[1].startswith("row 2: ") and "broken.mp4" in lines[1] and len(lines) == 2
 
 
+@pytest.mark.slow
 def test_a_probed_video_is_found_however_its_path_is_written(
     video: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

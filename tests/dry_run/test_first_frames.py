@@ -33,6 +33,7 @@ def real_prompt(row: dict[str, Any], method: Any, model: RunModel) -> TokenStrea
     return stream
 
 
+@pytest.mark.slow
 def test_tokens_and_images_are_those_of_a_rollout(model: RunModel, rows: list[dict[str, Any]]) -> None:
     method = get_method("framethinker")
     meter = PromptMeter(model, ROOMY)
@@ -95,6 +96,7 @@ def test_length_of_a_turn(response: int, tokens: int) -> None:
     assert turn_tokens(RolloutLimits(1, response, 1)) == tokens
 
 
+@pytest.mark.slow
 def test_too_short_a_response_holds_no_call(dry_run: DryRunOf) -> None:
     calls = dry_run("data.max_response_length=60", "actor_rollout_ref.rollout.max_model_len=2048")["training calls"]
     assert calls.status == "warning" and "no call of the largest size fits" in calls.detail

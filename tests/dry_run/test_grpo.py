@@ -79,6 +79,7 @@ def test_validation_rows_count_where_the_run_validates(dry_run: DryRunOf) -> Non
     assert failed(dry_run(long, "trainer.test_freq=5")) == {"training prompts", "validation prompts"}
 
 
+@pytest.mark.slow
 def test_swapped_pixel_bounds_are_one_problem(dry_run: DryRunOf) -> None:
     swapped = ("+data.mm_processor_kwargs.min_pixels=50176", "+data.mm_processor_kwargs.max_pixels=784")
     checks = dry_run(*swapped)
@@ -146,6 +147,7 @@ def test_open_questions_need_a_judge_that_answers(
     assert failed(good) == set() and good["known correct answer"].found == "correct"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_backoff")
 def test_services_that_are_down(dry_run: DryRunOf) -> None:
     pytest.importorskip("openai", reason="the extra `judge` is not installed")
@@ -166,6 +168,7 @@ def test_the_retriever_answers_a_query(dry_run: DryRunOf) -> None:
     assert checks["query"].found.endswith(", of 8 compared")
 
 
+@pytest.mark.slow
 def test_a_missing_cold_start_is_told_and_the_base_model_stands_in(dry_run: DryRunOf) -> None:
     checks = dry_run("actor_rollout_ref.model.path=/not/yet", stand_in=str(base_model_dir()))
     assert failed(checks) == set()
@@ -173,6 +176,7 @@ def test_a_missing_cold_start_is_told_and_the_base_model_stands_in(dry_run: DryR
     assert checks["training prompts"].status is Status.OK and "weights" not in checks
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_all_there(dry_run: DryRunOf, tmp_path: Path) -> None:
     for file in base_model_dir().iterdir():
         if file.suffix != ".safetensors":
@@ -219,6 +223,7 @@ def test_the_table_and_the_json_say_the_same(dry_run: DryRunOf) -> None:
     assert [json.loads(as_json(run, list(checks.values())))["ok"] for checks in (good, bad)] == [True, False]
 
 
+@pytest.mark.slow
 def test_an_error_of_our_own_costs_no_more_than_the_rest_of_the_table(
     dry_run: DryRunOf, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

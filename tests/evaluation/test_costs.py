@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("short_backoff")
 FRAME_TOKENS = (SIDE // FACTOR) ** 2
 
 
+@pytest.mark.slow
 def test_tokens_requests_and_seconds_of_an_evaluation(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,6 +75,7 @@ def test_what_is_not_known_is_not_told(video_mme: BenchmarkFiles, tmp_path: Path
     assert summarised(asked, records, protocol())["costs"]["requests"] is None
 
 
+@pytest.mark.slow
 def test_accuracy_is_drawn_against_visual_tokens(tmp_path: Path) -> None:
     asked = questions(40, 2)
     results = {

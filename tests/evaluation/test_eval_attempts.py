@@ -95,6 +95,7 @@ def test_one_attempt_verifies_nothing(video_mme: BenchmarkFiles, tmp_path: Path)
     assert result_of(tmp_path / "out")["protocol"]["attempts"] == 1
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_fails_is_no_failed_attempt(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     model = Model()
 

@@ -32,6 +32,7 @@ def said(out: Path) -> dict[str, list[str]]:
     return {record["uid"]: [turn.text for turn in record["trajectory"].turns] for record in records}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--temperature=0.7", "--seed=3")])
 def test_a_second_evaluation_asks_nothing(video_mme: BenchmarkFiles, tmp_path: Path, options: tuple[str, ...]) -> None:
     cached = (*options, f"--cache={tmp_path / 'kept'}")
@@ -77,6 +78,7 @@ def test_replies_that_would_not_be_kept_are_refused(
         assert run([*line, "--repeats=2"]) == 0  # which have seeds
 
 
+@pytest.mark.slow
 def test_without_a_cache_nothing_is_kept(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     with JudgeServer(reply=GOOD) as server:
         assert run(command(video_mme, tmp_path / "one", server)) == 0
@@ -99,6 +101,7 @@ def test_failures_are_not_kept(video_mme: BenchmarkFiles, tmp_path: Path) -> Non
     assert result_of(tmp_path / "two")["overall"]["failed"] == 0
 
 
+@pytest.mark.slow
 def test_a_served_model_is_known_by_its_files(
     video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_methods_with_tools_are_not_asked_blind(
     assert "videozoomer cannot be asked without frames: its tools show them" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_options_are_shuffled_and_the_truth_with_them(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     asked: dict[str, list[dict[str, list[str]]]] = {}
     with JudgeServer(reply=says_b) as server:
@@ -145,6 +146,7 @@ def test_a_control_that_changes_nothing_is_refused(row: dict[str, Any], reason: 
         with_shuffled_options(Questions("rows", [RolloutTask("0", 0, row)], {}), seed=0)
 
 
+@pytest.mark.slow
 def test_controls_are_the_same_in_any_order(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     controls = ("--control=shuffled-options", "--control=no-visual")
     with JudgeServer(reply=says_b) as server:
@@ -194,6 +196,7 @@ def test_the_models_own_video_input(
     assert "| direct, CoT, video input |" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_server_of_its_own_takes_the_video_input(
     video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def asked(request: dict[str, Any]) -> str:
     return next(question for question in SCRIPTS if question in texts_of(request["messages"][1]))
 
 
+@pytest.mark.slow
 def test_a_rollout_stays_with_one_endpoint_and_both_are_used(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     # Slow enough that the second and third rollout begin while the first is under way.
     with JudgeServer(reply=GOOD, latency_seconds=0.3) as one, JudgeServer(reply=GOOD, latency_seconds=0.3) as two:
@@ -109,6 +110,7 @@ def test_an_address_where_nothing_listens_is_passed_over(video_mme: BenchmarkFil
     assert result_of(tmp_path / "out")["overall"]["failed"] == 0
 
 
+@pytest.mark.slow
 def test_where_all_are_lost_the_run_ends_and_goes_on_with_others(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

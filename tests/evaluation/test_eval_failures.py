@@ -25,6 +25,7 @@ pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
 
 
+@pytest.mark.slow
 def test_a_failing_item_is_named_and_asked_again(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_failing_item_is_named_and_asked_again(
     assert [failure["item"] for failure in result_of(out)["failures"]] == ["entry 2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "value"), [("reward_model", "A"), ("extra_info", '{"question": "?"}'), ("extra_info", 7)]
 )
@@ -105,6 +107,7 @@ def test_an_endpoint_that_is_not_there(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_lost_ends_the_run_and_loses_nothing(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,6 +132,7 @@ def test_an_endpoint_that_is_lost_ends_the_run_and_loses_nothing(
     assert result_of(out)["overall"]["failed"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -109,6 +109,7 @@ def test_a_folder_in_use_keeps_its_protocol(
     assert (out / "protocol.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_prompt_is_known_by_its_text(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +144,7 @@ def test_verdicts_by_another_truth_do_not_stay(
     assert "holds a rollout of another question as row 0: ground_truth was" in told and 'is now "D"' in told
 
 
+@pytest.mark.slow
 def test_another_model_under_the_same_name_does_not_go_on(
     video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

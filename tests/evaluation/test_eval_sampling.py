@@ -33,6 +33,7 @@ def test_options_of_sampling_are_sent_and_told(video_mme: BenchmarkFiles, tmp_pa
     assert result_of(tmp_path / "out")["protocol"]["sampling"] == {**OPTIONS, "seed": None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [400, 422])
 def test_an_endpoint_that_does_not_take_an_option_ends_the_run(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int
@@ -51,6 +52,7 @@ def test_an_endpoint_that_does_not_take_an_option_ends_the_run(
         assert run(command(video_mme, tmp_path / "out", server)) == 0  # nothing was recorded under the other protocol
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "message"),
     [

@@ -87,6 +87,7 @@ def command_of(name: str, folder: Path, make_video: MakeVideo) -> list[str]:
     return [*line, "--method=direct", "--set=initial_frames=2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_answers_are_written_to_be_handed_in(
     name: str, tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
@@ -130,6 +131,7 @@ def test_an_item_that_failed_is_handed_in_as_unanswered(tmp_path: Path, make_vid
     assert result_of(tmp_path / "out")["overall"]["failed"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_first_answer_of_a_part_is_handed_in(
     name: str, tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]

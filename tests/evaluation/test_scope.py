@@ -22,6 +22,7 @@ pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
 
 
+@pytest.mark.slow
 def test_only_questions_with_a_value_are_asked(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,6 +105,7 @@ def test_each_question_is_asked_so_often_with_seeds_of_its_own(
     assert "| 3 | 0 | 3 (SD 0.0) | 66.7 [too few] |" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_repeats_resume_to_the_same_bytes(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     """The model answers by the seed, so that the times of an item differ; its two endpoints die half-way."""
     good, whole, killed = scripted(SCRIPTS), tmp_path / "whole" / "out", tmp_path / "killed" / "out"

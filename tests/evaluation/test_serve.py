@@ -93,6 +93,7 @@ async def test_an_error_ends_the_server_too(tmp_path: Path) -> None:
     await_end(lines(tmp_path / "log")[1]["worker"])
 
 
+@pytest.mark.slow
 async def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"status 1; .*log tells 'ValueError: no room' and ends with: .*: see above"):
         async with served_model("m", tmp_path / "log", BUDGET, {"fail": True}):
@@ -102,6 +103,7 @@ async def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
             raise AssertionError("it never ran")
 
 
+@pytest.mark.slow
 async def test_a_server_that_dies_says_so_and_takes_its_workers_along(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(EndpointError, match=r"^no reply; the server ended with status 137; .*log ends with: "):

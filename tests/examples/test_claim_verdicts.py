@@ -54,6 +54,7 @@ def test_an_interval_needs_seeds(count: int) -> None:
         over_seeds([0.1] * count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_has_the_seeds_that_power_asks_for(name: str) -> None:
     claim = CLAIMS[name]

@@ -130,6 +130,7 @@ def test_who_asks_for_a_frame_number_sees_no_frame(clips: list[Clip]) -> None:
     assert call.name == "get_frame_number" and not call.frames and call.result["frame_number"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_cold_start_behaves_as_planned(name: str) -> None:
     claim = CLAIMS[name]

@@ -16,6 +16,7 @@ from tests.examples.conftest import EXAMPLES
 READMES = sorted(EXAMPLES.glob("*/README.md"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("readme", READMES, ids=lambda readme: readme.parent.name)
 def test_options_exist_and_files_are_there(readme: Path) -> None:
     text = readme.read_text()

@@ -187,6 +187,7 @@ def test_a_run_stopped_before_its_last_measurement_is_measured(example: dict[str
     assert results["accuracy"]["after RL"]["needs another look"]["mean"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_folder_belongs_to_one_plan_but_may_train_longer(
     example: dict[str, Any], finished: Path, tmp_path: Path
 ) -> None:
@@ -208,6 +209,7 @@ def test_a_folder_belongs_to_one_plan_but_may_train_longer(
     assert json.loads((tmp_path / "results.json").read_text())["plan"]["rl_steps"] == STEPS + 1
 
 
+@pytest.mark.slow
 def test_the_same_questions_without_tools_can_be_left_out(example: dict[str, Any], before_rl: Path) -> None:
     run = learning(example, before_rl, training := Training())
     run.plan = replace(run.plan, compares_without_tools=False)
@@ -295,6 +297,7 @@ def test_a_failing_stage_is_named_and_goes_on_at_the_next_start(
     assert json.loads((before_rl / "results.json").read_text())["stages_resumed"] == ["rl"]
 
 
+@pytest.mark.slow
 def test_a_run_whose_costs_are_not_known_keeps_its_accuracies(
     example: dict[str, Any], before_rl: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -309,6 +312,7 @@ def test_a_run_whose_costs_are_not_known_keeps_its_accuracies(
     assert "the records of step 1 are missing" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_a_folder_of_before_there_were_worlds_goes_on(example: dict[str, Any], finished: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(finished, tmp_path / "run", ignore=shutil.ignore_patterns("videos"))
     told = json.loads((folder / "plan.json").read_text())

@@ -37,6 +37,7 @@ def test_the_judge_compares_words(label: Callable[[str, str], str], answer: str,
     assert label("blue circle", answer) == verdict
 
 
+@pytest.mark.slow
 def test_the_doctor_accepts_the_judge(capsys: pytest.CaptureFixture[str]) -> None:
     """Which asks it with an answer that is right in other words, and with a wrong one."""
     judge: dict[str, Any] = runpy.run_path(str(TUTORIAL / "judge.py"))

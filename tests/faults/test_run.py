@@ -47,6 +47,7 @@ def test_a_run_that_ends_leaves_nothing(struck: FaultRun) -> None:
     assert struck.ended_seconds <= struck.seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("struck", ["leaves"], indirect=True)
 def test_what_a_run_leaves_behind_is_found(struck: FaultRun) -> None:
     assert [text.split()[0] for text in struck.left] == ["process", "shared", "temporary"]
@@ -55,6 +56,7 @@ def test_what_a_run_leaves_behind_is_found(struck: FaultRun) -> None:
         Path("/dev/shm", name).unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("struck", ["hangs"], indirect=True)
 def test_a_run_that_hangs_is_found(struck: FaultRun) -> None:
     assert any(text.startswith("process") for text in struck.left)

@@ -50,6 +50,7 @@ async def test_no_text_moves_a_verdict(short_backoff: None) -> None:
     assert moved == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("stated", STATED)
 def test_no_way_of_quoting_moves_a_verdict(stated: str, around: str, tmp_path: Path) -> None:

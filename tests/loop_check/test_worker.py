@@ -23,6 +23,7 @@ from verl_video_tools.loop_check.stale_updates import is_dropped
 MANAGERS = ("StockManager", "VideoManager")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MANAGERS)
 def test_verl_finds_the_managers(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     manager = load_class_from_fqn(f"verl_video_tools.loop_check.worker.{name}", "AgentLoopManager")
@@ -86,6 +87,7 @@ def test_the_callback_writes_the_runs_settings(monkeypatch: pytest.MonkeyPatch, 
     assert settings.logprobs_mode == "processed_logprobs" and settings.mm_processor_kwargs == {"max_pixels": 3136}
 
 
+@pytest.mark.slow
 def test_fields_that_a_run_does_not_have() -> None:
     config = run_config(agent_name="tool_agent")
     assert callback.optional_fields(config) == ["rollout_log_probs", "old_log_probs"]

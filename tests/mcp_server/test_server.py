@@ -274,6 +274,7 @@ async def test_a_file_that_is_no_video(root: Path) -> None:
 # ----------------------------------------------------------------------------------------------------------- transports
 
 
+@pytest.mark.slow
 async def test_the_real_server_over_stdio(root: Path, tmp_path: Path) -> None:
     command, *arguments = COMMAND
     arguments += ["--videos", str(root), "--max-frames", "2"]
@@ -291,6 +292,7 @@ async def test_the_real_server_over_stdio(root: Path, tmp_path: Path) -> None:
         assert stderr.read() == ""
 
 
+@pytest.mark.slow
 async def test_the_real_server_over_http(root: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

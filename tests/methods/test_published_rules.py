@@ -148,6 +148,7 @@ def _framethinker_turn(rng: random.Random, info: VideoInfo, said: list[str]) -> 
     return turn
 
 
+@pytest.mark.slow
 async def test_framethinker_gives_what_is_published() -> None:
     rng = random.Random(18)
     method = get_method("framethinker", compat="reference")

@@ -182,6 +182,7 @@ def with_adapter(plain: Any, rank: int) -> Any:
     return get_peft_model(plain, LoraConfig(r=rank, target_modules="all-linear", exclude_modules=".*visual.*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", known_models())
 def test_parameters_of_an_adapter_are_those_that_peft_makes(name: str) -> None:
     import torch

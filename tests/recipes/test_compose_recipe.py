@@ -28,6 +28,7 @@ def test_without_a_file_it_is_one_of_the_package(tmp_path: Path) -> None:
         assert rollout.limit_images == method.recipe_budget.images
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["cpu", "gpu"])
 def test_a_users_file_gives_lengths_images_and_method(
     setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -48,6 +49,7 @@ def test_a_users_file_gives_lengths_images_and_method(
     assert rollout.custom.video_tools.retrieval.model == "siglip"
 
 
+@pytest.mark.slow
 def test_the_cold_start_within_a_run_is_of_the_same_file(tmp_path: Path) -> None:
     for variables in ({"COMPOSE": "framemind"}, {}):
         arguments = recipe_arguments("compose_grpo", tmp_path, DEVICE="cpu", **variables)
@@ -65,6 +67,7 @@ def test_the_composition_for_parts_of_frames_gets_videos_that_need_it(tmp_path: 
         assert told[0] == "demo" and ("--spatial" in told) == (name == "spatial")
 
 
+@pytest.mark.slow
 def test_a_broken_file_stops_the_recipe_before_anything_starts(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text(EXAMPLE.read_text().replace("plan: ladder", "plan: stairs"))

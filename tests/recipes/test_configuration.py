@@ -132,6 +132,7 @@ def test_an_engine_of_one_device_has_no_second_process_on_a_cpu(
     assert arguments.count(option) == expected
 
 
+@pytest.mark.slow
 def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(
     composed: Composed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def run(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_the_demo_prints_fewer_than_80_lines(tmp_path: Path) -> None:
     demo = run(tmp_path)
     shown = demo.stdout.splitlines()
@@ -83,6 +84,7 @@ def test_verbose_prints_everything(tmp_path: Path) -> None:
     assert demo.stdout.count("target_num_threads") == 4000 and demo.stdout.count("train/loss") == 110
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_says_why_and_where_its_log_is(tmp_path: Path) -> None:
     demo = run(tmp_path, FAIL="1")
     assert demo.returncode == 1

@@ -23,6 +23,7 @@ from verl_video_tools.video import fit_envelope, image_tokens
 from verl_video_tools.video.sampling import linspace_indices
 
 
+@pytest.mark.slow
 def test_paper_values_of_framemind(composed: Composed) -> None:
     config = composed("framemind_grpo", "gpu")
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
@@ -37,6 +38,7 @@ def test_paper_values_of_framemind(composed: Composed) -> None:
     assert config.data.mm_processor_kwargs == {"min_pixels": 50_176, "max_pixels": 200_704}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "factor"), [("cpu", 28), ("gpu", 28), ("gpu", 32)])
 def test_the_dearest_rung_of_framemind_fits(setting: str, factor: int, composed: Composed) -> None:
     config = composed("framemind_grpo", setting)
@@ -59,6 +61,7 @@ def test_the_dearest_rung_of_framemind_fits(setting: str, factor: int, composed:
     assert fits(2 * method.call_frames, width, height, config.data.max_response_length)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("recipe", ["framemind_grpo", "mixed_grpo"])
 def test_every_rung_of_framemind_spreads_its_frames_evenly(recipe: str, setting: str, composed: Composed) -> None:

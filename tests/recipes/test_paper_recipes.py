@@ -60,6 +60,7 @@ def test_a_run_waits_for_no_other_machines_unless_it_is_told_of_them(paper: str,
     assert "trainer.nnodes=1" in arguments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_cold_start_can_be_configured(paper: str, setting: str, tmp_path: Path) -> None:
@@ -73,6 +74,7 @@ def test_the_cold_start_can_be_configured(paper: str, setting: str, tmp_path: Pa
     assert (OmegaConf.select(config, "data.mm_processor_kwargs.max_pixels") is not None) == (setting == "gpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_run_on_synthetic_videos_starts_with_the_cold_start_of_the_package(paper: str, tmp_path: Path) -> None:
     arguments = arguments_of(paper, "grpo", tmp_path, DEVICE="cpu")

@@ -91,6 +91,7 @@ def values(recipe: str, folder: Path, **variables: str) -> dict[str, str]:
     return dict(argument.lstrip("+").split("=", 1) for argument in recipe_arguments(recipe, folder, **given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_default_is_one_node_of_eight_gpus(method: str, tmp_path: Path) -> None:
     model = "8b" if method == "videobrain" else "7b"
@@ -154,6 +155,7 @@ def test_the_nodes_of_the_papers(tmp_path: Path) -> None:
         assert (recipe, found["trainer.nnodes"]) == (recipe, str(expected))
 
 
+@pytest.mark.slow
 def test_fields_of_a_preset_reach_the_cold_start_and_the_size_of_the_cache(tmp_path: Path) -> None:
     found = values("longvt_sft", tmp_path / "sft", PRESET="3b_4x48gb_lora")
     assert found["data.video_tools.longvt.initial_frames"] == "256"
@@ -207,6 +209,7 @@ def test_the_command_line_lists_the_names_that_the_recipes_take(capsys: pytest.C
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(preset_names())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["7b_8x80gb", "7b_4x48gb_lora", "published"])
 def test_a_rehearsal_has_of_a_preset_what_is_not_size(preset: str, tmp_path: Path) -> None:
     model = str(tmp_path / "run")

@@ -20,6 +20,7 @@ def test_every_script_parses() -> None:
         subprocess.run(["bash", "-n", str(script)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["framethinker_grpo", "mixed_grpo"])
 def test_paths_of_any_characters(recipe: str, tmp_path: Path) -> None:
     odd = tmp_path / "lr=1e-6, (a) [b] it's"
@@ -69,6 +70,7 @@ def test_rft_on_real_data_asks_for_the_cold_start(tmp_path: Path) -> None:
         recipe_arguments("longvt_rft", tmp_path, DEVICE="gpu", MODEL_PATH=str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["framethinker", "mixed"])
 def test_a_cold_start_within_a_run_is_that_of_its_own_recipe(method: str, tmp_path: Path) -> None:
     """What a user sets is meant for reinforcement learning: its learning rate would leave the model as it is."""
@@ -81,6 +83,7 @@ def test_a_cold_start_within_a_run_is_that_of_its_own_recipe(method: str, tmp_pa
     assert within == alone[:-1]  # but for the last: our own option, which is the run's
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", sft_recipes())
 def test_fine_tuning_saves_on_its_way(recipe: str, tmp_path: Path) -> None:
     arguments = recipe_arguments(recipe, tmp_path, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1")
@@ -130,6 +133,7 @@ def test_a_cold_start_alone_is_not_rehearsed(recipe: str, tmp_path: Path) -> Non
         recipe_arguments(recipe, tmp_path, DEVICE="cpu", REHEARSE="1", MODEL_PATH=str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["framethinker_grpo", "framethinker_sft"])
 @pytest.mark.parametrize(
     ("logger", "expected"),

@@ -48,6 +48,7 @@ def test_which_recipes_freeze_the_vision_tower(recipe: str, composed: Composed, 
     assert isinstance(engine, FrozenTowerConfig) == (recipe in FROZEN_TOWER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["videobrain_grpo", "videobrain_sft", "longvt_grpo", "longvt_sft"])
 def test_one_variable_freezes_the_vision_tower_or_lets_it_train(
     recipe: str, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

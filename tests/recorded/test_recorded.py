@@ -65,6 +65,7 @@ def test_prompts() -> None:
     assert_as_recorded("prompts.jsonl", prompt_lines())
 
 
+@pytest.mark.slow
 def test_sft_rows(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert_as_recorded("sft_rows.jsonl", sft_lines(tmp_path_factory.mktemp("sft")))
 

@@ -20,6 +20,7 @@ def outcomes(right: np.ndarray, per_video: int = 1) -> dict[int, Outcome]:
     }
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_mean_and_shrinks_with_more_videos() -> None:
     rng = np.random.default_rng(0)
     few, many = (mean_of(outcomes(rng.random(count) < 0.3)) for count in (40, 4000))

@@ -39,6 +39,7 @@ class Watching:
         return AssistantTurn(self.turns.pop(0)) if self.turns else None
 
 
+@pytest.mark.slow
 async def test_an_episode_frees_itself_and_its_pixels(tmp_path: Path) -> None:
     sample = Sample("What?", "A", str(write_video(tmp_path / "video.mp4")), "mc")
     policy = Watching()

@@ -24,6 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_demo(tmp_path_factory.mktemp("demo"), **{**SMALL, "num_test_videos": 3, "questions_per_video": 3})
 
 
+@pytest.mark.slow
 def test_the_file_has_the_published_columns(folder: Path) -> None:
     published = pa.Table.from_pylist(json.loads(SAMPLE.read_text())).schema
     table = pq.read_table(folder / "video_mme.parquet")
@@ -80,6 +81,7 @@ async def test_what_is_shown_once_is_asked_for_as_charades_sta_does(folder: Path
         assert await grade_answer("[1000, 1001]", sample, None) is AnswerLabel.INCORRECT
 
 
+@pytest.mark.slow
 def test_the_words_are_the_first_methods_and_the_same_every_time(tmp_path: Path) -> None:
     options = {**SMALL, "num_train_videos": 1, "agent_names": ["longvt", "framethinker"], "open_ended": True}
     one, two = (make_demo(tmp_path / name, **options) / "video_mme.parquet" for name in ("one", "two"))

@@ -46,6 +46,7 @@ def small_frames(path: Path) -> np.ndarray:
     return Video(path).frames(request).frames_THWC.astype(int)
 
 
+@pytest.mark.slow
 def test_a_dots_mean_is_the_same_grey_for_all_things_to_the_last_bit() -> None:
     for number in range(100):
         dots = np.stack([dot(number, number, label) for label in LABELS]).astype(int)
@@ -63,6 +64,7 @@ def test_before_compression_a_small_frame_is_the_same_whatever_is_on_the_card() 
         assert np.array_equal(one, other) == (card_at(CROWDED, index) is None)
 
 
+@pytest.mark.slow
 def test_after_compression_it_still_is(videos: tuple[Path, Path]) -> None:
     one, other = map(small_frames, videos)
     assert np.array_equal(one, other)

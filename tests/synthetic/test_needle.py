@@ -46,6 +46,7 @@ def test_clues_lie_on_neighbouring_frames_of_the_first_look_and_one_needle_betwe
             assert inside == {*clues, question.options[question.answer]}
 
 
+@pytest.mark.slow
 def test_too_many_questions_are_refused() -> None:
     with pytest.raises(ValueError, match="ask for fewer"):
         needle_questions(needle_spec(0), 12_000, seed=0)

@@ -75,10 +75,10 @@ def test_off_is_off() -> None:
 def test_the_command_gets_the_alarm(tmp_path: Path) -> None:
     path = tmp_path / "alarm"
     command = f'echo "$VVT_ALARM $VVT_ALARM_STEP $VVT_ALARM_MESSAGE" > {path}'
+    before = set(threading.enumerate())
     assert reports({GAP: [0.2]}, command=command) == {0: ["engine_gap"]}
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join(timeout=30)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=30)
     assert path.read_text().startswith("engine_gap 0 engine and actor differ by 0.2")
 
 

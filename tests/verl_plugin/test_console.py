@@ -215,6 +215,7 @@ def test_a_log_that_was_emptied_is_read_from_its_start(tmp_path: Path) -> None:
     assert run.shown == [f"{MARK} here"]
 
 
+@pytest.mark.slow
 def test_who_closes_the_output_does_not_end_the_run(tmp_path: Path) -> None:
     read, written = os.pipe()
     os.close(read)

@@ -50,6 +50,7 @@ def process_group() -> Iterator[None]:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("process_group")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_fsdp_computes_the_same_from_pixels_cast_before(family: Family) -> None:

@@ -114,6 +114,7 @@ def test_the_imbalance_is_of_what_was_placed_since() -> None:
     assert balancer.take_imbalance() == 2.0  # both went to the server that had less to do
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_counts_are_those_of_the_open_rollouts(data: st.DataObject) -> None:
     """Whatever happens: open rollouts are counted once, and end at nothing."""

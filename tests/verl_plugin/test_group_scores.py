@@ -70,6 +70,7 @@ async def test_a_group_is_compared_before_it_is_finished(monkeypatch: pytest.Mon
     assert queue.rows["a_2_0"]["extra_fields"]["min_global_steps"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slow", range(4))
 async def test_whoever_ends_last_compares(monkeypatch: pytest.MonkeyPatch, slow: int) -> None:
     group = [Planted(**{**vars(each), "seconds": 0.2 * (number == slow)}) for number, each in enumerate(GROUP)]
@@ -283,6 +284,7 @@ def advantages(monkeypatch: pytest.MonkeyPatch, queue: GroupQueue, kind: type, b
     return {name: values.pop() for name, values in sorted(found.items())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TRAINERS)
 @pytest.mark.parametrize("by_std", [True, False])
 @pytest.mark.parametrize("flagged", [False, True])

@@ -83,6 +83,7 @@ def trained(rollout: Rollout) -> tuple[Any, ...]:
     return rollout.output.response_ids, rollout.output.response_mask, rollout.output.response_logprobs
 
 
+@pytest.mark.slow
 async def test_an_interruption_changes_nothing_wherever_it_comes() -> None:
     """Above all not inside a stop string: the engine then no longer sees it, and writes on."""
     whole = await rollout()
@@ -97,6 +98,7 @@ async def test_an_interruption_changes_nothing_wherever_it_comes() -> None:
         assert [result.output.extra_fields[f"{end}_global_steps"] for end in ("min", "max")] == [0, 1]
 
 
+@pytest.mark.slow
 async def test_a_turn_may_be_interrupted_again() -> None:
     whole = await rollout()
     result = await rollout(interrupt_after=[len(ZOOM_IDS) - 2, 1, 2])

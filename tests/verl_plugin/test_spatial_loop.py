@@ -32,6 +32,7 @@ def parquet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 async def test_each_kind_of_rollout_fits_and_is_the_same_in_the_cold_start(parquet: Path) -> None:
     limits = get_method("compose", **FIELDS).recipe_budget
     config = OmegaConf.create(

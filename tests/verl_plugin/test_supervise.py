@@ -52,6 +52,7 @@ def written(path: Path) -> int:
     return int(path.read_text())
 
 
+@pytest.mark.slow
 def test_a_process_that_outlives_the_command_is_ended(tmp_path: Path, start: Callable) -> None:
     pid_file = tmp_path / "pid"
     run = start(*SUPERVISE, "--", sys.executable, "-c", DAEMON + "sys.exit(3)", str(pid_file))
@@ -61,6 +62,7 @@ def test_a_process_that_outlives_the_command_is_ended(tmp_path: Path, start: Cal
     assert "ended what the run had left behind: python" in messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["first", "second"])
 def test_either_supervisor_may_be_killed(tmp_path: Path, start: Callable, which: str) -> None:
     pid_file, temporary = tmp_path / "pid", tmp_path / "temporary"
@@ -157,6 +159,7 @@ def test_shared_memory_of_killed_processes_goes_and_that_of_others_stays(tmp_pat
         others.unlink()
 
 
+@pytest.mark.slow
 def test_shared_memory_goes_whose_owner_was_killed_soon(tmp_path: Path, start: Callable) -> None:
     """A killed engine leaves what it had opened seconds ago, and nobody has it open when the run ends."""
     owner = (

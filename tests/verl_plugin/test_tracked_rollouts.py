@@ -179,6 +179,7 @@ def test_mlflow_s_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert mlflow.active_run() is None
 
 
+@pytest.mark.slow
 def test_wandb_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")

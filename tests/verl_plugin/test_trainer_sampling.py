@@ -126,6 +126,7 @@ def test_groups_are_compared_by_their_valid_siblings(kind: Any, metric: str, que
     assert metrics["training/filter_groups/evicted_samples"] == len(dropped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [VideoToolsTrainer, VideoToolsColocateAsyncTrainer])
 def test_two_percent_of_judge_failures_let_no_equal_group_into_a_batch(kind: Any, queue: Queue) -> None:
     """Every second group has equal valid scores; a group of 16 holds a failure in 28 % of cases."""

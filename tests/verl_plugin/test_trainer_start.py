@@ -84,6 +84,7 @@ def test_bounds_that_no_image_meets_end_the_run_at_its_start(monkeypatch: pytest
     start(monkeypatch, others, others, min_pixels=800, max_pixels=1000)  # verl's own loop
 
 
+@pytest.mark.slow
 def test_the_trainer_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And refuses them before verl's own trainer is made."""
     made: list[DictConfig] = []

@@ -81,6 +81,7 @@ def test_a_sick_engine_ends_the_run_once_with_its_address(server: Server) -> Non
     assert address(server) in deaths[0] and "resume" in deaths[0]
 
 
+@pytest.mark.slow
 def test_a_short_illness_is_forgiven(server: Server) -> None:
     check = ServerCheck([address(server)], grace_seconds=2.0)
     server.status = 503

@@ -135,6 +135,7 @@ def test_a_missing_package_is_named(
         Video(reference_of("h264.mp4").path, backend=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
 def test_decord_that_hangs_or_dies_is_replaced(how: int, reference_of: Callable[[str], Reference]) -> None:
     skip_unless_usable("decord")

@@ -39,6 +39,7 @@ def whole(tmp_path: Path) -> Path:
     return write_video(tmp_path / "whole.mp4", num_frames=240, gop_frames=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edits_seconds",
     [

@@ -33,6 +33,7 @@ def test_the_reference_itself_shows_every_written_frame(name: str, reference_of:
     assert reference_of(name).numbers == list(range(FULL_LENGTHS[name]))
 
 
+@pytest.mark.slow
 def test_all_frames_in_one_request(reference: Reference) -> None:
     with Video(reference.path) as video:
         assert video.info.num_frames == len(reference.numbers)
@@ -47,6 +48,7 @@ def test_single_frames_in_random_order(reference: Reference) -> None:
             assert_same(video.frames_at_indices([index]), [index], reference)
 
 
+@pytest.mark.slow
 def test_sparse_requests_keep_order_and_repetitions(reference: Reference) -> None:
     rng = random.Random(1)
     with Video(reference.path) as video:

@@ -225,6 +225,7 @@ def _write_and_read(folder: Path, capacity_bytes: int, seed: int, num_frames: in
         barrier.wait()  # the test has counted
 
 
+@pytest.mark.slow
 def test_capacity_holds_while_processes_write(tmp_path: Path) -> None:
     capacity_bytes, num_workers = 50 * FRAME_BYTES, 4
     spawn = multiprocessing.get_context("spawn")

@@ -67,6 +67,7 @@ def test_a_file_that_is_lost_while_it_is_opened_is_no_shorter_one(
         Video(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 async def test_one_request_fails_and_the_next_opens_the_file_anew(
     suffix: str, make: Callable[[str], Path], lose_after: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -84,6 +85,7 @@ async def test_one_request_fails_and_the_next_opens_the_file_anew(
     assert not batch.corrupt.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 async def test_a_file_that_is_gone_fails_by_name(suffix: str, make: Callable[[str], Path]) -> None:
     path = make(suffix)

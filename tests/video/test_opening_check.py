@@ -71,6 +71,7 @@ def test_a_header_that_takes_long_is_refused(hostile: Path, monkeypatch: pytest.
         Video(hostile)
 
 
+@pytest.mark.slow
 def test_an_index_in_which_a_search_takes_hours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its edit list hides all frames but twelve, and FFmpeg passes over them for every step of its search."""
     monkeypatch.setattr(opening_check, "MAX_OPEN_CPU_SECONDS", 1.0)
@@ -160,6 +161,7 @@ def test_the_child_ends_with_its_process(path: Path) -> None:
     wait_until(lambda: is_gone(pid), "the end of the child whose process was killed", 10.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])
 @pytest.mark.parametrize("backend", ["pyav", "torchcodec", "decord", "ffmpeg"])
 def test_other_decoders_see_no_file_that_is_refused(

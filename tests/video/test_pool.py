@@ -174,6 +174,7 @@ async def test_work_of_one_lane_leaves_the_other_threads_free() -> None:
     assert order == list(range(9))
 
 
+@pytest.mark.slow
 async def test_cancelled_task_leaves_its_thread_until_the_deadline() -> None:
     pool, started, release = DecodePool(1), threading.Event(), threading.Event()
 
@@ -287,6 +288,7 @@ async def test_open_deadline(path: Path) -> None:
     assert (await open_video(path, deadline_seconds=5)).info.num_frames == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "expected"), [("3", "3"), ("0", "VVT_DECODE_THREADS"), ("many", "many")])
 def test_pool_size_setting(setting: str, expected: str) -> None:
     code = "from verl_video_tools.video import pool_stats; print(pool_stats().threads)"

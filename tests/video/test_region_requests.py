@@ -50,6 +50,7 @@ def of(box: PixelBox, *indices: int, size: tuple[int, int] | None = None) -> Fra
 # ---------------------------------------------------------------------------------------------- against the whole frame
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_kind_of_file(reference: Reference, data: st.DataObject) -> None:
@@ -68,6 +69,7 @@ def test_every_kind_of_file(reference: Reference, data: st.DataObject) -> None:
         assert batch.records() == video.planned(request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "name"), [(backend, name) for backend in DECODABLE for name in sorted(DECODABLE[backend])]
 )

@@ -56,6 +56,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     until(lambda: not path.exists() and not janitors(path))  # in every test: nothing stays
 
 
+@pytest.mark.slow
 def test_folder_lives_as_long_as_any_user(path: Path) -> None:
     first, second = join(path), join(path)
     assert len([process for process in janitors(path) if "janitor.py" in " ".join(process.cmdline())]) == 1
@@ -73,6 +74,7 @@ def test_the_next_user_finds_a_new_folder(path: Path) -> None:
     kill(join(path))
 
 
+@pytest.mark.slow
 def test_a_janitor_survives_what_ends_a_job_and_is_replaced_if_killed(path: Path) -> None:
     user = join(path)
     janitor = next(process for process in janitors(path) if process.pid != user.pid)

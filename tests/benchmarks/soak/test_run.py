@@ -60,6 +60,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "out"
 
 
+@pytest.mark.slow
 def test_a_segment_ends_in_order_when_its_time_is_over(out: Path) -> None:
     (out.parent / "recipes" / "mixed_grpo.sh").write_text(RECIPE.format(last=900))
     assert run_segment(Options(out, seconds=0.6, seed=0, leak_mb=0)) == "time"

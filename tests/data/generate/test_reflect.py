@@ -23,6 +23,7 @@ pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
 
 
+@pytest.mark.slow
 def test_a_reflection_is_trained_on_from_where_the_expert_goes_on(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,6 +89,7 @@ def test_only_wrong_rollouts_that_looked_again_are_reflected_on(
     assert "no wrong rollout with an executed call" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_reflection_is_shown_the_first_look_of_its_beginning(zoomer: World, tmp_path: Path) -> None:
     """The run's setting of a field may have changed; a rollout that had its own keeps it, and others do not replay."""
     own, others, shown = tmp_path / "own.jsonl", tmp_path / "others.jsonl", SETTINGS["videozoomer"]
@@ -111,6 +113,7 @@ def test_a_reflection_is_shown_the_first_look_of_its_beginning(zoomer: World, tm
         assert re.search("first shown 8 frames .* replayed with 4 frames", record["trajectory"].error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [{"prompt_file": "/etc/hostname"}, {"initial_frames_selector": "tests.data.imported:function"}],
@@ -133,6 +136,7 @@ def test_a_record_names_no_code_and_no_file(zoomer: World, tmp_path: Path, setti
         assert f"may not hold {next(iter(settings))} of VideoZoomer" in record["trajectory"].error
 
 
+@pytest.mark.slow
 def test_another_prompt_than_the_recorded_one_is_told(
     zoomer: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

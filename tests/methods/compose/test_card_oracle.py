@@ -43,6 +43,7 @@ def crop_frames(method: Compose, spec: VideoSpec, arguments: dict[str, Any]) -> 
     return list(LOOKS["crop_video"].shown(method.composition.tools["crop_video"].tool, spec, arguments))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "zoom", ["unit: pixels", "unit: thousandths", "unit: normalised", "unit: pixels, frame_by: frame"]
 )

@@ -194,6 +194,7 @@ def test_what_makes_no_sense_is_refused(term: dict[str, Any], fault: str, tmp_pa
         composed(tmp_path, {"name": "accuracy"}, term)
 
 
+@pytest.mark.slow
 def test_the_checker_finds_no_fault(tmp_path: Path, check: Check) -> None:
     """The reward of docs/compose.md, and a term of necessity, in the default composition."""
     terms = yaml.safe_load(OF_THE_PAGE)["reward"]

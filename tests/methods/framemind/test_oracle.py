@@ -55,6 +55,7 @@ def test_a_careless_expert_is_sometimes_wrong() -> None:
     assert right < 0.6 * len(WORLD)
 
 
+@pytest.mark.slow
 def test_rows(tmp_path: Path) -> None:
     folder = make_demo(tmp_path / "demo", 2, 1, 4, 0, ["framemind"])
     rows = load_rows(folder / "train.parquet")

@@ -47,6 +47,7 @@ def test_frames_stand_before_the_question_and_the_path_after_it() -> None:
     assert '"video_path"' in content_text(system.content)
 
 
+@pytest.mark.slow
 def test_pictures_then_the_fixed_sentence(video: str) -> None:
     (shown,) = observations(video, call(10, 12, video))
     assert shown == f"<tool_response>\n<image><image>{SUCCESS}</tool_response>"

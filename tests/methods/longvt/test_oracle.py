@@ -91,6 +91,7 @@ def test_multiple_choice_in_seconds() -> None:
         )
 
 
+@pytest.mark.slow
 def test_open_ended_rows(open_rows: Path) -> None:
     for row in load_rows(open_rows):
         sample = Sample.from_row(row)
@@ -100,6 +101,7 @@ def test_open_ended_rows(open_rows: Path) -> None:
         assert row["prompt"][0]["content"] == sample.question
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fresh", [None, 6])
 async def test_rollouts_are_executed_and_earn_everything(open_rows: Path, tmp_path: Path, fresh: int | None) -> None:
     import asyncio

@@ -125,6 +125,7 @@ def test_a_caption_is_given_if_it_is_on_screen_at_some_moment(said: list[Subtitl
     assert [caption.start_seconds for caption in found] == sorted(caption.start_seconds for caption in found)
 
 
+@pytest.mark.slow
 @given(subtitles.filter(bool), st.integers(1, 120))
 def test_lines_keep_within_their_bound_and_say_what_is_missing(said: list[Subtitle], max_characters: int) -> None:
     lines = caption_lines(said, len(said) + 2, max_characters)

@@ -112,6 +112,7 @@ def test_shape_of_each_template() -> None:
                 assert zooms[0][1] < start or zooms[0][0] > end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("imperfection", [0.0, 0.6])
 async def test_final_thoughts_tell_the_truth_about_frames_that_were_shown(
     rows: list[dict[str, Any]], imperfection: float

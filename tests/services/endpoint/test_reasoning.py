@@ -132,6 +132,7 @@ async def test_a_reply_that_was_asked_for_once_more_costs_no_rollout_more(server
     assert first.num_generated_tokens == second.num_generated_tokens + 7, "what was generated is told in whole"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", REASONING_SHAPES)
 @pytest.mark.parametrize("name", ["framethinker", "videozoomer", "longvt", "framemind", "videobrain"])
 async def test_a_turn_without_a_thought_takes_the_reasoning_for_it(
@@ -149,6 +150,7 @@ async def test_a_turn_without_a_thought_takes_the_reasoning_for_it(
     assert (await method.score(trajectory, sample))["accuracy"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", REASONING_SHAPES)
 @pytest.mark.parametrize("name", list(SCRIPTS))
 async def test_reasoning_that_was_cut_is_a_cut_turn(server: JudgeServer, sample: Sample, name: str, shape: str) -> None:

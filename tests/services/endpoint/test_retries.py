@@ -72,6 +72,7 @@ class Busy:
         return compared(request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 503])
 async def test_no_judgement_is_lost_to_a_server_that_says_when_to_come_back(status: int) -> None:
     """64 judgements, of which 32 are to come again after a second; `python -m benchmarks.judge` takes longer."""
@@ -96,6 +97,7 @@ async def test_a_pause_beyond_the_deadline_fails_at_once() -> None:
             assert time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 async def test_a_server_that_comes_back_within_the_deadline_costs_no_judgement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connections are refused meanwhile."""
     monkeypatch.setattr(retries, "FIRST_BACKOFF_SECONDS", 0.05)

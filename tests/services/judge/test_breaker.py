@@ -93,6 +93,7 @@ async def test_a_judge_that_is_back_is_asked_again(server: HangingServer) -> Non
         assert (await step(judge, 4, 64))[1] == {AnswerLabel.CORRECT: 64}
 
 
+@pytest.mark.slow
 async def test_a_judge_that_answers_others_is_not_down(server: HangingServer) -> None:
     """One question that hangs fails alone."""
 

@@ -141,6 +141,7 @@ async def test_unusable_replies_only_are_a_failure(server: JudgeServer, name: st
     assert (len(server.requests), counters.failed_attempts, counters.failures) == (3, 3, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNAVAILABLE)
 async def test_a_judge_that_is_not_available_is_asked_until_the_deadline(server: JudgeServer, name: str) -> None:
     server.reply = lambda request: BAD_REPLIES[name]
@@ -169,6 +170,7 @@ async def test_a_refused_request_is_not_tried_again(server: JudgeServer, status:
     assert (len(server.requests), counters.failures) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_nobody_listens() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
@@ -178,6 +180,7 @@ async def test_nobody_listens() -> None:
     assert counters.failures == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [None, MODEL])
 async def test_a_judge_that_hangs_fails_at_the_deadline(server: JudgeServer, model: str | None) -> None:
     released = threading.Event()
@@ -225,6 +228,7 @@ async def test_no_model_is_served(server: JudgeServer) -> None:
     assert "lists no model" in message
 
 
+@pytest.mark.slow
 async def test_a_judge_that_is_killed_half_way_loses_only_what_it_did_not_judge(server: JudgeServer) -> None:
     first, gone = threading.Lock(), threading.Event()
 
@@ -261,6 +265,7 @@ async def test_no_more_requests_in_flight_than_allowed(server: JudgeServer) -> N
     assert server.most_in_flight == 5
 
 
+@pytest.mark.slow
 async def test_with_a_tenth_of_replies_bad_no_verdict_is_lost_or_doubled(server: JudgeServer) -> None:
     server.reply = sometimes_bad(0.1)
     async with LLMJudge(JudgeConfig(base_url=server.base_url, max_attempts=8)) as judge:

@@ -40,6 +40,7 @@ def test_readable(reply: str, expected: AnswerLabel) -> None:
     assert read_verdict(reply) is expected
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 def test_long_replies_take_time_in_proportion_to_their_length() -> None:
     blank = "\n" * 200_000

@@ -52,6 +52,7 @@ def test_shipped_clip_is_small_and_its_tokenizer_the_one_that_the_program_makes(
     _check_lengths(encoder)
 
 
+@pytest.mark.slow
 def test_shipped_clip_tells_every_class_of_new_frames(clip: Encoder) -> None:
     pool = make_pool(num_videos=2, seed=3_000_000, num_frames=120)
     texts = clip.encode_texts([phrase for phrase, classes in PHRASES.items() if len(classes) == 1])

@@ -91,6 +91,7 @@ async def test_a_reply_that_cannot_be_used_costs_its_question_alone(
     assert server.base_url not in str(error.value) and "127.0.0.1" not in error.value.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", OF_THE_ENDPOINT)
 async def test_what_says_nothing_of_the_question_is_no_refusal(then: Callable[[], Reply], short_backoff: None) -> None:
     with JudgeServer(reply=after_one_reply(then)) as server:
@@ -100,6 +101,7 @@ async def test_what_says_nothing_of_the_question_is_no_refusal(then: Callable[[]
                 await model.ask(CONTENT, 10.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", OF_THE_QUESTION + OF_THE_ENDPOINT)
 async def test_an_endpoint_that_never_gave_a_reply_is_at_fault_itself(
     then: Callable[[], Reply], short_backoff: None

@@ -103,6 +103,7 @@ def test_damage_is_remembered_with_the_frame(path: Path, tmp_path: Path) -> None
     assert again.indices.tolist() == first.indices.tolist() == numbers(again)
 
 
+@pytest.mark.slow
 def test_every_kind_of_file(reference: Any, tmp_path: Path) -> None:
     """Decoding group by group, partly from the cache, shows what decoding in sequence shows."""
     provider = provider_of(tmp_path)
@@ -191,6 +192,7 @@ def _provide_with_settings(environment: dict[str, str], path: Path, indices: tup
     pipe.send((numbers(batch), batch.num_cached))
 
 
+@pytest.mark.slow
 def test_disk_tier_serves_a_new_process(path: Path, tmp_path: Path) -> None:
     environment = {"VVT_FRAME_CACHE_BYTES": "0", "VVT_FRAME_CACHE_DISK": str(tmp_path / "disk")}
     for num_cached in (0, 2):
@@ -201,6 +203,7 @@ def test_disk_tier_serves_a_new_process(path: Path, tmp_path: Path) -> None:
         process.join(60)
 
 
+@pytest.mark.slow
 def test_processes_of_a_node_share_by_name(path: Path) -> None:
     name = f"test-{uuid.uuid4().hex}"
     for theirs_name, num_cached in ((name, 2), (f"{name}-other", 0)):

@@ -125,6 +125,7 @@ def test_a_process_killed_while_it_holds_a_group(holder: Any, video: Video, tmp_
     assert numbers(batch) == [20, 100]
 
 
+@pytest.mark.slow
 def test_a_process_that_hangs_while_it_holds_a_group(holder: Any, video: Video, tmp_path: Path) -> None:
     start = time.monotonic()
     (batch,) = provider_of(tmp_path).provide(video, [by_index(100)], within(6.0))  # or it raises
