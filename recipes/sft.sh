@@ -20,8 +20,7 @@ SAVE_FREQ=${SAVE_FREQ:-100} # steps
 LORA_ALPHA=${LORA_ALPHA:-16}
 NNODES=${NNODES:-1}
 ULYSSES=${ULYSSES:-1} # GPUs that share a sequence (docs/memory.md)
-# The synthetic world's base has learnt to see: trained along, its tower costs a third of a step and confuses shapes.
-FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-$SYNTHETIC}
+FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-0}
 
 if [ "$SYNTHETIC" = 0 ]; then
     MODEL_PATH=${MODEL_PATH:-Qwen/Qwen2.5-VL-7B-Instruct}

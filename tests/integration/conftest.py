@@ -118,7 +118,6 @@ def sft_model(output_dir: Path) -> Path:
             "mixed_sft",
             output_dir,
             SFT_DIR=str(folder.parent),
-            QUESTIONS_PER_VIDEO="10",  # sure enough of its tokens, and in two thirds of the time
             SFT_THREADS=str(os.cpu_count() or 1),  # nothing else runs meanwhile
         )
         assert_succeeded(run)

@@ -38,7 +38,6 @@ def engine_config(recipe: str, composed: Composed, folder: Path, **variables: st
         return omega_conf_to_dataclass(compose("sft_trainer_engine", overrides=arguments).engine)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [*grpo_recipes(), *sft_recipes()])
 def test_which_recipes_freeze_the_vision_tower(recipe: str, composed: Composed, tmp_path: Path) -> None:
     from verl_video_tools.verl_plugin.engine.frozen_tower import FrozenTowerConfig
@@ -59,9 +58,3 @@ def test_one_variable_freezes_the_vision_tower_or_lets_it_train(
     monkeypatch.setitem(SETTINGS, "gpu", {**SETTINGS["gpu"], **variables})
     engine = engine_config(recipe, composed, tmp_path, **variables)
     assert isinstance(engine, FrozenTowerConfig) == (recipe not in FROZEN_TOWER)
-
-
-@pytest.mark.parametrize("variables", [{}, {"FREEZE_VISION_TOWER": "0"}])
-def test_the_tiny_models_tower_is_frozen_in_every_cold_start(variables: dict[str, str], tmp_path: Path) -> None:
-    arguments = recipe_arguments("longvt_sft", tmp_path, DEVICE="cpu", **variables)
-    assert any(argument.startswith("engine._target_=") for argument in arguments) == (not variables)
