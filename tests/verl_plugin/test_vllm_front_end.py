@@ -15,6 +15,7 @@ from verl_video_tools.core.environment import module_exists
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(300),
     pytest.mark.skipif(not all(map(module_exists, ("verl", "vllm"))), reason="the pinned environment is not installed"),
 ]
@@ -28,7 +29,6 @@ def facts(request: pytest.FixtureRequest) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
 def test_images_are_looked_up_under_the_names_that_the_request_has(facts: dict[str, Any]) -> None:
     without_settings, with_settings = facts["hashes"]
     assert without_settings == {"equal": True, "plain": True}
