@@ -25,11 +25,11 @@ IN_PARALLEL = -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # One after the other, in a worker of its own: where a test hangs in native code, only another process can go on.
 IN_TURN = -n 1
 
-test: install  ## tests without Ray and vLLM, then real runs (real vLLM, real verl, no GPU), one of which has to learn
+test: install  ## tests without Ray and vLLM, then real runs (real vLLM, real verl, no GPU)
 	$(PYTEST) $(IN_PARALLEL) --durations=40 -m "$(WITHOUT_RAY) and not long"
 	$(PYTEST) $(IN_TURN) --durations=40 -m "$(WITH_RAY) and not long"
 
-test-long: install  ## the longest of both kinds, which continuous integration runs after `make test`
+test-long: install  ## the longest of both kinds, among them a short RL run that has to improve accuracy
 	$(PYTEST) $(IN_PARALLEL) --durations=40 -m "$(WITHOUT_RAY) and long"
 	$(PYTEST) $(IN_TURN) --durations=40 -m "$(WITH_RAY) and long"
 

@@ -125,7 +125,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     return Session(output.read_text(), errors.read_text(), names)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_other_test_runs(session: Session) -> None:
     passed = re.findall(r"^PASSED (\S+)", session.output, re.MULTILINE)
     assert sorted(passed) == [

@@ -15,10 +15,10 @@ from tests.order import pytest_collection_modifyitems as order
 class Item:
     name: str
     path: Path
-    is_slow: bool = False
+    mark: str = ""
 
     def get_closest_marker(self, name: str) -> Any:
-        return (self.is_slow and name == "slow") or None
+        return self.mark == name or None
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,19 @@ class Config:
         return {"loadscopereorder": self.is_reordered}.get(name, default)
 
 
-ITEMS = [
-    *(Item(name, Path("few.py")) for name in "ab"),
-    Item("c", Path("many.py")),
-    Item("d", Path("long.py")),
-    *(Item(name, Path("many.py")) for name in "ef"),
-    Item("g", Path("long.py"), is_slow=True),
-]
+def items_marked(mark: str) -> list[Any]:
+    return [
+        *(Item(name, Path("few.py")) for name in "ab"),
+        Item("c", Path("many.py")),
+        Item("d", Path("long.py")),
+        *(Item(name, Path("many.py")) for name in "ef"),
+        Item("g", Path("long.py"), mark),
+    ]
 
 
+@pytest.mark.parametrize("mark", ["slow", "long"])
 @pytest.mark.parametrize(("is_reordered", "expected"), [(False, "dgcefab"), (True, "abcdefg")])
-def test_slow_files_go_first_and_then_those_with_many_tests(is_reordered: bool, expected: str) -> None:
-    items: list[Any] = list(ITEMS)
+def test_slow_files_go_first_and_then_those_with_many_tests(mark: str, is_reordered: bool, expected: str) -> None:
+    items = items_marked(mark)
     order(Config(is_reordered), items)  # type: ignore[arg-type]
     assert "".join(item.name for item in items) == expected

@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[1] / "docs" / "upstream"
 PAGES = sorted(path for path in DOCS.glob("*.md") if path.name != "index.md")
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(module_file("verl.trainer.ppo.v1") is None, reason="verl is not installed"),
 ]
 

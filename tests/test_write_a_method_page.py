@@ -97,7 +97,7 @@ def output(folder: Path, command: str) -> str:
     return (folder / "outputs" / f"{number}.txt").read_text()
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def test_the_checker_says_what_the_page_says(followed: Path) -> None:

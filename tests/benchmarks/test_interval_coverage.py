@@ -17,7 +17,7 @@ def few_bootstraps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interval_coverage, "NUM_BOOTSTRAPS", 2)  # only the table shows the plain bootstrap
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("num_videos", [30, 100, 300])
 @pytest.mark.parametrize("case", [CASES[1], CASES[4], CASES[6]], ids=lambda case: case.name)
 def test_intervals_of_accuracies_hold(case: Case, num_videos: int) -> None:

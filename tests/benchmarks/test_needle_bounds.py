@@ -35,7 +35,7 @@ from verl_video_tools.synthetic.questions import LETTERS, Question
 from verl_video_tools.synthetic.world import VideoSpec
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
 def test_no_option_of_a_needle_question_is_shown_by_a_first_look(name: str) -> None:
     method = get_method(name, **synthetic_settings(name))
@@ -49,7 +49,7 @@ def test_no_option_of_a_needle_question_is_shown_by_a_first_look(name: str) -> N
             assert not set(row["extra_info"]["options"]) & set(shown.values()), (spec, question)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["framethinker", "videobrain"])
 def test_what_the_first_look_shows_helps_no_guesser(name: str) -> None:
     """One who studied thousands of questions does no better than chance, here within four standard deviations."""
@@ -88,7 +88,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Clip]:
     return [(*question_from_row(row), Path(row["extra_info"]["video_path"])) for row in rows]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
 def test_bounds_hold_in_replay(name: str, clips: list[Clip]) -> None:
     by_video = defaultdict[VideoSpec, list[Clip]](list)

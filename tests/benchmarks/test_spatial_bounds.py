@@ -36,7 +36,7 @@ def read(known: np.ndarray, asked: np.ndarray, cards: tuple[SeenCards, SeenCards
     return share_right(best_reader(known, cards[0].labels).scores(asked), cards[1].labels)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_reader_of_whole_frames_guesses_and_one_of_windows_reads(cards: tuple[SeenCards, SeenCards]) -> None:
     known, asked = cards
     assert read(known.small, asked.small, cards) <= MOST_TEMPORAL
@@ -69,7 +69,7 @@ def test_the_share_is_over_all_choices_of_other_options() -> None:
     assert share_right(scores, np.asarray([3])) == pytest.approx(np.mean(right), abs=0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_options_alone_tell_nothing() -> None:
     assert first_look_share(20_000) <= MOST_TEMPORAL
 
@@ -80,7 +80,7 @@ def test_the_expert_is_always_right(tmp_path_factory: pytest.TempPathFactory) ->
     assert experts_share(rows) == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_names_what_a_zoom_into_a_card_shows(tmp_path: Path) -> None:
     """Windows of NeedleClips' cards look like the frames that it was trained on, which have 56 pixels instead of 16."""
     model = AutoModelForImageTextToText.from_pretrained(base_model_dir(), dtype=torch.float32).eval()

@@ -23,7 +23,7 @@ def test_there_are_enough_faults_for_different_properties() -> None:
     assert set(caught) <= PROPERTIES.keys() and len(set(caught)) >= 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_caught_by_name(name: str, check: Check) -> None:
     fault = import_module(f"tests.checks.planted.{name}")

@@ -41,7 +41,7 @@ def test_each_file_has_its_property() -> None:
     assert set(CAUGHT_BY.values()) <= PROPERTIES.keys()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", CAUGHT_BY)
 def test_a_fault_planted_by_others_is_caught_by_name(name: str, check: Check) -> None:
     planted = import_module(f"tests.checks.planted_by_others.{name}").Planted
@@ -49,7 +49,7 @@ def test_a_fault_planted_by_others_is_caught_by_name(name: str, check: Check) ->
     assert list(found) == [CAUGHT_BY[name]], found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["bonus_in_sorted_order", "curiosity_for_refused_calls", "ladder_of_one"])
 def test_its_clean_counterpart_passes(name: str, check: Check) -> None:
     """The other counterparts are methods of the package (`test_clean.py`)."""

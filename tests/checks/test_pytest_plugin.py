@@ -75,7 +75,7 @@ def test_importing_it_imports_no_heavy_library() -> None:
     assert printed.stdout.strip() == "set()"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_test_for_each_property(tmp_path: Path) -> None:
     made = run_tests(tmp_path, METHOD)
     assert made.returncode == 0, made.stdout + made.stderr
@@ -87,7 +87,7 @@ def test_a_test_for_each_property(tmp_path: Path) -> None:
     assert passed + skipped == 2 * len(PROPERTIES) and passed > 100
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("caught", ["prompt_fits_the_recipe"])
 def test_a_property_that_fails_says_what_to_do(caught: str, tmp_path: Path) -> None:
     made = run_tests(tmp_path, METHOD + FAULTY)

@@ -105,7 +105,7 @@ def test_only_failures_count(
     assert json.loads(capsys.readouterr().out)["ok"] is (exit_code == 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @complete
 def test_complete_installation() -> None:
     exit_code, report, errors = run_doctor()
@@ -120,7 +120,7 @@ def test_complete_installation() -> None:
 MODULES = {ENGINE: "vllm"}  # where the module is not called as the distribution
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @complete
 @pytest.mark.parametrize(
     "missing",

@@ -89,7 +89,7 @@ def test_bad_usage(arguments: list[str], message: str, capsys: pytest.CaptureFix
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_real_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("verl", reason="recipes configure verl")
     from verl_video_tools.data.synthetic_rows import make_demo

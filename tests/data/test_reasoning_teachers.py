@@ -131,7 +131,7 @@ def reasonings(records: Path) -> set[str | None]:
     return {turn.reasoning for line in read_records(records) for turn in line["trajectory"].turns}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("method", list(LOOKS))
 def test_classes_rows_and_training_data_are_those_of_a_teacher_without_reasoning(
     method: str, parquet: Path, tmp_path: Path
@@ -162,7 +162,7 @@ def test_classes_rows_and_training_data_are_those_of_a_teacher_without_reasoning
         assert reasonings(out / "teacher.jsonl") == {REASONING}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("method", list(LOOKS))
 def test_rollouts_and_corrections_are_those_of_a_teacher_without_reasoning(
     method: str, parquet: Path, tmp_path: Path
@@ -203,7 +203,7 @@ def test_turns_of_a_teacher_that_was_cut_or_is_read_to_the_letter(
     assert reasonings(Path(out)) == {None}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("opened", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
 def test_reasoning_is_trained_on_only_where_it_is_kept(

@@ -18,6 +18,8 @@ from verl_video_tools.core.environment import list_gpus
 from verl_video_tools.dry_run.report import DryRun, as_json, render
 from verl_video_tools.synthetic import base_model_dir, clip_dir
 
+pytestmark = pytest.mark.slow
+
 WriteRows = Callable[[list[dict[str, Any]]], str]
 CUSTOM = "++actor_rollout_ref.rollout.custom.video_tools"
 
@@ -27,7 +29,6 @@ def failed(checks: Checks) -> set[str]:
     return {name for name, check in checks.items() if check.status is Status.FAILED}
 
 
-@pytest.mark.slow
 def test_a_good_run_passes(dry_run: DryRunOf) -> None:
     checks = dry_run()
     assert failed(checks) == set()
@@ -45,7 +46,6 @@ def test_nothing_is_started_and_nothing_left_behind(dry_run: DryRunOf, tmp_path:
     assert not ray.is_initialized() and not run.exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "name", "detail"),
     [
@@ -79,7 +79,6 @@ def test_validation_rows_count_where_the_run_validates(dry_run: DryRunOf) -> Non
     assert failed(dry_run(long, "trainer.test_freq=5")) == {"training prompts", "validation prompts"}
 
 
-@pytest.mark.slow
 def test_swapped_pixel_bounds_are_one_problem(dry_run: DryRunOf) -> None:
     swapped = ("+data.mm_processor_kwargs.min_pixels=50176", "+data.mm_processor_kwargs.max_pixels=784")
     checks = dry_run(*swapped)
@@ -103,7 +102,6 @@ def test_bad_rows_are_named(
     assert opened.startswith("1 row would be left out of training: row 3: ") and "broken.mp4" in opened
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "status"), [(1, Status.WARNING), (2, Status.FAILED)])
 def test_relative_paths(
     nodes: int,
@@ -130,7 +128,6 @@ def test_an_unknown_loop_and_a_missing_retriever(
     assert "the run has no retriever" in dry_run(file)["training rows"].detail
 
 
-@pytest.mark.slow
 def test_open_questions_need_a_judge_that_answers(
     dry_run: DryRunOf, write_rows: WriteRows, rows: list[dict[str, Any]]
 ) -> None:
@@ -147,7 +144,6 @@ def test_open_questions_need_a_judge_that_answers(
     assert failed(good) == set() and good["known correct answer"].found == "correct"
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("short_backoff")
 def test_services_that_are_down(dry_run: DryRunOf) -> None:
     pytest.importorskip("openai", reason="the extra `judge` is not installed")
@@ -168,7 +164,6 @@ def test_the_retriever_answers_a_query(dry_run: DryRunOf) -> None:
     assert checks["query"].found.endswith(", of 8 compared")
 
 
-@pytest.mark.slow
 def test_a_missing_cold_start_is_told_and_the_base_model_stands_in(dry_run: DryRunOf) -> None:
     checks = dry_run("actor_rollout_ref.model.path=/not/yet", stand_in=str(base_model_dir()))
     assert failed(checks) == set()
@@ -176,7 +171,6 @@ def test_a_missing_cold_start_is_told_and_the_base_model_stands_in(dry_run: DryR
     assert checks["training prompts"].status is Status.OK and "weights" not in checks
 
 
-@pytest.mark.slow
 def test_weights_that_are_not_all_there(dry_run: DryRunOf, tmp_path: Path) -> None:
     for file in base_model_dir().iterdir():
         if file.suffix != ".safetensors":
@@ -189,7 +183,6 @@ def test_weights_that_are_not_all_there(dry_run: DryRunOf, tmp_path: Path) -> No
     assert dry_run(path)["weights"].detail == "missing: model-2.safetensors"
 
 
-@pytest.mark.slow
 def test_memory_is_planned_for_gpus(dry_run: DryRunOf) -> None:
     checks = dry_run(device="gpu", gpu="a100-40gb")
     assert "a100-40gb" in checks["GPU"].found and checks["GPUs"].status is Status.WARNING
@@ -199,7 +192,6 @@ def test_memory_is_planned_for_gpus(dry_run: DryRunOf) -> None:
     assert unknown["plan"].status is Status.FAILED and "'abacus' is not known" in unknown["plan"].detail
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("device", "times"), [("gpu", 1), ("cpu", 0)])
 def test_the_gpus_are_asked_for_once(
     device: str, times: int, dry_run: DryRunOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -223,7 +215,6 @@ def test_the_table_and_the_json_say_the_same(dry_run: DryRunOf) -> None:
     assert [json.loads(as_json(run, list(checks.values())))["ok"] for checks in (good, bad)] == [True, False]
 
 
-@pytest.mark.slow
 def test_an_error_of_our_own_costs_no_more_than_the_rest_of_the_table(
     dry_run: DryRunOf, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,8 @@ from verl_video_tools.dry_run import sft_rows
 from verl_video_tools.methods import method_class
 from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
 
+pytestmark = pytest.mark.slow
+
 WriteRows = Callable[[list[dict[str, Any]]], str]
 SftRun = Callable[..., Checks]
 
@@ -60,7 +62,6 @@ def test_bad_rows_are_named(sft_run: SftRun, sft_rows_of_demo: list[dict[str, An
     assert detail.startswith("2 rows cannot be replayed: row 0: RowError") and "; row 8: RowError" in detail
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("truncation", "status"), [("error", Status.FAILED), ("skip", Status.WARNING)])
 def test_long_rows(truncation: str, status: Status, sft_run: SftRun, sft_rows_of_demo: list[dict[str, Any]]) -> None:
     checks = sft_run(sft_rows_of_demo, "data.max_length=100", f"data.truncation={truncation}")

@@ -17,7 +17,7 @@ from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
-pytestmark = pytest.mark.usefixtures("short_backoff")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_backoff")]
 
 KETTLE, DOOR = "What boils?", "Who opens the door?"
 ZOOMER = ["--method=videozoomer", "--set=initial_frames=2"]

@@ -12,6 +12,8 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.evaluation.folder import write_lines
 from verl_video_tools.evaluation.items import ITEMS, read_items
 
+pytestmark = pytest.mark.slow
+
 
 def write_run(folder: Path, wrong: set[int], num_videos: int = 40, first: int = 0, videos: str = "videos") -> Path:
     """Three questions about each video, from question `first` on."""

@@ -42,7 +42,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.video import envelope_of
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
-pytestmark = pytest.mark.usefixtures("short_backoff")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_backoff")]
 
 
 def test_a_benchmark_gives_result_tables_and_plot(
@@ -150,7 +150,6 @@ def test_rows_are_tabulated_by_source_and_groups(
     assert "| kind | y | 50.0 (2) |" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_results_side_by_side(video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
         assert run(command(video_mme, tmp_path / "a", server)) == 0
@@ -225,7 +224,6 @@ class Moments(Benchmark):
         return {"mIoU": sum(overlaps) / len(overlaps)}
 
 
-@pytest.mark.slow
 def test_a_benchmarks_own_rule_and_metric(
     video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -297,7 +295,6 @@ def test_a_judge_and_its_failures_are_counted(
     assert result["failures"][0]["flags"] == ["judge"]
 
 
-@pytest.mark.slow
 def test_a_model_is_served_meanwhile(
     video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

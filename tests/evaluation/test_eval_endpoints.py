@@ -18,7 +18,7 @@ from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.records.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
-pytestmark = pytest.mark.usefixtures("short_backoff")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_backoff")]
 
 GOOD = scripted(SCRIPTS)
 HTML = b"<html><body>Bad gateway</body></html>"
@@ -33,7 +33,6 @@ def asked(request: dict[str, Any]) -> str:
     return next(question for question in SCRIPTS if question in texts_of(request["messages"][1]))
 
 
-@pytest.mark.slow
 def test_a_rollout_stays_with_one_endpoint_and_both_are_used(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     # Slow enough that the second and third rollout begin while the first is under way.
     with JudgeServer(reply=GOOD, latency_seconds=0.3) as one, JudgeServer(reply=GOOD, latency_seconds=0.3) as two:
@@ -56,7 +55,6 @@ FAULTS: dict[str, Callable[[dict[str, Any]], Reply]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_faulty_endpoint_costs_no_item(video_mme: BenchmarkFiles, tmp_path: Path, fault: str, is_first: bool) -> None:
@@ -110,7 +108,6 @@ def test_an_address_where_nothing_listens_is_passed_over(video_mme: BenchmarkFil
     assert result_of(tmp_path / "out")["overall"]["failed"] == 0
 
 
-@pytest.mark.slow
 def test_where_all_are_lost_the_run_ends_and_goes_on_with_others(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,7 +134,6 @@ def test_where_all_are_lost_the_run_ends_and_goes_on_with_others(
     assert results[0] == results[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [(), ("--temperature=0.7", "--seed=3")])
 def test_a_killed_run_with_repeats_and_two_endpoints_resumes_to_the_same_bytes(
     video_mme: BenchmarkFiles, tmp_path: Path, seed: tuple[str, ...]

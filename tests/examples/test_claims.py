@@ -30,6 +30,8 @@ from verl_video_tools.services.retrieval import RetrievalConfig, local
 from verl_video_tools.synthetic import clip_dir
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 
+pytestmark = pytest.mark.long
+
 DIRECTED = [name for name, claim in CLAIMS.items() if claim.direction is not None]
 CERTAIN = 0.1
 """A lead that chance in places and guesses does not make."""
@@ -49,7 +51,6 @@ def retriever_of(claim: Claim) -> Retriever | None:
 # ------------------------------------------------------------------------------------------------------- the direction
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", DIRECTED)
 def test_the_choices_push_a_policy_apart(name: str, clips: list[Clip]) -> None:
@@ -70,7 +71,6 @@ def test_dynamic_sampling_has_groups_to_replace(clips: list[Clip]) -> None:
     assert live["direct"] == 0.0 and live["at_time"] > 0.95
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", CLAIMS)
 def test_there_is_time_for_the_effect_to_show(name: str, clips: list[Clip]) -> None:
@@ -101,7 +101,6 @@ def calls_of(behaviour: Any, claim: Claim, clip: Clip) -> tuple[list[CallRecord]
     return asyncio.run(run())
 
 
-@pytest.mark.slow
 def test_behaviours_look_where_they_say(clips: list[Clip]) -> None:
     claim = CLAIMS["longvt_recall"]
     for clip in clips:
@@ -130,7 +129,6 @@ def test_who_asks_for_a_frame_number_sees_no_frame(clips: list[Clip]) -> None:
     assert call.name == "get_frame_number" and not call.frames and call.result["frame_number"] > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_cold_start_behaves_as_planned(name: str) -> None:
     claim = CLAIMS[name]
@@ -182,7 +180,6 @@ def trial(name: str, folder: Path, training: Training, monkeypatch: pytest.Monke
     return Trial(name, replace(CLAIMS[name], plan=plan, **changes), 5, folder)
 
 
-@pytest.mark.slow
 def test_a_trial_compares_two_choices_from_one_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Choices()
     trial("longvt_recall", tmp_path, training, monkeypatch).run()
@@ -221,7 +218,6 @@ def test_fields_of_both_choices_reach_all_stages(tmp_path: Path, monkeypatch: py
     assert all("get frame number" in row["turns"][0] and len(row["turns"]) == 2 for row in asked)
 
 
-@pytest.mark.slow
 def test_a_metric_may_be_measured_with_fields_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Choices()
     trial("framemind_ladder", tmp_path, training, monkeypatch).run()
@@ -276,7 +272,6 @@ def test_all_runs_are_made_once_and_a_failed_one_is_named(tmp_path: Path) -> Non
     assert sorted(path.stem for path in results.iterdir()) == sorted(planned)
 
 
-@pytest.mark.slow
 def test_fine_tuning_on_rollouts_takes_late_ones_and_is_compared_with_rl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

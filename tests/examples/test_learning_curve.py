@@ -20,6 +20,8 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
 from verl_video_tools.methods import get_method
 
+pytestmark = pytest.mark.long
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "learning_curve" / "run.py"
 STEPS = 2
 TEMPLATES = ("direct", "look", "zoom")
@@ -114,7 +116,6 @@ def before_rl(finished: Path, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_stages_run_once_and_their_gain_is_reported(
     example: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,7 +188,6 @@ def test_a_run_stopped_before_its_last_measurement_is_measured(example: dict[str
     assert results["accuracy"]["after RL"]["needs another look"]["mean"] == 1.0
 
 
-@pytest.mark.slow
 def test_a_folder_belongs_to_one_plan_but_may_train_longer(
     example: dict[str, Any], finished: Path, tmp_path: Path
 ) -> None:
@@ -209,7 +209,6 @@ def test_a_folder_belongs_to_one_plan_but_may_train_longer(
     assert json.loads((tmp_path / "results.json").read_text())["plan"]["rl_steps"] == STEPS + 1
 
 
-@pytest.mark.slow
 def test_the_same_questions_without_tools_can_be_left_out(example: dict[str, Any], before_rl: Path) -> None:
     run = learning(example, before_rl, training := Training())
     run.plan = replace(run.plan, compares_without_tools=False)
@@ -221,7 +220,6 @@ def test_the_same_questions_without_tools_can_be_left_out(example: dict[str, Any
     assert results["reward after RL less after SFT"]["mean"] == results["after RL less after SFT"]["mean"] == 1.0
 
 
-@pytest.mark.slow
 def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str, Any], tmp_path: Path) -> None:
     plan = replace(
         example["PLANS"]["compose_spatial"], num_train_videos=3, num_validation_videos=2, rl_steps=STEPS,
@@ -249,7 +247,6 @@ def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str,
     assert list(results["accuracy"]) == ["after SFT", "after RL"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "method", "recipe"), [("direct", "direct", "direct"), ("compose_temporal", "compose", "compose")]
 )
@@ -297,7 +294,6 @@ def test_a_failing_stage_is_named_and_goes_on_at_the_next_start(
     assert json.loads((before_rl / "results.json").read_text())["stages_resumed"] == ["rl"]
 
 
-@pytest.mark.slow
 def test_a_run_whose_costs_are_not_known_keeps_its_accuracies(
     example: dict[str, Any], before_rl: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -312,7 +308,6 @@ def test_a_run_whose_costs_are_not_known_keeps_its_accuracies(
     assert "the records of step 1 are missing" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.slow
 def test_a_folder_of_before_there_were_worlds_goes_on(example: dict[str, Any], finished: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(finished, tmp_path / "run", ignore=shutil.ignore_patterns("videos"))
     told = json.loads((folder / "plan.json").read_text())

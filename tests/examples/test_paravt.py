@@ -23,6 +23,8 @@ from verl_video_tools.replay import areplay
 from verl_video_tools.services.tool_model import ScriptedToolModel
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 
+pytestmark = pytest.mark.slow
+
 FOLDER = EXAMPLES / "papers" / "paravt"
 PATH = "examples.papers.paravt.paravt:ParaVT"
 QUESTION = "What is shown?\nA. a cat\nB. a dog"

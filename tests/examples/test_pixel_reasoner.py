@@ -26,6 +26,8 @@ from verl_video_tools.synthetic.questions import make_questions
 from verl_video_tools.synthetic.spec import random_spec
 from verl_video_tools.video import linspace_indices
 
+pytestmark = pytest.mark.slow
+
 FOLDER = EXAMPLES / "papers" / "pixel_reasoner"
 PATH = "examples.papers.pixel_reasoner.pixel_reasoner:PixelReasoner"
 QUESTION = "What is shown?\nA. a cat\nB. a dog"

@@ -21,6 +21,8 @@ from verl_video_tools.checks.pytest_plugin import checked_methods as checked_met
 from verl_video_tools.checks.pytest_plugin import method_tests
 from verl_video_tools.replay import areplay
 
+pytestmark = pytest.mark.slow
+
 FOLDER = EXAMPLES / "papers" / "timesearch_r"
 RECIPES = EXAMPLES.parent / "recipes"
 

@@ -15,7 +15,7 @@ import pytest
 from tests.integration.conftest import MAX_PROBS_DIFF, REPO
 from tests.integration.parity import Fault
 from verl_video_tools.evaluation.serve import CPU_ENVIRONMENT
-from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
+from verl_video_tools.synthetic import Family, base_model_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -40,12 +40,14 @@ def hold_dialogue(folder: Path, mm_processor_kwargs: dict[str, int] | None = Non
     return found
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+# A whole run compares engine and actor of Qwen2.5-VL in `test_grpo`.
+@pytest.mark.parametrize("family", [pytest.param("qwen2_5_vl", marks=pytest.mark.long), "qwen3_vl"])
 def test_two_sampled_turns_with_pictures_between_them(family: Family) -> None:
     """Before and after the first observation picture."""
     assert hold_dialogue(base_model_dir(family))["pixels"] == ([64, 64] if family == "qwen3_vl" else [56, 56])
 
 
+@pytest.mark.long
 def test_pixel_limits_of_a_run_reach_engine_and_actor(tmp_path: Path) -> None:
     """The least area of released Qwen3-VL processors would enlarge a small frame to 256 x 256 pixels."""
     folder = tmp_path / "model"

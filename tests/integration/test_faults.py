@@ -27,7 +27,7 @@ from tests.integration.conftest import (
 )
 from verl_video_tools.records.records import read_records
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from verl_video_tools.evaluation.serve import CPU_ENVIRONMENT
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
 
 def compare(family: Family, cache_gb: float) -> dict[str, Any]:
@@ -57,7 +57,6 @@ def test_64_interleaved_requests_with_images_thrown_out_of_the_cache() -> None:
     assert_equal_to_vllms(result)
 
 
-@pytest.mark.long
 def test_two_engines_generate_the_same_tokens() -> None:
     result = output_of("front_end_tokens", str(base_model_dir("qwen2_5_vl")))
     assert result["num_tokens"] == 3 * 4 * 4 * 6  # groups, rollouts, turns, tokens

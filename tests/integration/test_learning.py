@@ -21,7 +21,7 @@ from tests.integration.leftovers import VARIABLE, kill_processes_of
 from verl_video_tools.records.report_curves import LOG_NAMES, read_log
 from verl_video_tools.synthetic.needle import MOST_FIRST_LOOK
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]
 
 NUM_STEPS = 6
 """The whole takes about 5 minutes with them on two cores."""

@@ -15,7 +15,7 @@ import pytest
 from verl_video_tools.planner.models import find_model
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
 GRID_BYTES = 3 * 8
 """Beside the features: three int64 of the image's grid."""

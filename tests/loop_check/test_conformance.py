@@ -25,7 +25,7 @@ from verl_video_tools.loop_check.records import STALE_VARIABLE, STALE_WEIGHTS, r
 from verl_video_tools.loop_check.worker import StockManager, VideoManager
 from verl_video_tools.methods import get_method
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 FIELDS = {"initial_frames": 3, "call_frames": 2}
 TURNS = [think(tool_call("crop_video", start_time=1.0, end_time=3.0)), answer("B")]

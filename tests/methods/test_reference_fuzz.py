@@ -130,7 +130,7 @@ def zoom_piece(rng: random.Random) -> str:
     return rng.choice((*tags, *more))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_videozoomer() -> None:
     rng, method = random.Random(5), get_method("videozoomer", compat="reference")
     sample, seen = Sample("What?\nA. x\nB. a goal", "B", "v.mp4", "mc", ("x", "a goal")), Counter[str]()
@@ -190,7 +190,7 @@ def crop_piece(rng: random.Random) -> str:
     return rng.choice((*tags, *blocks, " ", "\n", "words", "{", "}"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_longvt() -> None:
     rng, method, judge = random.Random(6), get_method("longvt", compat="reference"), StubJudge()
     truth, seen = (10.0, 20.0), Counter[str]()

@@ -13,6 +13,8 @@ import pytest
 from verl_video_tools.cli.main import run
 from verl_video_tools.planner import memory_page, published
 
+pytestmark = pytest.mark.slow
+
 LONGVT = ["plan", "--model", "qwen2.5-vl-7b", "--method", "longvt"]
 
 
@@ -29,7 +31,6 @@ def test_a_run_that_cannot_fit(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot fit: the actor's update takes" in text and "NNODES=" not in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -97,7 +98,6 @@ def test_bad_usage(arguments: list[str], named: str, capsys: pytest.CaptureFixtu
     assert named in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_plan_of_a_known_model_needs_no_torch() -> None:
     program = (
         "import sys; from verl_video_tools.cli.main import run; "

@@ -15,6 +15,8 @@ from tests.recipes.options import (
 from verl_video_tools.core.types import Sample, VideoInfo
 from verl_video_tools.methods import get_method
 
+pytestmark = pytest.mark.slow
+
 
 def test_paper_values_of_framethinker(composed: Composed) -> None:
     config = composed("framethinker_grpo", "gpu")

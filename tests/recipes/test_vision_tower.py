@@ -21,6 +21,8 @@ from tests.recipes.options import (
 )
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 
+pytestmark = pytest.mark.slow
+
 FROZEN_TOWER = {"videobrain_grpo", "videobrain_sft", "videozoomer_sft"}
 """Recipes that leave the vision tower as it is; docs/training.md names the sources."""
 
@@ -47,7 +49,6 @@ def test_which_recipes_freeze_the_vision_tower(recipe: str, composed: Composed, 
     assert isinstance(engine, FrozenTowerConfig) == (recipe in FROZEN_TOWER)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["videobrain_grpo", "videobrain_sft", "longvt_grpo", "longvt_sft"])
 def test_one_variable_freezes_the_vision_tower_or_lets_it_train(
     recipe: str, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -30,6 +30,8 @@ from verl_video_tools.records.report_figures import (
 from verl_video_tools.records.report_page import write_report
 from verl_video_tools.records.report_panels import Curve, Panel, main_panels
 
+pytestmark = pytest.mark.slow
+
 ATTACK = "</h2><script>document.body.dataset.broken = 1</script><img src=x onerror=alert(1)> $\\frac{ \x00 \ud83d"
 
 
@@ -53,7 +55,6 @@ def pictures(page: Page) -> list[bytes]:
     return [base64.b64decode(source.partition(",")[2]) for source in page.having("src")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("num_steps", [1, 40])
 def test_the_picture(tmp_path: Path, num_steps: int) -> None:
     run = recorded(tmp_path / "r", num_steps, "r")
@@ -97,7 +98,6 @@ def overlaid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_overlaid_runs_have_a_colour_each(overlaid: Path) -> None:
     page = Page((overlaid / "report.html").read_text(encoding="utf-8"))
     reward = pictures(page)[0].decode()
@@ -130,7 +130,6 @@ def test_a_run_of_validation_alone_has_a_report(tmp_path: Path) -> None:
     assert (tmp_path / "curves.png").stat().st_size > 10_000  # with panels of which nothing was recorded
 
 
-@pytest.mark.slow
 def test_the_table_says_whose_validation_rollouts_it_is_of(tmp_path: Path) -> None:
     validation = {0: [rollout("v", 1.0, calls=[looked("crop_video", 4)]), rollout("w", 0.0, method="direct")]}
     run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 0.5)]}, validation))
@@ -146,7 +145,6 @@ def test_the_table_says_whose_validation_rollouts_it_is_of(tmp_path: Path) -> No
         assert texts[row + 1 : row + 3] == [training, of_longvt]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("validation", "told"), [(0, "Rollouts of step 1: "), (1, "Rollouts of held-out rows at step 1: ")]
 )

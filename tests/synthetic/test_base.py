@@ -14,6 +14,8 @@ from examples.tiny_models.frame_pool import FramePool, class_name, make_pool
 from examples.tiny_models.tiny_model import TinyModel, TinyProcessor, chat_template, make_tokenizer
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def family(request: pytest.FixtureRequest) -> Family:
@@ -57,7 +59,6 @@ def test_tokenizer_is_the_one_that_the_program_makes(processor: TinyProcessor) -
     assert shipped.encode(text) == made.encode(text)
 
 
-@pytest.mark.slow
 def test_names_decoded_frames_through_the_ordinary_processor_and_generate(
     model: TinyModel, processor: TinyProcessor, pool: FramePool
 ) -> None:

@@ -47,7 +47,7 @@ def pool() -> FramePool:
     return make_pool(num_videos=4, seed=3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pool_holds_every_class_and_is_reproducible(pool: FramePool) -> None:
     assert pool.frames_NHWC.shape == (1600, 56, 56, 3)
     assert all(len(members) for members in pool.by_class())
@@ -67,7 +67,7 @@ def test_scales_match(pool: FramePool, family: Family) -> None:
     assert spreads == pytest.approx([EMBEDDING_STD] * len(spreads), rel=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_are_the_chat_template_and_give_the_models_own_logits(pool: FramePool, family: Family) -> None:
     """Ids, positions and logits of our fast path against the processor and the whole model's forward pass."""
@@ -167,7 +167,7 @@ def test_the_base_learns_nothing_of_tools_answers_or_letters() -> None:
         assert word not in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_vision_part_learns(pool: FramePool) -> None:
     entries: list[dict[str, float | int | str]] = []
     model, image_processor = make_model(TOKENIZER), make_processor(TOKENIZER).image_processor

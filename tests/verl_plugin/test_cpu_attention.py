@@ -38,7 +38,7 @@ def relative_error(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm() / one.norm().clamp(min=1e-12))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["packed", "ulysses", "ulysses, one by one"])
 @pytest.mark.parametrize("family", FAMILIES)
@@ -55,7 +55,7 @@ def test_packed_sequences_equal_padded_ones(family: Family, how: str, found: Cal
     assert max(errors.values()) <= 1e-5, errors
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_fused_kernels_lose_gradients_of_the_head_for_qwen3(found: Callable[[Family, str], Found]) -> None:
     """Why docs/memory.md leaves them off: with verl 0.9.1 each rank's part of the head has the gradient of that rank's
@@ -70,14 +70,14 @@ def test_fused_kernels_lose_gradients_of_the_head_for_qwen3(found: Callable[[Fam
     assert max(errors.values()) <= 1e-5, errors
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_fused_kernels_fail_for_qwen2_5(found: Callable[[Family, str], Found]) -> None:
     """Likewise: it multiplies by the head's weight as FSDP2 divides it."""
     assert "mixed torch.Tensor and DTensor" in found("qwen2_5_vl", "fp32")["fused"]["failed"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["packed", "ulysses"])
 def test_in_bfloat16_they_differ_by_rounding(how: str, found: Callable[[Family, str], Found]) -> None:

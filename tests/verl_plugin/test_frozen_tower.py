@@ -46,7 +46,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family], dict
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_only_the_rest_trains(family: Family, trained: Callable[[Family], dict[str, Any]]) -> None:
@@ -57,7 +57,7 @@ def test_only_the_rest_trains(family: Family, trained: Callable[[Family], dict[s
     assert sorted(found["moved_without_the_option"]) == sorted(found["tower"] + found["others"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("held", ["with_gradient", "with_state", "given_to_the_optimiser"])
@@ -66,7 +66,7 @@ def test_frozen_weights_carry_nothing(family: Family, held: str, trained: Callab
     assert sorted(found[held]) == sorted(found["others"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(
@@ -75,7 +75,7 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(
     assert trained(family)["differ_after_resuming"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_vllm_is_sent_all_weights(family: Family, trained: Callable[[Family], dict[str, Any]]) -> None:

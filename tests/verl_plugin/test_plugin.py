@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("verl", reason="the plugin is loaded by verl")
 
-pytestmark = pytest.mark.slow  # five interpreters import verl
+pytestmark = pytest.mark.long  # five interpreters import verl
 
 REPO = Path(__file__).parents[2]
 

