@@ -37,3 +37,23 @@ def test_how_far_it_got_is_told_after_an_error(capsys: pytest.CaptureFixture[str
         advance(3, 4)
         raise ValueError("lost")
     assert capsys.readouterr().err.startswith("eval: 3/4")
+
+
+def test_what_else_there_is_to_tell_stands_before_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with progress_lines("eval", now=clock) as (advance,):
+        advance(0, 3, "")
+        clock.seconds += 40
+        advance(1, 3, "accuracy 1.000")
+        advance(3, 3, "accuracy 0.667, 1 flagged")
+    assert capsys.readouterr().err.splitlines() == [
+        "eval: 1/3, accuracy 1.000, 0:01:20 left",
+        "eval: 3/3, accuracy 0.667, 1 flagged",
+    ]
+
+
+def test_a_bar_shows_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # taken for a terminal
+    with progress_bars("eval") as (advance,):
+        advance(1, 3, "accuracy 1.000")
+    assert "accuracy 1.000" in capsys.readouterr().err

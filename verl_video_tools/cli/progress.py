@@ -7,11 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Protocol
 
 SECONDS_BETWEEN_LINES = 30.0
 """Where standard error is a file, as under Slurm and nohup."""
 
-Advance = Callable[[int, int], None]
+
+class Advance(Protocol):
+    def __call__(self, num_done: int, num_wanted: int, note: str = "") -> None:
+        """
+        Args:
+            note: what else there is to tell at this point.
+        """
 
 
 @contextmanager
@@ -19,26 +26,30 @@ def progress_bars(*names: str) -> Iterator[Sequence[Advance]]:
     """A bar with the time left for each name, or lines where standard error is no terminal; gives functions to call
     with the number done and the number wanted."""
     from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TaskID, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
         with progress_lines(*names) as lines:
             yield lines
         return
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    shown = Progress.get_default_columns()[:2]
+    columns = (*shown, MofNCompleteColumn(), TextColumn("{task.fields[note]}"), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
 
         def bar(task: TaskID) -> Advance:
-            return lambda num_done, num_wanted: progress.update(task, completed=num_done, total=num_wanted)
+            def advance(num_done: int, num_wanted: int, note: str = "") -> None:
+                progress.update(task, completed=num_done, total=num_wanted, note=note)
 
-        yield [bar(progress.add_task(name, total=None)) for name in names]
+            return advance
+
+        yield [bar(progress.add_task(name, total=None, note="")) for name in names]
 
 
 @contextmanager
 def progress_lines(*names: str, now: Callable[[], float] = time.monotonic) -> Iterator[Sequence[Advance]]:
-    """As `progress_bars`, in lines such as `eval: 120/3000, 0:25:10 left`: one for each name every 30 seconds while it
-    gets on, and one in the end for how far it got.
+    """As `progress_bars`, in lines such as `eval: 120/3000, accuracy 0.617, 0:25:10 left`: one for each name every 30
+    seconds while it gets on, and one in the end for how far it got.
 
     Args:
         now: a clock, in seconds.
@@ -58,14 +69,14 @@ class _Line:
         self._has_begun = False
         self._num_done = self._num_wanted = self._first_done = 0
         self._begin = self._told = 0.0
-        self._last = ""
+        self._note = self._last = ""
 
-    def advance(self, num_done: int, num_wanted: int) -> None:
+    def advance(self, num_done: int, num_wanted: int, note: str = "") -> None:
         if not self._has_begun:
             self._has_begun = True
             self._begin = self._told = self._now()
             self._first_done = num_done  # by an earlier run: says nothing about the time left
-        self._num_done, self._num_wanted = num_done, num_wanted
+        self._num_done, self._num_wanted, self._note = num_done, num_wanted, note
         if self._now() - self._told >= SECONDS_BETWEEN_LINES:
             self._tell()
 
@@ -76,6 +87,8 @@ class _Line:
     def _tell(self) -> None:
         self._told = self._now()
         line, num_made = f"{self._name}: {self._num_done}/{self._num_wanted}", self._num_done - self._first_done
+        if self._note:
+            line += f", {self._note}"
         if num_made > 0 and self._num_done < self._num_wanted:
             seconds_left = (self._told - self._begin) / num_made * (self._num_wanted - self._num_done)
             line += f", {timedelta(seconds=round(seconds_left))} left"

@@ -14,8 +14,8 @@ from typing import Literal
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import AnswerLabel, Method, Retriever
-from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.generate import Record, generate, tasks_of_rows
+from verl_video_tools.data.generation_summary import RolloutProgress
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import PolicyConfig
 from verl_video_tools.services.judge import JudgeConfig
@@ -48,7 +48,7 @@ class Evaluator:
 
     method: Method
     policy: PolicyConfig
-    progress: Progress = no_progress
+    progress: RolloutProgress | None = None
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from verl_video_tools.core.pages import page
 from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, ToolModel, Trajectory
-from verl_video_tools.data.append import Progress, append_record, appended, no_progress, work_through
+from verl_video_tools.data.append import append_record, appended, work_through
 from verl_video_tools.data.dialogue_templates import DialogueTemplate, allotted
-from verl_video_tools.data.generation_summary import GenerationSummary, Key
+from verl_video_tools.data.generation_summary import GenerationSummary, Key, RolloutProgress
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.records.records import read_records
@@ -122,7 +122,7 @@ async def generate(
     retry_flagged: bool = False,
     label_answers: bool = False,
     max_attempts: int = 1,
-    progress: Progress = no_progress,
+    progress: RolloutProgress | None = None,
 ) -> GenerationSummary:
     """Make the rollouts that `out` does not hold yet, and append each to it as soon as it is scored.
 
@@ -141,7 +141,7 @@ async def generate(
             may be withheld from a right answer for its form or its consistency.
         max_attempts: of each rollout, where the method evaluates so (`rollout.attempts`); its record is that of the
             attempt taken, and tells of the others.
-        progress: called before the first rollout and after each, with the number done and wanted.
+        progress: called before the first rollout and after each.
 
     Returns:
         What the file then holds.
@@ -170,7 +170,13 @@ async def generate(
         summary, done = _resumed(Path(out), tasks, method, retry_flagged)
         left = [task for task in tasks if task.key not in done]
         _tell_other_prompts(left, method)
-        progress(len(tasks) - len(left), len(tasks))
+        is_graded = all(task.is_graded for task in tasks)
+
+        def tell(num_done: int, num_wanted: int) -> None:
+            if progress is not None:
+                progress(num_done, num_wanted, summary.so_far(is_graded=is_graded))
+
+        tell(len(tasks) - len(left), len(tasks))
         if not left:
             return summary
         if server is not None:
@@ -190,7 +196,7 @@ async def generate(
 
         stopped = "; {} of {} are recorded, and the next run goes on there"
         num_done = len(tasks) - len(left)
-        await work_through(left, make, policy.concurrency, progress, num_done=num_done, stopped=stopped)
+        await work_through(left, make, policy.concurrency, tell, num_done=num_done, stopped=stopped)
         return summary
 
 

@@ -27,10 +27,10 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Judge, Method, Retriever
-from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.generate import generate
+from verl_video_tools.data.generation_summary import RolloutProgress
 from verl_video_tools.evaluation.asked_items import asked_items
 from verl_video_tools.evaluation.control_names import Control
 from verl_video_tools.evaluation.controls import label_of
@@ -76,7 +76,7 @@ async def evaluate(
     retry_failed: bool = True,
     max_attempts: int = 1,
     controls: Sequence[Control] = (),
-    progress: Progress = no_progress,
+    progress: RolloutProgress | None = None,
 ) -> dict[str, Any]:
     """Let a model answer each question, going on where an earlier run into `folder` stopped.
 
@@ -94,7 +94,7 @@ async def evaluate(
         retry_failed: ask items again that are recorded as failed.
         max_attempts: at each question, where the method's authors verify a rollout and make another.
         controls: by which method and questions were changed (`evaluation.controls`).
-        progress: called before the first item and after each, with the number done and wanted.
+        progress: called before the first item and after each.
 
     Returns:
         The content of `results.json`.

@@ -88,14 +88,17 @@ def test_failures_are_flagged_and_the_rest_goes_on(
         assert [record["uid"] for record in flagged] == ["1"]
         assert flagged[0]["trajectory"].stop_reason is StopReason.ABORTED
         assert "HTTP 500" in flagged[0]["trajectory"].error
-        printed = capsys.readouterr().out
-        assert "4 rollouts, accuracy 1.000" in printed and "failures aborted: 1" in printed
+        printed = capsys.readouterr()
+        assert "4 rollouts, accuracy 1.000" in printed.out and "failures aborted: 1" in printed.out
+        assert printed.err.splitlines()[-1].endswith(": 4/4, accuracy 1.000, 1 flagged")
 
         server.reply, num_requests = good, len(server.requests)
         assert zoomer.generate(out, server) == 0
         assert len(server.requests) == num_requests and len(lines(out)) == 4
         assert zoomer.generate(out, server, "--retry-flagged") == 0
-        assert len(lines(out)) == 5 and "4 rollouts" in capsys.readouterr().out.splitlines()[-1]
+        printed = capsys.readouterr()
+        assert len(lines(out)) == 5 and "4 rollouts" in printed.out.splitlines()[-1]
+        assert printed.err.splitlines()[-1].endswith(": 4/4, accuracy 1.000")
         assert [record["uid"] for record in lines(out) if not record["reward"]["flagged"]][-1] == "1"
     assert set(pass_rates_of_records(out).values()) == {1.0}
 
