@@ -27,12 +27,13 @@ from verl_video_tools.methods.toolkit.oracle import (
     conclude,
     initial_frame_numbers,
     remind,
+    tells,
     video_info,
 )
 from verl_video_tools.synthetic.cards import Place, window_of
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.spatial import card_at
-from verl_video_tools.synthetic.world import VideoSpec, frames_at, label_at
+from verl_video_tools.synthetic.world import VideoSpec, frames_at
 from verl_video_tools.video.sampling import linspace_indices, not_before, uniform_seconds
 
 Segment = tuple[int, int]
@@ -253,13 +254,7 @@ class ComposeOracle(ScriptedOracle):
         return max(0, first - half), min(spec.num_frames - 1, last + half)
 
     def _initial_frames_tell(self, spec: VideoSpec, question: Question) -> bool:
-        """Whether the frame that a question names, or one that shows the same event, is shown with it."""
-        frame = question.evidence[0][0]
-        shown = initial_frame_numbers(self.method, spec)
-        if question.kind != "direct" or not shown:
-            return False
-        nearest = min(shown, key=lambda one: abs(one - frame))
-        return label_at(spec, nearest) == label_at(spec, frame)
+        return tells(spec, question, initial_frame_numbers(self.method, spec))
 
     def frame_name(self, spec: VideoSpec, frame: int) -> str:
         by_number = self._tool is not None and not LOOKS[self._tool].in_seconds

@@ -14,10 +14,10 @@ from typing import ClassVar
 
 from verl_video_tools.methods.longvt.crop_video import segment_seconds
 from verl_video_tools.methods.longvt.method import LongVT
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind, video_info
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind, tells, video_info
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.seconds import evidence_seconds
-from verl_video_tools.synthetic.world import VideoSpec, frames_at, label_at
+from verl_video_tools.synthetic.world import VideoSpec, frames_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,8 @@ class LongVTOracle(ScriptedOracle):
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = self._rng(spec, question)
         segment: tuple[float, float] | None = evidence_seconds(spec, question)
-        initial_frames_tell = question.kind == "direct" and self._initial_frames_tell(spec, question)
+        initial_frames = self._shown(spec, 0.0, spec.duration_seconds, self.method.initial_frames)
+        initial_frames_tell = tells(spec, question, initial_frames)
         if rng.random() < self.imperfection:
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
             segment = None if rng.random() < self.skip_rate else (start, round(start + rng.uniform(2.0, 6.0), 1))
@@ -49,12 +50,6 @@ class LongVTOracle(ScriptedOracle):
 
     def frame_name(self, spec: VideoSpec, frame: int) -> str:
         return f"{frame / spec.fps:.1f}s"
-
-    def _initial_frames_tell(self, spec: VideoSpec, question: Question) -> bool:
-        frame = question.evidence[0][0]
-        initial_frames = self._shown(spec, 0.0, spec.duration_seconds, self.method.initial_frames)
-        nearest = min(initial_frames, key=lambda shown: abs(shown - frame))
-        return label_at(spec, nearest) == label_at(spec, frame)
 
     def _shown(self, spec: VideoSpec, start: float, end: float, max_frames: int) -> list[int]:
         """Frames that the tool, or the method at first, shows of a segment."""

@@ -131,6 +131,14 @@ def place_asked(question: Question) -> str:
     return "first" if " first " in question.text else "last"
 
 
+def tells(spec: VideoSpec, question: Question, shown: Sequence[int]) -> bool:
+    """Whether a question about one frame can be answered from shown frames: the nearest shows what that one does."""
+    if question.kind != "direct" or not shown:
+        return False
+    frame = question.evidence[0][0]
+    return label_at(spec, min(shown, key=lambda one: abs(one - frame))) == label_at(spec, frame)
+
+
 def remind(question: Question, turns: Sequence[str]) -> list[str]:
     """The turns that call, with the thought of each telling which of several things is asked for, where the question
     does.
