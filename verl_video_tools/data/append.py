@@ -19,7 +19,7 @@ Progress = Callable[[int, int], None]
 """Is called with the number of items done and wanted."""
 
 
-def no_progress(num_done: int, num_wanted: int) -> None:
+def no_progress(num_done: int, num_wanted: int, note: str = "") -> None:
     """A `Progress` that nobody sees."""
 
 

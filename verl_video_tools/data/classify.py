@@ -14,6 +14,7 @@ from typing import Literal
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import AnswerLabel, Method, Retriever
+from verl_video_tools.data.append import no_progress
 from verl_video_tools.data.generate import Record, generate, tasks_of_rows
 from verl_video_tools.data.generation_summary import RolloutProgress
 from verl_video_tools.records.records import read_records
@@ -48,7 +49,7 @@ class Evaluator:
 
     method: Method
     policy: PolicyConfig
-    progress: RolloutProgress | None = None
+    progress: RolloutProgress = no_progress
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from verl_video_tools.core.pages import page
 from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, ToolModel, Trajectory
-from verl_video_tools.data.append import append_record, appended, work_through
+from verl_video_tools.data.append import append_record, appended, no_progress, work_through
 from verl_video_tools.data.dialogue_templates import DialogueTemplate, allotted
 from verl_video_tools.data.generation_summary import GenerationSummary, Key, RolloutProgress
 from verl_video_tools.data.parquet import read_table
@@ -122,7 +122,7 @@ async def generate(
     retry_flagged: bool = False,
     label_answers: bool = False,
     max_attempts: int = 1,
-    progress: RolloutProgress | None = None,
+    progress: RolloutProgress = no_progress,
 ) -> GenerationSummary:
     """Make the rollouts that `out` does not hold yet, and append each to it as soon as it is scored.
 
@@ -170,11 +170,9 @@ async def generate(
         summary, done = _resumed(Path(out), tasks, method, retry_flagged)
         left = [task for task in tasks if task.key not in done]
         _tell_other_prompts(left, method)
-        is_graded = all(task.is_graded for task in tasks)
 
         def tell(num_done: int, num_wanted: int) -> None:
-            if progress is not None:
-                progress(num_done, num_wanted, summary.so_far(is_graded=is_graded))
+            progress(num_done, num_wanted, summary.so_far)
 
         tell(len(tasks) - len(left), len(tasks))
         if not left:
@@ -371,7 +369,7 @@ def _resumed(
 ) -> tuple[GenerationSummary, set[Key]]:
     """What the file holds, and which of its rollouts need not be made again."""
     rows = {task.key: task.row for task in tasks}
-    summary, done = GenerationSummary(), set[Key]()
+    summary, done = GenerationSummary(is_graded=all(task.is_graded for task in tasks)), set[Key]()
     for record in read_records(path):
         key = str(record["uid"]), int(record["session_id"])
         is_left = retry_flagged and bool(record["trajectory"].flags)

@@ -19,8 +19,13 @@ RolloutProgress = Callable[[int, int, str], None]
 
 @dataclass
 class GenerationSummary:
-    """What a file of records holds; a rollout that was made again counts as it ended last."""
+    """What a file of records holds; a rollout that was made again counts as it ended last.
 
+    Attributes:
+        is_graded: False: some rollouts earn nothing, whatever they answer.
+    """
+
+    is_graded: bool = True
     records: dict[Key, tuple[float, int, str, tuple[str, ...]]] = field(default_factory=dict)
     templates: dict[Key, tuple[str, bool]] = field(default_factory=dict)
     """Of rollouts that were to take a form: which, and whether they did."""
@@ -48,9 +53,10 @@ class GenerationSummary:
         """Share of right answers among the rollouts that are not flagged; 0.0 where there is none."""
         return self._num_right / max(1, len(self.records) - self.num_flagged)
 
-    def so_far(self, *, is_graded: bool) -> str:
+    @property
+    def so_far(self) -> str:
         """What tells whether to go on filling the file: `accuracy 0.617, 2 flagged`, each part where there is one."""
-        accuracy = [f"accuracy {self.accuracy:.3f}"] if is_graded and self.num_flagged < len(self.records) else []
+        accuracy = [f"accuracy {self.accuracy:.3f}"] if self.is_graded and self.num_flagged < len(self.records) else []
         return ", ".join([*accuracy, *([f"{self.num_flagged} flagged"] if self.num_flagged else [])])
 
     def __str__(self) -> str:

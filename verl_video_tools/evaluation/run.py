@@ -27,6 +27,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Judge, Method, Retriever
+from verl_video_tools.data.append import no_progress
 from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.generate import generate
@@ -76,7 +77,7 @@ async def evaluate(
     retry_failed: bool = True,
     max_attempts: int = 1,
     controls: Sequence[Control] = (),
-    progress: RolloutProgress | None = None,
+    progress: RolloutProgress = no_progress,
 ) -> dict[str, Any]:
     """Let a model answer each question, going on where an earlier run into `folder` stopped.
 

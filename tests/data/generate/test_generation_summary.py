@@ -15,22 +15,22 @@ def record(uid: str, acc: float, *flags: str) -> dict[str, Any]:
 
 def test_accuracy_is_that_of_rollouts_without_a_flag() -> None:
     summary = GenerationSummary()
-    assert summary.so_far(is_graded=True) == ""
+    assert summary.so_far == ""
     summary.add(record("a", 0.0, "aborted"))
-    assert summary.so_far(is_graded=True) == "1 flagged"
+    assert summary.so_far == "1 flagged"
     summary.add(record("b", 1.0))
     summary.add(record("c", 0.0))
-    assert summary.so_far(is_graded=True) == "accuracy 0.500, 1 flagged"
+    assert summary.so_far == "accuracy 0.500, 1 flagged"
 
 
 def test_a_rollout_made_again_counts_once() -> None:
     summary = GenerationSummary()
     for again in (record("a", 0.0, "aborted"), record("a", 1.0), record("b", 1.0), record("b", 0.0)):
         summary.add(again)
-    assert (summary.so_far(is_graded=True), len(summary.records)) == ("accuracy 0.500", 2)
+    assert (summary.so_far, len(summary.records)) == ("accuracy 0.500", 2)
 
 
 def test_there_is_no_accuracy_where_nothing_is_graded() -> None:
-    summary = GenerationSummary()
+    summary = GenerationSummary(is_graded=False)
     summary.add(record("a", 0.0))
-    assert summary.so_far(is_graded=False) == ""
+    assert summary.so_far == ""
