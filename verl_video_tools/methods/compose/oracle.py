@@ -26,8 +26,8 @@ from verl_video_tools.methods.toolkit.oracle import (
     ScriptedOracle,
     conclude,
     initial_frame_numbers,
+    initial_frames_tell,
     remind,
-    tells,
     video_info,
 )
 from verl_video_tools.synthetic.cards import Place, window_of
@@ -175,7 +175,7 @@ class ComposeOracle(ScriptedOracle):
             return self._card_script(rng, spec, question, self._tool)
         segment = self._segment(rng, spec, question)
         if segment is None or self._tool is None:
-            told = [question.evidence[0][0]] if self._initial_frames_tell(spec, question) else []
+            told = [question.evidence[0][0]] if initial_frames_tell(self.method, spec, question) else []
             return Script("direct", (self._conclusion(rng, spec, question, told),))
         turn, shown = self._look(spec, segment, self._tool)
         return Script("look", (*remind(question, [turn]), self._conclusion(rng, spec, question, shown)))
@@ -248,13 +248,10 @@ class ComposeOracle(ScriptedOracle):
         last = max(end for _, end in question.evidence)
         if question.kind != "direct":
             return first, last
-        if self._initial_frames_tell(spec, question):
+        if initial_frames_tell(self.method, spec, question):
             return None
         half = spec.fps // 2  # a single frame is no part that a tool shows
         return max(0, first - half), min(spec.num_frames - 1, last + half)
-
-    def _initial_frames_tell(self, spec: VideoSpec, question: Question) -> bool:
-        return tells(spec, question, initial_frame_numbers(self.method, spec))
 
     def frame_name(self, spec: VideoSpec, frame: int) -> str:
         by_number = self._tool is not None and not LOOKS[self._tool].in_seconds

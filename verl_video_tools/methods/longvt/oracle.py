@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from verl_video_tools.methods.longvt.crop_video import segment_seconds
 from verl_video_tools.methods.longvt.method import LongVT
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind, tells, video_info
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, initial_frames_tell, remind, video_info
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.seconds import evidence_seconds
 from verl_video_tools.synthetic.world import VideoSpec, frames_at
@@ -32,17 +32,16 @@ class LongVTOracle(ScriptedOracle):
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = self._rng(spec, question)
         segment: tuple[float, float] | None = evidence_seconds(spec, question)
-        initial_frames = self._shown(spec, 0.0, spec.duration_seconds, self.method.initial_frames)
-        initial_frames_tell = tells(spec, question, initial_frames)
+        is_told_at_once = initial_frames_tell(self.method, spec, question)
         if rng.random() < self.imperfection:
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
             segment = None if rng.random() < self.skip_rate else (start, round(start + rng.uniform(2.0, 6.0), 1))
-        elif initial_frames_tell:
+        elif is_told_at_once:
             segment = None
         if segment is None:
-            shown = [question.evidence[0][0]] if initial_frames_tell else []
+            shown = [question.evidence[0][0]] if is_told_at_once else []
         else:
-            shown = self._shown(spec, *segment, self.method.call_frames)
+            shown = self._shown(spec, *segment)
         answer = self._conclusion(rng, spec, question, shown)
         if segment is None:
             return Script("A", (answer,))
@@ -51,9 +50,10 @@ class LongVTOracle(ScriptedOracle):
     def frame_name(self, spec: VideoSpec, frame: int) -> str:
         return f"{frame / spec.fps:.1f}s"
 
-    def _shown(self, spec: VideoSpec, start: float, end: float, max_frames: int) -> list[int]:
-        """Frames that the tool, or the method at first, shows of a segment."""
-        return frames_at(spec, segment_seconds(start, end, video_info(spec), self.method.fps, max_frames))
+    def _shown(self, spec: VideoSpec, start: float, end: float) -> list[int]:
+        """Frames that the tool shows of a segment."""
+        times = segment_seconds(start, end, video_info(spec), self.method.fps, self.method.call_frames)
+        return frames_at(spec, times)
 
 
 def _crop(start: float, end: float) -> str:

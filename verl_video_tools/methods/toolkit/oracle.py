@@ -131,9 +131,9 @@ def place_asked(question: Question) -> str:
     return "first" if " first " in question.text else "last"
 
 
-def tells(spec: VideoSpec, question: Question, shown: Sequence[int]) -> bool:
-    """Whether a question about one frame can be answered from shown frames: the nearest shows what that one does."""
-    if question.kind != "direct" or not shown:
+def initial_frames_tell(method: Method, spec: VideoSpec, question: Question) -> bool:
+    """Whether a question about one frame can be answered at once: the nearest that is shown with it shows the same."""
+    if question.kind != "direct" or not (shown := initial_frame_numbers(method, spec)):
         return False
     frame = question.evidence[0][0]
     return label_at(spec, min(shown, key=lambda one: abs(one - frame))) == label_at(spec, frame)
