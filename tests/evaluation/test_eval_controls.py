@@ -19,7 +19,7 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import BenchmarkFiles
-from verl_video_tools.data.generate import RolloutTask
+from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.evaluation import serve
 from verl_video_tools.evaluation.comparison import compare
 from verl_video_tools.evaluation.controls import with_shuffled_options

@@ -16,7 +16,7 @@ from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from verl_video_tools.data.generate import RolloutTask
+    from verl_video_tools.data.generation.task import RolloutTask
 
 
 @command
@@ -40,8 +40,8 @@ class Generate(Sampling):
     ] = None
 
     def run(self) -> int:
-        from verl_video_tools.data.dialogue_templates import load_templates, with_shares
-        from verl_video_tools.data.generate import tasks_of_rows
+        from verl_video_tools.data.generation.task import tasks_of_rows
+        from verl_video_tools.data.generation.templates import load_templates, with_shares
 
         if self.templates is None and self.template_share:
             raise UsageError("--template-share belongs to --templates")
@@ -54,14 +54,14 @@ class Generate(Sampling):
 def make_rollouts(
     options: Sampling, tasks: Sequence[RolloutTask], source: Path, method: str, instruction: str | None = None
 ) -> int:
-    """Run `data.generate.generate` with these options; returns the exit code.
+    """Run `data.generation.generate` with these options; returns the exit code.
 
     Args:
         source: file that the tasks were read from; it is not overwritten.
         instruction: as `generate` takes it.
     """
     from verl_video_tools.cli.progress import progress_bars
-    from verl_video_tools.data.generate import generate
+    from verl_video_tools.data.generation.generate import generate
     from verl_video_tools.methods import get_method
 
     check_continued(options.out, (source,))

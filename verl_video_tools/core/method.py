@@ -82,7 +82,7 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
     tool_agent_tools: ClassVar[tuple[str, ...]] = ()
     """Names of those that rows for that loop select; none: no rows are made for it."""
     dialogue_templates: ClassVar[str | None] = None
-    """File beside the method's module with the forms of a teacher's dialogues (`data.dialogue_templates`)."""
+    """File beside the method's module with the forms of a teacher's dialogues (`data.generation.templates`)."""
 
     published_sampling: ClassVar[Mapping[str, float]] = {}
     """How the authors decode when they evaluate: options of `rollout.sampling.Sampling`, and `max_turn_tokens`. What

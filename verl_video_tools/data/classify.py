@@ -15,8 +15,10 @@ from typing import Literal
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import AnswerLabel, Method, Retriever
 from verl_video_tools.data.append import no_progress
-from verl_video_tools.data.generate import Record, generate, tasks_of_rows
-from verl_video_tools.data.generation_summary import RolloutProgress
+from verl_video_tools.data.generation.generate import generate
+from verl_video_tools.data.generation.record import Record
+from verl_video_tools.data.generation.summary import RolloutProgress
+from verl_video_tools.data.generation.task import tasks_of_rows
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import PolicyConfig
 from verl_video_tools.services.judge import JudgeConfig
@@ -100,7 +102,7 @@ async def evaluate(
     """Let both models answer each row once, side by side, going on where an earlier run into `folder` stopped.
 
     Args:
-        folder: gets `base.jsonl` and `teacher.jsonl`: records of `data.generate.generate`, with labelled answers.
+        folder: gets `base.jsonl` and `teacher.jsonl`: records of `data.generation.generate`, with labelled answers.
         judge: for open questions.
         retriever: for a teacher that finds frames by text.
         tool_model: for a teacher whose tools ask a model.

@@ -2,7 +2,7 @@
 
 questions.py        what is asked: rows, or a benchmark
 scope.py            which of the questions, and how often
-run.py              one evaluation in one folder, `data.generate.generate` doing the asking
+run.py              one evaluation in one folder, `data.generation.generate` doing the asking
 folder.py           which evaluation a folder holds, and whether the same goes on there
 asked_items.py      items as they were asked, each with its verdicts and costs, from recorded rollouts
 results.py          the result, from these

@@ -11,7 +11,7 @@ from verl_video_tools.core.sample import media_of
 from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.formats import GradedItem
-from verl_video_tools.data.generate import Record
+from verl_video_tools.data.generation.record import Record
 from verl_video_tools.evaluation.costs import costs_of
 from verl_video_tools.evaluation.published import ReadItem, read_item
 from verl_video_tools.evaluation.questions import Questions

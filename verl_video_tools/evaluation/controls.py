@@ -11,7 +11,7 @@ from typing import Any
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.data.formats.submissions import has_truth
-from verl_video_tools.data.generate import RolloutTask
+from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.evaluation.control_names import Control
 from verl_video_tools.evaluation.questions import AS_PUBLISHED, Questions
 

@@ -7,7 +7,7 @@ from statistics import fmean, quantiles
 from typing import Any
 
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.data.generate import Record
+from verl_video_tools.data.generation.record import Record
 from verl_video_tools.records.token_costs import visual_tokens
 
 COSTS = ("visual_tokens", "prompt_tokens", "completion_tokens", "requests")

@@ -13,7 +13,7 @@ from verl_video_tools.core.sample import media_of
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles
-from verl_video_tools.data.generate import RolloutTask, tasks_of_rows
+from verl_video_tools.data.generation.task import RolloutTask, tasks_of_rows
 
 AS_PUBLISHED = "question_as_published"
 """Field of `extra_info`: the question before a control has changed it."""

@@ -30,8 +30,8 @@ from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import no_progress
 from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.formats import Benchmark
-from verl_video_tools.data.generate import generate
-from verl_video_tools.data.generation_summary import RolloutProgress
+from verl_video_tools.data.generation.generate import generate
+from verl_video_tools.data.generation.summary import RolloutProgress
 from verl_video_tools.evaluation.asked_items import asked_items
 from verl_video_tools.evaluation.control_names import Control
 from verl_video_tools.evaluation.controls import label_of

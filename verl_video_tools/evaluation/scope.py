@@ -8,7 +8,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.formats.subtitles import asked_with_subtitles
-from verl_video_tools.data.generate import RolloutTask
+from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.evaluation.questions import Questions, question_digest
 
 _MOST_NAMES_TOLD = 20

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats.submissions import Prediction, Submission, has_truth
-from verl_video_tools.data.generate import Record
+from verl_video_tools.data.generation.record import Record
 from verl_video_tools.evaluation.questions import Questions
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.data.generate.world import SETTINGS, World, make_world
+from tests.data.generation.world import SETTINGS, World, make_world
 
 
 @pytest.fixture(scope="module", params=list(SETTINGS))

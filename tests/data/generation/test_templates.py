@@ -19,7 +19,7 @@ from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import CallRecord, Trajectory, Turn
-from verl_video_tools.data.dialogue_templates import allotted, load_templates, with_shares
+from verl_video_tools.data.generation.templates import allotted, load_templates, with_shares
 from verl_video_tools.records.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")

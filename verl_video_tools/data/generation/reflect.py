@@ -7,7 +7,7 @@ from pathlib import Path
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.data.generate import RolloutTask
+from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.records.records import read_records
 
 

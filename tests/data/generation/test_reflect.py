@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.chat_server import scripted
-from tests.data.generate.world import END, SETTINGS, WRONG_LOOK, World, lines
+from tests.data.generation.world import END, SETTINGS, WRONG_LOOK, World, lines
 from tests.judge_server import JudgeServer
 from tests.verl_plugin.harness import tokenizer
 from verl_video_tools.cli.main import run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from verl_video_tools.core.types import StopReason, Trajectory
-from verl_video_tools.data.generation_summary import GenerationSummary
+from verl_video_tools.data.generation.summary import GenerationSummary
 
 
 def record(uid: str, acc: float, *flags: str) -> dict[str, Any]:
