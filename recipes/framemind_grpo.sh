@@ -17,7 +17,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 FRAMEMIND=actor_rollout_ref.rollout.custom.video_tools.framemind
 ROLLOUT_N=${ROLLOUT_N:-8}
-ULYSSES=${ULYSSES:-2}
+ULYSSES=${ULYSSES:-2} # ours: table E1 has 1, and batches filled by tokens
 GPU_MEMORY_UTILIZATION=${GPU_MEMORY_UTILIZATION:-0.7}
 REAL_OPTIONS=(
     actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu="${ACTOR_MICRO_BATCH_SIZE:-2}"

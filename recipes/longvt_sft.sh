@@ -10,7 +10,7 @@ set -euo pipefail
 METHOD=longvt
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-if [ "$SYNTHETIC" = 0 ]; then # the published settings; they pack sequences, here batches are filled by tokens
+if [ "$SYNTHETIC" = 0 ]; then # the published settings, but for the batch (longvt_tuning.sh)
     MAX_STEPS=${MAX_STEPS:-3000}
     SAVE_FREQ=${SAVE_FREQ:-500}
 fi

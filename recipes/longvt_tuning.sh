@@ -1,5 +1,7 @@
 # Sourced by longvt_sft.sh and longvt_rft.sh: the settings that LongVT's two stages of fine-tuning share.
 if [ "$SYNTHETIC" = 0 ]; then
+    # Ours: 64 rows of up to 57,344 tokens. Published: rows packed to 51,200 tokens on each of 32 GPUs (64 in RFT), which
+    # is several times as many.
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-64}
     LEARNING_RATE=${LEARNING_RATE:-5e-5}
     TOTAL_EPOCHS=${TOTAL_EPOCHS:-1000000} # MAX_STEPS ends it, however few the rows: verl saves its last step by that number

@@ -25,7 +25,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in SMALL},
-    **{f"{name} reference": (name, {"compat": "reference"}) for name in SMALL if name != "direct"},
+    **{f"{name} reference": (name, {"compat": "reference"}) for name in SMALL if name not in ("direct", "framemind")},
     "framethinker goes on": ("framethinker", {"end_on_call_error": False, "bonus_condition": "always"}),
     "framethinker choice": ("framethinker", {"answer_grading": "choice", "ccv": False, "bonus_condition": "always"}),
     "videozoomer ends": ("videozoomer", {"end_on_call_error": True, "bonus_condition": "always"}),

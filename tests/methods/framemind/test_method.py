@@ -191,6 +191,7 @@ def test_pixels_of_a_shared_decode(video: str) -> None:
         ({"exploration_share": 1.5}, "exploration_share"),
         ({"continue_on": "always"}, "continue_on"),
         ({"label_decimals": 7}, "label_decimals"),
+        ({"compat": "reference"}, "compat"),
     ],
 )
 def test_wrong_fields(fields: dict[str, Any], named: str) -> None:

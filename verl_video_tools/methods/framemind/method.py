@@ -168,6 +168,7 @@ class FrameMind(vt.Method):
         vt.require(self, "label_decimals", 0 <= self.label_decimals <= 6, "0 to 6")
         for name in ("exploration_share", "judge_threshold"):
             vt.require(self, name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
+        vt.require(self, "compat", self.compat == "strict", "'strict': there is no published code to follow")
 
     # ---------------------------------------------------------------------------------------------------------- ladder
 
