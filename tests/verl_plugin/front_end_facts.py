@@ -11,12 +11,15 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 from transformers import AutoImageProcessor
+from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.model_executor.model_loader.reload import layerwise
 from vllm.model_executor.models import vision
@@ -25,7 +28,8 @@ from vllm.multimodal.processing.context import TimingContext
 from vllm.multimodal.processing.inputs import ProcessorInputs
 from vllm.renderers import renderer_from_config
 
-from verl_video_tools.verl_plugin.vllm_front_end import FrontEnd, image_hashes, with_linear_placement
+from verl_video_tools.verl_plugin.sent_images import SentImages
+from verl_video_tools.verl_plugin.vllm_front_end import FrontEnd, FrontEndServer, image_hashes, with_linear_placement
 
 SETTINGS: tuple[dict[str, Any], ...] = ({}, {"max_pixels": 56 * 56})
 SIZES = ((56, 84), (84, 84), (112, 56))
@@ -139,11 +143,21 @@ def _is_kept_by_a_reload(norm: Any, config: Any) -> bool:
 
 
 class Engine:
-    """Stands for `AsyncLLM`: notes the keyword arguments that it is given."""
+    """Stands for `AsyncLLM`: notes the keyword arguments that it is given, and when it clears caches."""
 
     def __init__(self, renderer: Any) -> None:
         self.renderer = renderer
         self.asked: list[tuple[Any, dict[str, Any]]] = []
+        self.cleared: list[str] = []
+
+    async def pause_generation(self, **_: Any) -> None:
+        self.cleared.append("pause_generation")
+
+    async def sleep(self, **_: Any) -> None:
+        self.cleared.append("sleep")
+
+    async def reset_mm_cache(self) -> None:
+        self.cleared.append("reset_mm_cache")
 
     async def generate(self, engine_input: Any, **kwargs: Any) -> Any:
         self.asked.append((engine_input, kwargs))
@@ -156,6 +170,47 @@ async def passed_through(renderer: Any) -> bool:
     text = {"prompt_token_ids": [1, 2], "multi_modal_data": {}}
     outputs = [each async for each in FrontEnd(engine).generate(text, request_id="one", priority=3)]
     return outputs == ["output"] and engine.asked == [(text, {"request_id": "one", "priority": 3})]
+
+
+class SlowFrontEnd(FrontEnd):
+    """Prepares a request until it is told to end."""
+
+    async def _prepare(self, *_: Any) -> Any:
+        self.preparing.set()
+        await self.may_end.wait()
+        return "prepared"
+
+
+async def cleared_while_preparing(renderer: Any) -> dict[str, list[str]]:
+    """Which caches were cleared while a request was prepared, and which once it was handed over."""
+    engine = Engine(renderer)
+    front_end = SlowFrontEnd(engine)
+    front_end.preparing, front_end.may_end = asyncio.Event(), asyncio.Event()
+    sent = {"prompt_token_ids": [1], "multi_modal_data": {"image": [SentImages(None, 0, ("one",))]}}
+    request = asyncio.ensure_future(anext(front_end.generate(sent)))
+    await front_end.preparing.wait()
+    clearings = [
+        asyncio.ensure_future(clear())
+        for clear in (front_end.pause_generation, front_end.sleep, front_end.reset_mm_cache)
+    ]
+    await asyncio.sleep(0.01)
+    during = [*engine.cleared]
+    front_end.may_end.set()
+    await asyncio.gather(request, *clearings)
+    return {"during": during, "after": engine.cleared}
+
+
+def wraps_text_model() -> bool:
+    """Whether a server of a model without images, such as a judge, gets a front end."""
+
+    async def run_stock_server(self: Any, args: Any) -> None:
+        self.engine = SimpleNamespace(renderer=SimpleNamespace(mm_processor=None))
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(vLLMHttpServer, "run_server", run_stock_server)
+        server = object.__new__(FrontEndServer)
+        asyncio.run(server.run_server(None))
+    return isinstance(server.engine, FrontEnd)
 
 
 def main(model_dir: str) -> dict[str, Any]:
@@ -176,6 +231,8 @@ def main(model_dir: str) -> dict[str, Any]:
         "is_vllms_own": processor is stock,
         "tower_inputs": tower_inputs(config, processor, tokenizer, model_dir),
         "passed_through": asyncio.run(passed_through(renderer)),
+        "cleared": asyncio.run(cleared_while_preparing(renderer)),
+        "wraps_text_model": wraps_text_model(),
     }
 
 

@@ -133,6 +133,10 @@ class GroupQueue(MemoryQueue):
         for key in keys:
             self.log.append((key, partition_id, {name: self.rows[key][name] for name in fields.keys()}))  # noqa: SIM118
 
+    async def async_kv_clear(self, keys: list[str], partition_id: str) -> None:
+        for key in keys:
+            del self.rows[key]
+
     def status(self, uid: str) -> str:
         """The last tag of a group."""
         return str([put["status"] for key, _, put in self.log if key == uid][-1])
@@ -171,7 +175,11 @@ async def run_group(
         worker_fields: what the worker has else than no model.
     """
     queue = queue or GroupQueue()
-    for name in ("async_kv_put", "async_kv_batch_put"):  # of the package, since Ray sends verl's worker by value
+    for name in (
+        "async_kv_put",
+        "async_kv_batch_put",
+        "async_kv_clear",
+    ):  # of the package, since Ray sends verl's worker by value
         monkeypatch.setattr(transfer_queue, name, getattr(queue, name))
     fields = {"ccv": False, "choose_bonus": 0.0, **(method_fields or {})}
     monkeypatch.setattr(PlantedLoop, "rollouts", rollouts)

@@ -148,6 +148,23 @@ def test_counts_are_those_of_the_open_rollouts(data: st.DataObject) -> None:
     assert open_rollouts(balancer) == [0] * len(balancer.get_all_servers())
 
 
+def test_a_rollout_that_ends_before_its_group_asks_is_not_open() -> None:
+    """Its prompt may be too long for its budget, while its siblings still decode their first frames."""
+    balancer = router(2)
+    ids = group("a", 4, 2)
+    balancer.finish_rollout(ids[3])
+    place(balancer, ids[:3])
+    assert sorted(open_rollouts(balancer)) == [0, 3]
+    for request_id in ids[:3]:
+        balancer.finish_rollout(request_id)
+    assert open_rollouts(balancer) == [0, 0]
+    # A group none of whose rollouts ever asks leaves nothing behind.
+    for request_id in ids:
+        balancer.finish_rollout(request_id)
+    place(balancer, group("a", 4, 2))
+    assert sorted(open_rollouts(balancer)) == [0, 4]
+
+
 def test_only_our_router_is_told_of_an_end() -> None:
     told: dict[str, list[str]] = defaultdict(list)
     ours: Any = SimpleNamespace(finish_rollout=SimpleNamespace(remote=told["ours"].append))

@@ -178,6 +178,7 @@ async def test_a_method_that_fails_to_compare_flags_the_group(
 async def test_a_group_whose_rewards_cannot_be_written_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = await run_group(monkeypatch, GROUP, queue=GroupQueue(refuse_second_write=True))
     assert queue.status("a") == "failure"
+    assert not queue.rows, "verl trains on what a failed group has in the queue"
 
 
 @pytest.mark.parametrize(
@@ -195,6 +196,7 @@ async def test_rewards_that_cannot_be_compared_are_refused(
 
     queue = await run_group(monkeypatch, GROUP, reward_worker=score)
     assert queue.status("a") == "failure"
+    assert not queue.rows, "verl trains on what a failed group has in the queue"
     assert said in caplog.text
 
 
@@ -269,6 +271,7 @@ def advantages(monkeypatch: pytest.MonkeyPatch, queue: GroupQueue, kind: type, b
     monkeypatch.setattr(trainer_advantages, "tq", queue)
     monkeypatch.setattr(trainer_base, "tq", queue)
     trainer = object.__new__(kind)
+    trainer.parameter_sync_step, trainer.local_trigger_step, trainer._any_valid = 1, 0, False
     algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
     algorithm["norm_adv_by_std_in_grpo"] = by_std
     trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": {"rollout": {"n": 4}}})

@@ -36,7 +36,7 @@ def server() -> Iterator[JudgeServer]:
 
 
 SERVED_BY_VERL = {
-    "reward_model": {"enable": True, "enable_resource_pool": True},
+    "reward_model": {"enable": True, "enable_resource_pool": True, "rollout": {"free_cache_engine": False}},
     "custom_reward_function": {
         "path": "pkg://verl_video_tools.verl_plugin.reward_manager",
         "name": "scored_by_manager",
@@ -168,6 +168,7 @@ def test_which_judge_a_run_has() -> None:
         ({"url": "http://x/v1"}, {}, "no field 'url'"),
         ({"base_url": "http://x/v1", "on_failure": "ignore"}, {}, "on_failure"),
         (None, {**SERVED_BY_VERL, "reward_model": {"enable": True, "enable_resource_pool": False}}, "resource_pool"),
+        (None, {**SERVED_BY_VERL, "reward_model": {"enable": True, "enable_resource_pool": True}}, "free_cache_engine"),
         (None, {**SERVED_BY_VERL, "custom_reward_function": {"path": None}}, "scored_by_manager"),
     ],
 )

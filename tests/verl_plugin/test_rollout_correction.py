@@ -60,6 +60,7 @@ def corrected(preset: RolloutCorrectionConfig, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(trainer_advantages, "tq", queue)
     monkeypatch.setattr(trainer_base, "tq", queue)
     trainer = object.__new__(VideoToolsTrainer)  # the step needs nothing but a config
+    trainer.parameter_sync_step, trainer.local_trigger_step, trainer._any_valid = 1, 0, False
     algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
     algorithm["rollout_correction"] = {name: getattr(preset, name) for name in preset}
     trainer.config = OmegaConf.create(

@@ -29,6 +29,7 @@ def test_a_step_that_can_never_be_filled_ends(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(trainer_base.PPOTrainer, "_step_once", step)
     trainer = object.__new__(VideoToolsTrainer)
+    trainer.parameter_sync_step, trainer.local_trigger_step, trainer._any_valid = 1, 0, False
     trainer.config = OmegaConf.create(
         {"algorithm": {"filter_groups": {"enable": True}}, "data": {"train_batch_size": 4}}
     )

@@ -12,7 +12,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import trainer_base
 
 from tests.verl_plugin.trainer_batches import advantages, run
-from verl_video_tools.core.errors import JudgeError
+from verl_video_tools.core.errors import JudgeError, VideoToolsError
 from verl_video_tools.records.records import RecordWriter
 from verl_video_tools.verl_plugin.trainer import VideoToolsTrainer
 
@@ -38,7 +38,7 @@ def test_a_step_without_any_verdict_updates_nothing(monkeypatch: pytest.MonkeyPa
     updated: list[KVBatchMeta] = []
     monkeypatch.setattr(trainer_base.PPOTrainer, "_update_actor", lambda self, batch, metrics: updated.append(batch))
     trainer = object.__new__(VideoToolsTrainer)
-    trainer._nothing_judged = False
+    trainer._skips_update = False
     rollouts = [("a_0_0", 0.0, False), ("a_1_0", 0.0, False)]
     run(monkeypatch, rollouts, unjudged=("a_0_0",), trainer=trainer)
     judged, not_judged = (KVBatchMeta(keys=[], tags=[], partition_id=name) for name in ("judged", "not judged"))
@@ -62,6 +62,51 @@ def test_a_run_ends_after_steps_without_any_verdict(monkeypatch: pytest.MonkeyPa
     run(monkeypatch, rollouts, unjudged=("a_0_0",), trainer=trainer)  # its sibling's question needs no judge
     with pytest.raises(JudgeError, match=r"step 1: the judge gave no verdict at all during 3 steps in a row"):
         run(monkeypatch, rollouts, unjudged=both, trainer=trainer)
+
+
+def test_a_step_of_several_updates_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge that answers in one of a step's updates has answered in the step."""
+    rollouts = [("a_0_0", 0.0, False), ("a_1_0", 1.0, False)]
+    trainer = object.__new__(VideoToolsTrainer)
+    both = ("a_0_0", "a_1_0")
+    for _ in range(3):
+        run(monkeypatch, rollouts, judged=both, trainer=trainer, update=0, num_updates=4)
+        for update in (1, 2, 3):
+            run(monkeypatch, rollouts, unjudged=both, trainer=trainer, update=update, num_updates=4)
+    for step in range(3):
+        for update in range(3):
+            run(monkeypatch, rollouts, unjudged=both, trainer=trainer, update=update, num_updates=4)
+        last = {"unjudged": both, "trainer": trainer, "update": 3, "num_updates": 4}
+        if step < 2:
+            run(monkeypatch, rollouts, **last)
+        else:
+            with pytest.raises(JudgeError, match="during 3 steps in a row"):
+                run(monkeypatch, rollouts, **last)
+
+
+def test_an_update_whose_rollouts_all_failed_ends_no_step_that_has_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rollouts that fail are the first to finish, and fill a small mini-batch together."""
+    updated: list[KVBatchMeta] = []
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_update_actor", lambda self, batch, metrics: updated.append(batch))
+    failed, fine = [("a_0_0", 0.0, True), ("a_1_0", 0.0, True)], [("b_0_0", 0.0, False), ("b_1_0", 1.0, False)]
+    batch = KVBatchMeta(keys=[], tags=[], partition_id="train")
+
+    def step(*updates: list[tuple[str, float, bool]]) -> int:
+        updated.clear()
+        trainer = object.__new__(VideoToolsTrainer)
+        for update, rollouts in enumerate(updates):
+            trainer._skips_update = False
+            rows = run(monkeypatch, rollouts, trainer=trainer, update=update, num_updates=len(updates))
+            trainer._update_actor(batch, {})
+            if rollouts is failed:
+                assert all(not any(values) for values in advantages(rows).values())
+        return len(updated)
+
+    assert step(failed, fine) == 1
+    assert step(fine, failed) == 1
+    assert step(failed, fine, failed) == 1
+    with pytest.raises(VideoToolsError, match="all 2 rollouts failed"):
+        step(failed, failed)
 
 
 @pytest.mark.parametrize("on_failure", ["flag", "stop"])

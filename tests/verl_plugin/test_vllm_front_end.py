@@ -50,3 +50,14 @@ def test_the_vision_tower_computes_on_the_pixel_values_of_the_actors_processor(f
 
 def test_a_request_without_references_reaches_the_engine_as_it_is(facts: dict[str, Any]) -> None:
     assert facts["passed_through"]
+
+
+def test_no_request_is_prepared_while_caches_are_cleared(facts: dict[str, Any]) -> None:
+    """vLLM clears the cache of this process, then that of its core: a request between counts on images of one only."""
+    assert facts["cleared"]["during"] == []
+    assert facts["cleared"]["after"] == ["pause_generation", "sleep", "reset_mm_cache"]
+
+
+def test_a_model_without_images_keeps_vllms_front_end(facts: dict[str, Any]) -> None:
+    """As a judge's, which verl may serve."""
+    assert not facts["wraps_text_model"]

@@ -60,11 +60,14 @@ def run(
     penalties: Mapping[str, float] | None = None,
     trainer: VideoToolsTrainer | None = None,
     judged: tuple[str, ...] = (),
+    update: int = 0,
+    num_updates: int = 1,
 ) -> dict[str, dict[str, Any]]:
     """Advantage step over rollouts given as (key, score, flagged); the judge failed on those in `unjudged`.
 
     Args:
         penalties: taken from the reward at the first token, for leaving the reference.
+        update: number of the local update in its step, which has `num_updates`.
     """
 
     def reward_info(key: str) -> dict[str, float]:
@@ -94,7 +97,10 @@ def run(
     rollout = {"n": 4, "custom": {"video_tools": {"judge": judge}}}
     trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": {"rollout": rollout}})
     trainer.global_steps = 1
-    trainer._judge_watch.begin_step()
+    trainer.parameter_sync_step, trainer.local_trigger_step = num_updates, update
+    if update == 0:
+        trainer._any_valid = False
+        trainer._judge_watch.begin_step()
     batch = KVBatchMeta(keys=list(rows), tags=[{} for _ in rows], partition_id="train")
     trainer._compute_advantage(batch, {})
     return queue.rows
@@ -123,6 +129,7 @@ def make_trainer(ranks: int = 1, log_probs: bool = True) -> VideoToolsTrainer:
     )
     trainer.global_steps, trainer.use_critic, trainer._record_tokens = 1, False, True
     trainer._tracked_every = 0
+    trainer.parameter_sync_step, trainer.local_trigger_step, trainer._any_valid = 1, 0, False
     trainer._log_probs = ("rollout_log_probs",) if log_probs else ()
     trainer.tokenizer = SimpleNamespace(eos_token_id=9, pad_token_id=9)
     trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": list(range(ranks))})

@@ -217,9 +217,13 @@ class VideoAgentLoopWorker(_Worker):
 
     async def _compare(self, group: Any) -> None:
         """All rollouts of a group have settled; verl's task of the group has not been told of this one yet."""
-        from verl_video_tools.verl_plugin.group_scores import write_rewards
+        from verl_video_tools.verl_plugin.group_scores import remove_rows, write_rewards
 
-        await write_rewards(group.compare())
+        try:
+            await write_rewards(group.compare())
+        except Exception:
+            await remove_rows(group.rollouts.values())  # some may have their new reward, and others not
+            raise
 
     async def _agent_loop_postprocess(
         self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
@@ -257,13 +261,16 @@ class VideoAgentLoopWorker(_Worker):
     async def _compute_score(self, outputs: list[AgentLoopOutput], kwargs: dict[str, Any]) -> None:
         """The record travels with the last sequence, and verl hands the reward on to the others."""
         from verl_video_tools.verl_plugin.agent_loop_worker import rollout_task
+        from verl_video_tools.verl_plugin.group_scores import running_group
 
         task = rollout_task()
-        needed, task.needs_pixels = task.needs_pixels, False
+        is_trained, task.needs_pixels = task.needs_pixels, False
         try:
             await super()._compute_score(outputs[-1:], kwargs=kwargs)
         finally:
-            task.needs_pixels = needed
+            task.needs_pixels = is_trained
+        if is_trained and (group := running_group()) is not None:
+            group.check_scored(outputs[-1])
 
     def _compute_multi_modal_inputs(self, output: AgentLoopOutput, input_ids: torch.Tensor) -> dict[str, Any]:
         """What was prepared; else verl's own, in the precision in which the model will read it."""

@@ -82,6 +82,8 @@ class GroupRouter:
         self._open: Counter[str] = Counter(dict.fromkeys(servers, 0))
         self._placed: Counter[str] = Counter()
         self._shards: OrderedDict[tuple[str, int, int], _Shard] = OrderedDict()
+        self._ended_early: OrderedDict[tuple[str, int], set[int]] = OrderedDict()
+        """Rollouts that ended before any of their group had asked, by group."""
 
     # ----------------------------------------------------------------------------------------------------- requests
 
@@ -107,7 +109,10 @@ class GroupRouter:
         """A rollout has ended, however it did."""
         if (request := RequestId.parse(request_id)) is None:
             return
-        for key in [key for key in self._keys_of_group(request) if request.session_id in self._shards[key].open]:
+        keys = self._keys_of_group(request)
+        if not keys:
+            self._remember_end(request)
+        for key in [key for key in keys if request.session_id in self._shards[key].open]:
             shard = self._shards[key]
             shard.open.discard(request.session_id)
             if shard.server_id is not None:
@@ -177,13 +182,24 @@ class GroupRouter:
         # The first rollout of a group that asks: the group is cut up by the servers that there are now.
         for key in self._keys_of_group(request):
             self._forget(key)  # of an earlier attempt at it
+        ended = self._ended_early.pop((request.uid, request.group_size), set()) - {request.session_id}
         num_shards = min(-(-len(self._servers) // request.num_groups), request.group_size)
         for number in range(num_shards):
-            members = {i for i in range(request.group_size) if i * num_shards // request.group_size == number}
-            self._shards[(request.uid, request.group_size, number)] = _Shard(members)
+            members = {i for i in range(request.group_size) if i * num_shards // request.group_size == number} - ended
+            if members:
+                self._shards[(request.uid, request.group_size, number)] = _Shard(members)
         while len(self._shards) > _MAX_SHARDS:
             self._forget(next(iter(self._shards)))
         return self._server_of(request)
+
+    def _remember_end(self, request: RequestId) -> None:
+        group = request.uid, request.group_size
+        ended = self._ended_early.setdefault(group, set())
+        ended.add(request.session_id)
+        if len(ended) == request.group_size:
+            del self._ended_early[group]
+        while len(self._ended_early) > _MAX_SHARDS:
+            self._ended_early.popitem(last=False)
 
     def _keys_of_group(self, request: RequestId) -> list[tuple[str, int, int]]:
         keys = ((request.uid, request.group_size, number) for number in range(request.group_size))

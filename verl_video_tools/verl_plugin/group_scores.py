@@ -9,7 +9,7 @@ advantages see one value. Nothing happens for methods without `group_components`
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,25 +66,33 @@ class RolloutGroup:
     rollouts: dict[int, StoredRollout] = field(default_factory=dict)
     """By the number of the rollout in the group. One whose loop, scoring or storing failed is missing."""
 
-    def add(self, outputs: Sequence[AgentLoopOutput], uid: str, session_id: int) -> None:
-        """Take in a rollout that verl has scored and stored.
+    def check_scored(self, output: AgentLoopOutput) -> None:
+        """Called before verl stores a rollout's rows, which it would train on even if the group has failed.
+
+        Args:
+            output: the rollout's last sequence.
 
         Raises:
             UsageError: verl has not scored it yet, or another reward manager than ours has.
         """
         if self.method is None:
             return
-        if outputs[-1].reward_score is None:
+        if output.reward_score is None:
             raise UsageError(
                 f"{self.method.name} compares the rollouts of a group, and verl scores them only after the group has "
                 "finished; set reward.reward_model.enable_resource_pool=True, or no reward.reward_model at all"
             )
-        info = outputs[-1].extra_fields.get("reward_extra_info") or {}
+        info = output.extra_fields.get("reward_extra_info") or {}
         if missing := sorted({"score", "acc", "flagged", *self.method.reward_components} - set(info)):
             raise UsageError(
                 f"{self.method.name} compares the rollouts of a group by the rewards of VideoToolsRewardManager, and "
                 f"these lack {', '.join(missing)}; select it with reward.reward_manager ({page('groups')})"
             )
+
+    def add(self, outputs: Sequence[AgentLoopOutput], uid: str, session_id: int) -> None:
+        """Take in a rollout that verl has scored and stored."""
+        if self.method is None:
+            return
         keys = [f"{uid}_{session_id}_{index}" for index in range(len(outputs))]
         self.rollouts[session_id] = StoredRollout(keys, [_without_tokens(output) for output in outputs])
 
@@ -168,6 +176,11 @@ async def write_rewards(rollouts: Sequence[StoredRollout]) -> None:
         fields=list_of_dict_to_tensordict([row for rollout in rollouts for row in rollout.rows()]),
         partition_id="train",
     )
+
+
+async def remove_rows(rollouts: Iterable[StoredRollout]) -> None:
+    """Take a training group's rows out of the queue: verl trains on what a failed group has there."""
+    await tq.async_kv_clear(keys=[key for rollout in rollouts for key in rollout.keys], partition_id="train")
 
 
 def _without_tokens(output: AgentLoopOutput) -> AgentLoopOutput:

@@ -96,6 +96,11 @@ def judge_config(config: DictConfig, router_address: str | None = None) -> Judge
             "verl's reward model can judge only with reward.reward_model.enable_resource_pool=True: one that shares "
             "the actor's devices is asked after sampling, without question and truth"
         )
+    if OmegaConf.select(config, "reward.reward_model.rollout.free_cache_engine", default=True):
+        raise UsageError(
+            "verl puts its reward model to sleep when it has started, and wakes it only where it shares the actor's "
+            "devices: a judge would never answer; set reward.reward_model.rollout.free_cache_engine=False"
+        )
     if not config.reward.custom_reward_function.path:
         raise UsageError(
             "without a custom_reward_function verl takes its reward model for a classifier and never asks our reward "

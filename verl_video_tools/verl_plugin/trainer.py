@@ -23,7 +23,8 @@ between reward and advantage, so registration alone is not enough. Overridden, e
   where the run asks for that: verl measures all of them every time.
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
   that gives no verdict for some steps ends the run.
-- `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
+- `_update_actor`: an update without any verdict, or without any rollout that succeeded, leaves the policy alone; verl
+  would still add KL, momentum and decay.
 - `_load_checkpoint`: a run that was killed while verl named its checkpoint resumes all the same (`checkpoints`).
 - `step`, `_compute_metrics`, and all else that only tells of a run: see `trainer_telling`.
 - `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written, and
@@ -113,7 +114,7 @@ class VideoToolsMixin(TellingMixin):
         self._max_refill_batches = options.max_refill_batches
         self._num_interim_rows = options.interim_validation_rows
         self._alarms = options.make_alarms()
-        self._num_refilled, self._nothing_judged = 0, False
+        self._num_refilled, self._skips_update, self._any_valid = 0, False, False
         self._stop_file, self._saved_step = Path(config.trainer.default_local_dir) / STOP_FILE, -1
         self._phase, self._phase_started = "starting", time.monotonic()
         self._watchdog: Watchdog | None = None
@@ -206,8 +207,10 @@ class VideoToolsMixin(TellingMixin):
 
     def _step_once(self, metrics: dict, timing_raw: dict, sample_batch_size: int) -> KVBatchMeta:
         self._enter(_GENERATING)
-        self._num_refilled, self._nothing_judged = 0, False
-        self._judge_watch.begin_step()
+        self._skips_update = False
+        if self.local_trigger_step == 0:  # a step may consist of several updates (`parameter_sync_step`)
+            self._num_refilled, self._any_valid = 0, False
+            self._judge_watch.begin_step()
         return super()._step_once(metrics, timing_raw, sample_batch_size)
 
     def _add_prompts_to_generate(self, num_prompts: int) -> int:
@@ -299,15 +302,20 @@ class VideoToolsMixin(TellingMixin):
             self._judge_watch.see(info)
         num_unjudged = sum(JUDGE_FLAG in trajectory.flags for trajectory in trajectories)
         self._judge_watch.check_failures(self.global_steps, num_unjudged)
-        self._judge_watch.end_step(self.global_steps)
+        is_last_update = self.local_trigger_step == self.parameter_sync_step - 1
+        if is_last_update:
+            self._judge_watch.end_step(self.global_steps)
         valid = [not trajectory.flags for trajectory in trajectories]
+        self._any_valid |= any(valid)
         if not any(valid):
-            if num_unjudged:
-                # A judge may come back. All masks stay as they are, since the mean over no token is not a number.
-                logger.warning("step %s: no rollout could be judged; the policy stays as it is", self.global_steps)
+            if num_unjudged or self._any_valid or not is_last_update:
+                # A judge may come back, and other updates of the step may have rollouts: those that fail are the first
+                # to finish. All masks stay as they are, since the mean over no token is not a number.
+                what = "be judged" if num_unjudged else "be trained on"
+                logger.warning("step %s: no rollout could %s; the policy stays as it is", self.global_steps, what)
                 result = super()._compute_advantage(batch, metrics)
                 zero_advantages(keys_of(rollouts), batch.partition_id)
-                self._nothing_judged = True
+                self._skips_update = True
                 return result
             errors = Counter(str(trajectory.error) for trajectory in trajectories)
             raise VideoToolsError(
@@ -327,7 +335,7 @@ class VideoToolsMixin(TellingMixin):
         return result
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
-        return batch if self._nothing_judged else super()._update_actor(batch, metrics)
+        return batch if self._skips_update else super()._update_actor(batch, metrics)
 
     def _validate(self) -> dict[str, float]:
         self._enter(_MEASURING)

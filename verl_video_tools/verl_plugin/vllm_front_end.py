@@ -127,6 +127,21 @@ class FrontEnd:
             first.cancel()
             await outputs.aclose()
 
+    # Each clears vLLM's processor cache here and in the engine's core, one after the other: a request prepared between
+    # would count on images that only one of them still has, and fail.
+
+    async def pause_generation(self, *args: Any, **kwargs: Any) -> None:
+        async with self._turn:
+            await self._engine.pause_generation(*args, **kwargs)
+
+    async def sleep(self, *args: Any, **kwargs: Any) -> None:
+        async with self._turn:
+            await self._engine.sleep(*args, **kwargs)
+
+    async def reset_mm_cache(self) -> None:
+        async with self._turn:
+            await self._engine.reset_mm_cache()
+
     async def _prepare(self, prompt: Mapping[str, Any], sent: Sequence[SentImages]) -> Any:
         names = [name for images in sent for name in images.names]
         kwargs = prompt.get("mm_processor_kwargs") or {}
@@ -159,13 +174,13 @@ class FrontEnd:
 
 
 class FrontEndServer(vLLMHttpServer):
-    """verl's server with `FrontEnd` before its engine."""
+    """verl's server with `FrontEnd` before its engine, where the model sees images: it may serve a judge as well."""
 
     engine: Any
 
     async def run_server(self, args: Any) -> None:
         await super().run_server(args)
-        if front_end_is_active():
+        if front_end_is_active() and self.engine.renderer.mm_processor is not None:
             self.engine = FrontEnd(self.engine)
 
 
