@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -137,6 +139,42 @@ def test_a_split_shares_no_video(tmp_path: Path) -> None:
     assert read_rows(test)[::-1] == parts[1], "the order of the rows does not matter"
     split_by_video(source, train, test, second_share=0.25, seed=2)
     assert {Path(row["extra_info"]["video_path"]).name for row in read_rows(test)} != names[1]
+
+
+def test_clips_and_rows_of_several_videos_are_split_with_their_videos(tmp_path: Path) -> None:
+    clips = [make_row(f"/v/cut{number}.mp4#t=1,2") for number in range(10)]
+    whole = [make_row(f"/v/cut{number}.mp4") for number in range(10)]
+    several = [row_of_several(f"/v/cut{i}.mp4", f"/v/cut{i + 1}.mp4") for i in (0, 4)]
+    source = write_rows(tmp_path / "rows.parquet", [*clips, *whole, *several])
+    paths = tmp_path / "train.parquet", tmp_path / "test.parquet"
+    for seed in range(5):
+        split = split_by_video(source, *paths, second_share=0.3, seed=seed)
+        parts = [read_rows(path) for path in paths]
+        assert tuple(map(len, parts)) == split.num_rows and sum(split.num_videos) == 8
+        train, test = ({file for row in part for file in files_in(row)} for part in parts)
+        assert not train & test and len(train | test) == 10
+
+
+def row_of_several(*paths: str) -> dict[str, Any]:
+    row = make_row("", video_paths=[*paths])
+    return {**row, "extra_info": {**row["extra_info"], "video_path": None}}
+
+
+def files_in(row: Mapping[str, Any]) -> list[str]:
+    info = row["extra_info"]
+    return [path.partition("#")[0] for path in info.get("video_paths") or [info["video_path"]]]
+
+
+def test_clips_and_second_videos_of_a_benchmark_are_left_out(tmp_path: Path) -> None:
+    rows = [
+        make_row("a/bench.mp4#t=3,9"),
+        row_of_several("fine.mp4", "b/bench.mp4"),
+        make_row("fine.mp4#t=3,9"),
+    ]
+    source, out = write_rows(tmp_path / "rows.parquet", rows), tmp_path / "clean.parquet"
+    (tmp_path / "names.txt").write_text("bench\n")
+    assert [found.number for found in decontaminate(source, out, [tmp_path / "names.txt"])] == [0, 1]
+    assert [row["extra_info"]["video_path"] for row in read_rows(out)] == ["fine.mp4#t=3,9"]
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

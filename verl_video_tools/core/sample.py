@@ -126,15 +126,20 @@ def _text(extra_info: Mapping[str, Any], name: str, where: str) -> str:
     return given
 
 
-def media_of(extra_info: Mapping[str, Any]) -> str | None:
-    """`Sample.media` of a row that need not be right otherwise; None where there is none."""
+def all_media_of(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
+    """The videos, or else the images, of a row that need not be right otherwise; () where there are none."""
     for name in ("video_path", "video_paths", "image_paths"):
         given = extra_info.get(name)
         if isinstance(given, str) and given:
-            return given
+            return (given,)
         if given is not None and not isinstance(given, str) and len(given):
-            return str(given[0])
-    return None
+            return tuple(map(str, given))
+    return ()
+
+
+def media_of(extra_info: Mapping[str, Any]) -> str | None:
+    """`Sample.media` of a row that need not be right otherwise; None where there is none."""
+    return next(iter(all_media_of(extra_info)), None)
 
 
 def _paths(extra_info: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:

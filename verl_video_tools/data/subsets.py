@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.sample import media_of
+from verl_video_tools.core.sample import all_media_of
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.parquet import read_schema, row_batches, row_writer, with_texts
 from verl_video_tools.data.video_identity import SIGNS, Identity, Sign, identities, same_video
@@ -48,8 +48,9 @@ def split_by_video(
 ) -> Split:
     """Write the rows to two files that have no video in common; `extra_info.split` becomes the files' names.
 
-    Videos are drawn by `seed` and go to `second` until it has its share of the rows, which it may exceed by the last
-    one's. The same rows give the same parts, whatever their order.
+    A clip counts as its whole video, and videos or images of one row as one. They are drawn by `seed` and go to
+    `second` until it has its share of the rows, which it may exceed by the last one's. The same rows give the same
+    parts, whatever their order.
 
     Raises:
         UsageError: a file cannot be read or written, a row has no video, one part would be empty, or both parts are one
@@ -57,8 +58,10 @@ def split_by_video(
     """
     if first.resolve() == second.resolve():
         raise UsageError(f"both parts would be written to {first}; give two files")
-    counts = Counter(video_paths(source))
-    videos = [sorted(video) for video in same_video(identities(counts, signs))]
+    rows = list(files_of_rows(source))
+    counts = Counter(files[0] for files in rows)
+    known_by = identities(dict.fromkeys(file for files in rows for file in files), signs)
+    videos = [sorted(video) for video in same_video(known_by, rows)]
     order = sorted(videos)
     random.Random(seed).shuffle(order)
     wanted = second_share * counts.total()
@@ -74,7 +77,7 @@ def split_by_video(
         raise UsageError(
             f"{source}: {len(order)} videos with {counts.total()} rows cannot be split with a share of {second_share:g}"
         )
-    _write_parts(source, {first: lambda path: path not in chosen, second: lambda path: path in chosen})
+    _write_parts(source, {first: chosen.isdisjoint, second: chosen.issuperset})
     return Split((counts.total() - num_rows, num_rows), (len(order) - num_chosen, num_chosen))
 
 
@@ -85,7 +88,7 @@ def decontaminate(
     signs: Sequence[Sign] = SIGNS,
     note: Callable[[str], None] = lambda text: None,
 ) -> list[Contamination]:
-    """Write the rows whose videos occur in none of the benchmarks, and report the others.
+    """Write the rows whose videos occur in none of the benchmarks, and report the others. A clip counts as its video.
 
     Args:
         benchmarks: each a file of rows; a .txt file with the path, name or YouTube URL of a video per line; or
@@ -95,37 +98,40 @@ def decontaminate(
     Raises:
         UsageError: a file cannot be read or written, a row has no video, or there is no such benchmark.
     """
-    paths = list(video_paths(source))
+    rows = list(files_of_rows(source))
+    files = dict.fromkeys(file for row in rows for file in row)
     owners = _owners(benchmarks, note)
-    known_by = identities([*dict.fromkeys(paths), *owners], signs)
+    known_by = identities([*files, *owners], signs)
     benchmark_of: dict[Identity, str] = {}
     for path, benchmark in owners.items():
         for identity in known_by[path]:
             benchmark_of.setdefault(identity, benchmark)
     found: dict[str, tuple[str, Identity]] = {}
-    for path in set(paths):
+    for path in files:
         if shared := known_by[path] & benchmark_of.keys():
             surest = max(shared, key=lambda identity: (SIGNS.index(identity[0]), len(identity[1]), identity[1]))
             found[path] = (benchmark_of[surest], surest)
-    _write_parts(source, {out: lambda path: path not in found}, rename=False)
-    return [Contamination(number, *found[path]) for number, path in enumerate(paths) if path in found]
+    _write_parts(source, {out: found.keys().isdisjoint}, rename=False)
+    shared_files = ((number, next((file for file in row if file in found), None)) for number, row in enumerate(rows))
+    return [Contamination(number, *found[file]) for number, file in shared_files if file is not None]
 
 
-def video_paths(source: Path) -> Iterator[str]:
-    """The file of `extra_info.video_path` of each row; of a row about images, the first of them.
+def files_of_rows(source: Path) -> Iterator[tuple[str, ...]]:
+    """The videos or images that each row is about, at least one, in its order; of a clip the file.
 
     Raises:
         UsageError: the file cannot be read, or a row has none.
     """
     for number, extra_info in enumerate(_column(source, "extra_info")):
-        path = _media_path(extra_info) if isinstance(extra_info, Mapping) else None
-        if not isinstance(path, str) or not path:
+        files = _files_of(extra_info)
+        if not files:
             raise UsageError(f"{source}: row {number} has no extra_info.video_path; `vvt data validate` finds bad rows")
-        yield read_clip(path).file
+        yield files
 
 
-def _media_path(extra_info: Mapping[str, Any]) -> Any:
-    return media_of(extra_info)
+def _files_of(extra_info: Any) -> tuple[str, ...]:
+    media = all_media_of(extra_info) if isinstance(extra_info, Mapping) else ()
+    return tuple(dict.fromkeys(read_clip(path).file for path in media))
 
 
 def _column(source: Path, name: str) -> Iterator[Any]:
@@ -148,9 +154,10 @@ def _owners(benchmarks: Sequence[str | Path], note: Callable[[str], None]) -> di
         else:
             has_name = "data_source" in read_schema(file).names
             names = _column(file, "data_source") if has_name else None
-            for path in video_paths(file):
+            for paths in files_of_rows(file):
                 data_source = next(names) if names is not None else None
-                owners.setdefault(path, data_source or file.stem)
+                for path in paths:
+                    owners.setdefault(path, data_source or file.stem)
     return owners
 
 
@@ -163,7 +170,7 @@ def _annotated_videos(name: str, annotations: Path, note: Callable[[str], None])
             unread.append(f"row {number}: {row}")
         else:
             num_named += 1
-            yield read_clip(row["extra_info"]["video_path"]).file
+            yield from _files_of(row["extra_info"])
     if not num_named:
         first = f"; {unread[0]}" if unread else ""
         raise UsageError(f"{annotations} names no video in the format of {name}{first}")
@@ -182,16 +189,16 @@ def _read_names(file: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _write_parts(source: Path, parts: Mapping[Path, Callable[[str], bool]], rename: bool = True) -> None:
-    """Each part gets the rows whose video it wants. Rows keep their columns; with `rename`, `extra_info.split`, where
+def _write_parts(source: Path, parts: Mapping[Path, Callable[[Sequence[str]], bool]], rename: bool = True) -> None:
+    """Each part gets the rows whose files it wants. Rows keep their columns; with `rename`, `extra_info.split`, where
     there is such a field, becomes the part's name."""
     with ExitStack() as stack:
         schema = read_schema(source)
         writers = {part: stack.enter_context(row_writer(part, schema)) for part in parts}
         for batch in row_batches(source):
-            paths = [_media_path(extra_info) for extra_info in batch.column("extra_info").to_pylist()]
+            files = [_files_of(extra_info) for extra_info in batch.column("extra_info").to_pylist()]
             for part, wants in parts.items():
-                rows = batch.filter(pa.array([wants(path) for path in paths], pa.bool_()))
+                rows = batch.filter(pa.array([wants(each) for each in files], pa.bool_()))
                 writers[part].write_batch(_with_split(rows, part.stem) if rename else rows)
 
 

@@ -120,9 +120,13 @@ def _names(path: str) -> Iterator[str]:
         yield f"{folder}/{name}" if folder and _ONLY_A_PIECE.fullmatch(name) else name
 
 
-def same_video(known_by: Mapping[str, frozenset[Identity]]) -> list[list[str]]:
+def same_video(known_by: Mapping[str, frozenset[Identity]], together: Iterable[Sequence[str]] = ()) -> list[list[str]]:
     """The paths, grouped by video: what is linked by a chain of shared identities is one. Groups are in order of
-    their first path, and paths in theirs."""
+    their first path, and paths in theirs.
+
+    Args:
+        together: paths to be taken for one video, whatever they are known by.
+    """
     leader: dict[str | Identity, str | Identity] = {}
 
     def find(node: str | Identity) -> str | Identity:
@@ -133,6 +137,9 @@ def same_video(known_by: Mapping[str, frozenset[Identity]]) -> list[list[str]]:
     for path, signs in known_by.items():
         for sign in signs:
             leader[find(sign)] = find(path)
+    for first, *others in together:
+        for path in others:
+            leader[find(path)] = find(first)
     groups: dict[str | Identity, list[str]] = defaultdict(list)
     for path in known_by:
         groups[find(path)].append(path)
