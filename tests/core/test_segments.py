@@ -27,6 +27,17 @@ from verl_video_tools.core.segments import clock_seconds, grade_segment, read_se
         ("The clip lasts from 0 to 30.", (0.0, 30.0)),
         ("The clip shows it from 5 to 7.", (5.0, 7.0)),
         ("It ends at 7 and starts at 5.", None),
+        ("from 2 minutes 10 seconds to 2 minutes 30 seconds", (130.0, 150.0)),
+        ("[2m10s, 2m30s]", (130.0, 150.0)),
+        ("from 1.5 to 2.5 minutes", (90.0, 150.0)),
+        ("[10, 20] minutes", (600.0, 1200.0)),
+        ("It happens from 10 to 20 minutes.", (600.0, 1200.0)),
+        ("between 1 minute and 2 minutes", (60.0, 120.0)),
+        ("from 50 seconds to 1 min 5 s", (50.0, 65.0)),
+        ("1 hour 2 minutes to 1h3m4.5s", (3720.0, 3784.5)),
+        ("Start time: 2 minutes. End time: 2 minutes and 10 seconds.", (120.0, 130.0)),
+        ("10 to 20 m", (10.0, 20.0)),  # metres, or who knows
+        ("from 2:30 to 3:10 minutes", (150.0, 190.0)),
         ("1234567890 - 7", None),  # no time has ten digits
         ("7 - 1234567890", None),
         (f"[0:01, 1:{'9' * 5000}]", None),
@@ -65,6 +76,9 @@ def test_a_clock_of_thousands_of_digits_is_none(text: str) -> None:
         "start ",
         "start 1",
         "start 1 end ",
+        "1 minute ",
+        "1 to 2 minutes ",
+        "1h",
     ],
 )
 def test_long_answers_take_time_in_proportion_to_their_length(piece: str) -> None:

@@ -41,10 +41,17 @@ _SUBSCRIPT = re.compile("[\u2080-\u208e]")
 _VULGAR_FRACTION = re.compile("(?<=\\d)(?=[\u00bc-\u00be\u2150-\u215e])")
 _ABOUT = re.compile(r"[~\u223c\u2243\u2245\u2248]|\\(?:approx|sim|simeq|cong)(?![a-zA-Z])")
 _MIXED = re.compile(r"(?<![\d.,/^])(\d+) (\d+) ?/ ?(\d+)(?![\d.,/^])")
+# "**5**", "_5_": no operator, which stands between numbers or brackets.
+_EMPHASIS = re.compile(r"(?<![\w)\]}*])(\*\*?|__?)(?=\S)([^*_]{1,100})(?<=\S)\1(?![\w(\[{*])")
+_DEGREES = re.compile(r"\^ ?(?:\\circ(?![a-zA-Z])|\{ ?\\circ ?\})")
+_EXPONENT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,2})(?![\w.]*\w)")
+_BRACED_POWER = re.compile(r"\^\{([+-]?\d{1,2})\}")
 _TAG = re.compile(r"</?[a-zA-Z_]{1,20}>")
 _TEXT = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
 # "m^2", "m2", "H2O": digits of a unit or a name.
-_UNIT = re.compile(r"(?<![\\A-Za-z])([A-Za-z]+)\s?\^\s?(?:\{-?\d+\}|-?\d+)|(?<![\\A-Za-z])[A-Za-z]+\d\w*")
+_UNIT = re.compile(
+    r"(?<![\\A-Za-z])([A-Za-z]+)\s?\^\s?(?:\{-?\d+\}|-?\d+)|(?<![\\A-Za-z])(?!(?<=\d)[eE]\d)[A-Za-z]+\d\w*"
+)
 # What denies a number or only bounds it.
 _NOT_EQUAL = re.compile(
     r"\b(?:not|never|neither|nor|except|(?:at\s+)?(?:least|most)|(?:more|less|fewer|greater|other|rather)\s+than)\b"
@@ -72,8 +79,8 @@ def grade_number(answer: str, truth: str) -> bool:
     """Whether `answer` states the number `truth`, and no other.
 
     Fractions, mixed numbers (``3 1/2`` is 3.5), decimals (equal to six places), percentages, thousands separators,
-    powers (``10²``), arithmetic and LaTeX are understood. Words around a number are ignored, and "about" and its signs
-    too: units are not compared. Wrong is an answer with several numbers that are not all equal (``3 4``, ``3 vs 4``,
+    powers (``10²``, ``1.5e3``), arithmetic and LaTeX are understood. Words and markup around a number are ignored, and
+    "about" and its signs too: units are not compared. Wrong is an answer with several numbers that are not all equal (``3 4``, ``3 vs 4``,
     ``3,4``: a comma is no decimal point), one that denies its number or bounds it (``not 3``, ``at least 3``, ``>3``).
     Number words ("twelve") and clock times are not understood; an answer in the very characters of the truth is right
     in any case.
@@ -97,6 +104,10 @@ def _normalised(text: str) -> str:
     text = _SUBSCRIPT.sub("\\\\base", text)  # a command that is not read: 10 to some base is another number
     text = unicodedata.normalize("NFKC", text).translate(_SIGNS).replace("\\%", "%")
     text = _ABOUT.sub(" ", _TAG.sub(" ", text)).replace("{,}", ",").strip().removesuffix(".")
+    text = _DEGREES.sub(" ", _EMPHASIS.sub(r"\2", text.replace("`", "")))
+    text = _EXPONENT.sub(r"\1*10^{\2}", text).replace("^{+", "^{").strip().removesuffix(".")
+    if not re.search(r"[$\\]", text):  # outside LaTeX math-verify takes 10^{3} for 10
+        text = _BRACED_POWER.sub(r"^\1", text)
     text = _MIXED.sub(r"(\1+\2/\3)", text)
     return re.sub(r"^\(([^()]*)\)$", r"\1", text)
 

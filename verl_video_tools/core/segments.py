@@ -18,11 +18,22 @@ _DIGITS = r"\d{1,9}+(?!\d)"
 _CLOCK = re.compile(rf"(?:({_DIGITS}):)?({_DIGITS}):({_DIGITS}(?:\.\d++)?)")
 _MARKUP = re.compile(r"[*_`$\\]")
 _TIME = rf"(?<!\d)({_DIGITS}(?::{_DIGITS}){{0,2}}(?!:\d)(?:\.\d++)?|(?<![.\w])\.\d++) ?(?:s\b|sec(?:ond)?s?\b)?"
-_PAIR = rf"{_TIME} ?(?:,|-|\u2013|\u2014|~|\bto\b|\band\b|\buntil\b) ?{_TIME}"
+_BETWEEN = r" ?(?:,|-|\u2013|\u2014|~|\bto\b|\band\b|\buntil\b) ?"
+_PAIR = rf"{_TIME}{_BETWEEN}{_TIME}"
 _SEGMENT = re.compile(_PAIR, re.IGNORECASE)
 _SEGMENT_IN_BRACKETS = re.compile(rf"\[ ?{_PAIR} ?\]", re.IGNORECASE)
 _NAMED_ENDS = re.compile(
     rf"\b(?:start|begin)\w*\b\D{{0,40}}?{_TIME}\D{{0,60}}?\b(?:end|stop|finish)\w*\b\D{{0,40}}?{_TIME}", re.IGNORECASE
+)
+_PLAIN = r"(?<![\d:.])(\d{1,6}(?:\.\d{1,6})?)"
+_HOURS, _MINUTES = r"(?:h|hrs?|hours?)(?![a-z])", r"(?:mins?|minutes?)(?![a-z])"
+_SHARED_UNIT = re.compile(rf"{_PLAIN}({_BETWEEN}){_PLAIN}(?= ?\]? ?({_HOURS}|{_MINUTES}))", re.IGNORECASE)
+"""Of "1.5 to 2.5 minutes" the part before the unit, which both times have."""
+_SECONDS = r"(?: ?(?:and )?([0-5]?\d(?:\.\d{1,6})?) ?(?:s|secs?|seconds?)(?![a-z]))"
+_IN_UNITS = re.compile(
+    rf"{_PLAIN} ?{_HOURS}(?: ?(?:and )?(\d{{1,2}}) ?(?:{_MINUTES}|m(?![a-z])))?{_SECONDS}?"
+    rf"|{_PLAIN} ?(?:{_MINUTES}{_SECONDS}?|m{_SECONDS})",
+    re.IGNORECASE,
 )
 _WHOLE_VIDEO = re.compile(
     r"\b(?:clip|video|footage|film|recording) (?:\w+ )?(?:lasts?|runs?|spans?|goes|covers) (?:\w+ ){0,2}$",
@@ -39,9 +50,10 @@ def read_segment(answer: str | None) -> tuple[float, float] | None:
     ``2.5s - 7s``, ``from 0:02 to 0:07``; and where they are named as ends: ``Start time: 2.5 s. End time: 7 s``,
     ``starts at 0:02 and ends at 0:07``. Those in square brackets come first: what else an answer says may be about
     other times. How long the video lasts (``the clip lasts from 0 to 30``) counts only where nothing else is named.
-    Markup counts for nothing. Ends in the wrong order are a segment that overlaps nothing.
+    Markup counts for nothing. Minutes and hours are read as such: ``1.5 to 2.5 minutes``, ``from 2m10s to 2m30s``.
+    Ends in the wrong order are a segment that overlaps nothing.
     """
-    text = " ".join(_MARKUP.sub("", answer or "").split())
+    text = _in_seconds(" ".join(_MARKUP.sub("", answer or "").split()))
     found = list(_SEGMENT_IN_BRACKETS.finditer(text))
     if not found:
         named = [*_SEGMENT.finditer(text), *_NAMED_ENDS.finditer(text)]
@@ -50,6 +62,18 @@ def read_segment(answer: str | None) -> tuple[float, float] | None:
         return None
     start, end = map(clock_seconds, max(found, key=lambda match: match.end()).groups())
     return None if start is None or end is None else (start, end)
+
+
+def _in_seconds(text: str) -> str:
+    """The text with times in hours and minutes written as seconds."""
+
+    def seconds(match: re.Match[str]) -> str:
+        hours, minutes_of_hour, seconds_of_hour, minutes, of_minute, of_m = (
+            float(part or 0) for part in match.groups()
+        )
+        return f"{hours * 3600 + (minutes_of_hour + minutes) * 60 + seconds_of_hour + of_minute + of_m:.10g} s"
+
+    return _IN_UNITS.sub(seconds, _SHARED_UNIT.sub(r"\1 \4\2\3 \4", text))
 
 
 def _is_whole_video(segment: re.Match[str]) -> bool:
