@@ -35,6 +35,8 @@ _IN_UNITS = re.compile(
     rf"|{_PLAIN} ?(?:{_MINUTES}{_SECONDS}?|m{_SECONDS})",
     re.IGNORECASE,
 )
+_UNITS_SECONDS = (3600, 60, 1, 60, 1, 1)
+"""What the groups of `_IN_UNITS` count."""
 _WHOLE_VIDEO = re.compile(
     r"\b(?:clip|video|footage|film|recording) (?:\w+ )?(?:lasts?|runs?|spans?|goes|covers) (?:\w+ ){0,2}$",
     re.IGNORECASE,
@@ -68,10 +70,8 @@ def _in_seconds(text: str) -> str:
     """The text with times in hours and minutes written as seconds."""
 
     def seconds(match: re.Match[str]) -> str:
-        hours, minutes_of_hour, seconds_of_hour, minutes, of_minute, of_m = (
-            float(part or 0) for part in match.groups()
-        )
-        return f"{hours * 3600 + (minutes_of_hour + minutes) * 60 + seconds_of_hour + of_minute + of_m:.10g} s"
+        parts = zip(match.groups(), _UNITS_SECONDS, strict=True)
+        return f"{sum(float(number) * unit for number, unit in parts if number):.10g} s"
 
     return _IN_UNITS.sub(seconds, _SHARED_UNIT.sub(r"\1 \4\2\3 \4", text))
 

@@ -128,3 +128,11 @@ def test_answers_that_may_be_counted_from_either(tmp_path: Path) -> None:
         found(tmp_path, records)
     records = [{**ASKED, "answer": "2", "options": ["1", "2"]}]
     assert found(tmp_path, records).answer_form == "text", "it is the text of an option"
+
+
+def test_a_question_about_a_count_does_not_make_numbers_of_options_texts(tmp_path: Path) -> None:
+    by_number = [{**ASKED, "answer": answer, "options": ["a boy", "a girl", "a dog"]} for answer in (0, 2)]
+    counting = {**ASKED, "answer": 2, "options": ["1", "2", "3"]}
+    assert found(tmp_path, [counting, *by_number]).answer_form == "from 0"
+    slip = {**ASKED, "answer": 7, "options": ["1", "2", "3"]}
+    assert found(tmp_path, [counting, slip]).answer_form == "text", "7 is the number of no option"

@@ -257,7 +257,8 @@ def _option_columns(free: Sequence[str]) -> tuple[str, ...]:
 
 
 def _answer_form(records: Sequence[Mapping[str, Any]], names: Mapping[str, tuple[str, ...]]) -> AnswerForm:
-    """Numbers of options only if no answer is a letter or text of one.
+    """Numbers of options if some answers are nothing else, and none is a letter or a text but for numbers, which may be
+    texts of options as well.
 
     Raises:
         UsageError: they may be counted from 0 or from 1.
@@ -265,6 +266,7 @@ def _answer_form(records: Sequence[Mapping[str, Any]], names: Mapping[str, tuple
     if "options" not in names:
         return "text"
     numbers: list[tuple[int, int]] = []
+    num_texts = 0
     for record in records:
         answer = as_text(record.get(names["answer"][0]))
         try:
@@ -272,12 +274,15 @@ def _answer_form(records: Sequence[Mapping[str, Any]], names: Mapping[str, tuple
             if not options:
                 continue
             letter_of(answer, options, "answer")
+            num_texts += 1
+            if not answer.isdecimal():
+                return "text"
         except RowError:
-            if answer.isdecimal():
-                numbers.append((int(answer), len(options)))
-            continue
-        return "text"
-    if not numbers:
+            pass
+        if answer.isdecimal():
+            numbers.append((int(answer), len(options)))
+    fits = any(all(first <= number < first + size for number, size in numbers) for first in (0, 1))
+    if num_texts == len(numbers) or (num_texts and not fits):  # no number, or one that is neither: a slip
         return "text"
     if any(number == 0 for number, _ in numbers):
         return "from 0"
