@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from verl_video_tools.data.formats.entries import (
     without_letters,
 )
 from verl_video_tools.data.formats.subtitles import ask_with_subtitles, evenly_spaced_seconds, shown_at
+from verl_video_tools.evaluation.questions import question_digest
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -73,6 +75,13 @@ def test_video_mme_with_subtitles(video_mme: BenchmarkFiles) -> None:
     )
     asked = Sample.from_row(rows_of("video-mme", some)[0]).question  # the video lasts 3.3 s
     assert asked.startswith("Subtitles of the video:\nFirst the clay,\nthen 2 bowls & a lid.\n\nHow many")
+
+
+def test_a_question_is_the_same_with_and_without_subtitles(video_mme: BenchmarkFiles) -> None:
+    """Runs are paired by digests, and a limit draws by them."""
+    files = (video_mme, replace(video_mme, subtitle_frames=2), without_subtitles(video_mme))
+    digests = [[question_digest(row["extra_info"]) for row in rows_of("video-mme", each)] for each in files]
+    assert digests[0] == digests[1] == digests[2] and len(set(digests[0])) == 3
 
 
 def test_subtitles_of_frames_at_an_uneven_rate(tmp_path: Path) -> None:

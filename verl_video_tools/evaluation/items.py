@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
@@ -40,7 +40,7 @@ def item_lines(items: Iterable[AskedItem]) -> list[Line]:
             {
                 "item": keys[item.uid],
                 "index": asked.get("index"),
-                "video": PurePath(item.video).name,
+                "video": item.video,  # a file's name alone may be that of many: 0001/video.mp4
                 "repeat": item.repeat,
                 "answer": trajectory.answer,
                 "label": None if item.graded is None else item.graded.label,

@@ -12,7 +12,7 @@ from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.sample import media_of
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.formats.submissions import has_truth
-from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles
+from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles, without_subtitles
 from verl_video_tools.data.generation.task import RolloutTask, tasks_of_rows
 
 AS_PUBLISHED = "question_as_published"
@@ -49,9 +49,9 @@ class Questions:
 
 
 def question_digest(extra_info: Mapping[str, Any]) -> str:
-    """What a question is known by in every run: its text, without the changes of a control, and the name of its video,
-    wherever that lies. Several may have the same."""
-    question = extra_info.get(AS_PUBLISHED, extra_info.get("question"))
+    """What a question is known by in every run: its text, without subtitles and the changes of a control, and the name
+    of its video, wherever that lies. Several may have the same."""
+    question = without_subtitles(str(extra_info.get(AS_PUBLISHED, extra_info.get("question"))))
     video = PurePath(str(media_of(extra_info))).name
     return hashlib.sha256(f"{video}\n{question}".encode(errors="backslashreplace")).hexdigest()
 

@@ -83,6 +83,14 @@ def test_parts_of_a_file_are_one_video(tmp_path: Path) -> None:
     assert len({line["item"] for line in read_items(tmp_path / "run")}) == 60
 
 
+def test_videos_of_one_name_in_folders_of_their_own_are_several(tmp_path: Path) -> None:
+    asked = questions(40, 2, Made())
+    for number, task in enumerate(asked.tasks):
+        task.row["extra_info"]["video_path"] = f"{number // 2:04}/video.mp4"
+    write_result(tmp_path / "run", asked, [record(task, int(task.uid) % 2 == 0) for task in asked.tasks])
+    assert len({line["video"] for line in read_items(tmp_path / "run")}) == 40
+
+
 def test_the_order_of_rollouts_changes_nothing() -> None:
     asked = questions(40, 3, Made(), repeats=2)
     records = [record(task, (int(task.uid) * 7 + task.session_id) % 3 != 0) for task in asked.tasks]

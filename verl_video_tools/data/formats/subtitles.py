@@ -79,6 +79,11 @@ def ask_with_subtitles(question: str, subtitles: Sequence[Subtitle], *, timed: b
     return "\n".join([_HEADING, *(_line(subtitle, timed) for subtitle in subtitles), "", question])
 
 
+def without_subtitles(question: str) -> str:
+    """What `ask_with_subtitles` was given, or the text itself. A caption holds no empty line."""
+    return question.partition("\n\n")[2] if question.startswith(_HEADING) else question
+
+
 def _line(subtitle: Subtitle, timed: bool) -> str:
     if not timed:
         return subtitle.text
