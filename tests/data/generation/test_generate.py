@@ -183,6 +183,10 @@ def test_a_file_of_other_rows_or_in_use_is_not_continued(
             fcntl.flock(file, fcntl.LOCK_EX)
             assert zoomer.generate(out, server, "--samples", "2") == 2
         assert "is being written by another process" in capsys.readouterr().err
+        before = out.read_bytes()
+        assert zoomer.generate(out, server, "--samples", "2", "--model", "another") == 2
+        assert "holds rollouts of the model 'comparing-judge', not of 'another'" in capsys.readouterr().err
+        assert out.read_bytes() == before
         out.write_text("{}\n")
         assert zoomer.generate(out, server) == 2
         assert "line 1: not a recorded rollout" in capsys.readouterr().err

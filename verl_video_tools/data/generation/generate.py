@@ -75,8 +75,8 @@ async def generate(
 
     Raises:
         UsageError: a question that needs a judge, or a method that needs a retriever or a tool model, without one; or
-            `out` holds rollouts of other rows or another method, is being written by another process, or is no such
-            file.
+            `out` holds rollouts of other rows, another method or another model, is being written by another process, or
+            is no such file.
         EndpointError: the endpoint cannot be reached, at first or any more: what is recorded holds, and rollouts under
             way are not; or no model's name was given, and it lists none.
     """
@@ -93,7 +93,7 @@ async def generate(
             tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
         asked = await stack.enter_async_context(make_judge(judge)) if isinstance(judge, JudgeConfig) else judge
         file = stack.enter_context(appended(Path(out), "step"))
-        summary, done = _resumed(Path(out), tasks, method, retry_flagged)
+        summary, done, models = _resumed(Path(out), tasks, method, retry_flagged)
         left = [task for task in tasks if task.key not in done]
         _tell_other_prompts(left, method)
 
@@ -108,6 +108,11 @@ async def generate(
         if policy.model is None:
             async with ChatPolicy(policy) as lister:
                 policy = replace(policy, model=(await lister.client.served_models())[0])
+        if others := models - {policy.model}:
+            raise UsageError(
+                f"{out} holds rollouts of the model {min(others)!r}, not of {policy.model!r}, and success rates would be "
+                "those of both; give another file to write"
+            )
         chat = await stack.enter_async_context(ChatPolicy(policy))
         await chat.client.check_reachable()
 
@@ -157,8 +162,9 @@ def _check_no_judge_is_needed(method: Method, tasks: Sequence[RolloutTask]) -> N
 
 def _resumed(
     path: Path, tasks: Sequence[RolloutTask], method: Method, retry_flagged: bool
-) -> tuple[GenerationSummary, set[Key]]:
-    """What the file holds, and which of its rollouts need not be made again."""
+) -> tuple[GenerationSummary, set[Key], set[str]]:
+    """What the file holds, which of its rollouts need not be made again, and whose these are."""
+    models = set[str]()
     asked = {task.key: task for task in tasks}
     summary, done = GenerationSummary(is_graded=all(task.is_graded for task in tasks)), set[Key]()
     for record in read_records(path):
@@ -177,7 +183,9 @@ def _resumed(
         done.discard(key)
         if not is_left:
             done.add(key)
-    return summary, done
+        if not record["trajectory"].flags:
+            models.add(record["model"])
+    return summary, done, models
 
 
 def _changes(record: Record, task: RolloutTask, *, is_graded: bool) -> list[str]:
