@@ -110,8 +110,8 @@ async def generate(
                 policy = replace(policy, model=(await lister.client.served_models())[0])
         if others := models - {policy.model}:
             raise UsageError(
-                f"{out} holds rollouts of the model {min(others)!r}, not of {policy.model!r}, and success rates would be "
-                "those of both; give another file to write"
+                f"{out} holds rollouts of the model {min(others)!r}, not of {policy.model!r}, and success rates would "
+                "be those of both; give another file to write"
             )
         chat = await stack.enter_async_context(ChatPolicy(policy))
         await chat.client.check_reachable()
