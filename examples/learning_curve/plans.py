@@ -101,17 +101,17 @@ PLAN_BEFORE: dict[str, Any] = {
     "rft": None,
 }
 """Fields that plans did not have at first, and what they were then."""
-MINUTES = {"data": 1, "cold": 1, "sft": 8, "rl": 4, "rft": 14, "ablation": 3}
+MINUTES = {"data": 1, "cold": 1, "sft": 12, "rl": 4, "rft": 14, "ablation": 3}
 """What a stage takes on two idle cores; `rl` and `ablation` without their steps."""
 SECONDS_PER_STEP = {
-    "framethinker": 17,
-    "longvt": 22,
-    "videozoomer": 30,
-    "videobrain": 12,
-    "framemind": 31,
-    "direct": 8,
-    "compose_temporal": 22,
-    "compose_spatial": 21,
+    "framethinker": 30,
+    "longvt": 28,
+    "videozoomer": 65,
+    "videobrain": 21,
+    "framemind": 38,
+    "direct": 13,
+    "compose_temporal": 28,
+    "compose_spatial": 33,
 }
 
 
