@@ -12,7 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 
-from verl_video_tools.core.errors import DeadlineError
+from verl_video_tools.core.errors import ClosedVideoError, DeadlineError
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest
 from verl_video_tools.video.decode_threads import DecodePool, StuckLaneError, Task, result_of
 from verl_video_tools.video.identity import FileIdentity, file_identity
@@ -128,7 +128,7 @@ async def run_with_reader(
 ) -> Result:
     """Await `work(video, deadline)` on a decode thread; works on one reader take turns, and wait without a thread.
 
-    Should the reader hang, having missed a deadline, the file is opened anew.
+    Should the reader hang, having missed a deadline, or be closed since its file failed, the file is opened anew.
 
     Raises:
         DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
@@ -137,7 +137,7 @@ async def run_with_reader(
     while True:
         try:
             return await _pool().run(partial(work, video, deadline), deadline.left_seconds(), what, lane=video)
-        except StuckLaneError:
+        except (StuckLaneError, ClosedVideoError):
             video = await open_video(video.path, deadline.left_seconds())
 
 
