@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,7 +66,7 @@ class ReaderCache:
         with self._lock:
             task = self._videos.get(identity)
             if task is None or self._is_spent(task):
-                task = self._pool.submit(partial(Video, Path(path), MAX_OPEN_SECONDS))
+                task = self._pool.submit(partial(Video, Path(path), MAX_OPEN_SECONDS), bound_seconds=MAX_OPEN_SECONDS)
                 self._videos[identity] = task
             self._videos.move_to_end(identity)
             while len(self._videos) > self._capacity:
@@ -78,7 +77,7 @@ class ReaderCache:
         """A file that could not be opened is tried again; a reader that somebody closed, or that hangs, is replaced."""
         if not task.done():
             # One caller's patience is not the measure: opening a long file without an index may serve the next one.
-            return task.started_seconds is not None and time.monotonic() > task.started_seconds + MAX_OPEN_SECONDS
+            return task.is_past_bound
         if task.cancelled() or task.exception() is not None:
             return True
         return task.result().closed or self._pool.is_stuck(task.result())
