@@ -36,6 +36,7 @@ from verl_video_tools.video import (
 )
 from verl_video_tools.video import pool as pool_module
 from verl_video_tools.video.decode_threads import DecodePool, StuckLaneError, result_of
+from verl_video_tools.video.identity import FileIdentity, file_identity
 from verl_video_tools.video.pool import ReaderCache
 from verl_video_tools.video.source import Deadline
 
@@ -273,7 +274,7 @@ async def test_shelf_is_bounded_and_drops_the_least_recently_asked(tmp_path: Pat
     shelf = ReaderCache(DecodePool(1), capacity=2)
 
     async def get(number: int) -> Video:
-        return await result_of(shelf.request(paths[number]), 5, "open")
+        return await result_of(shelf.request(paths[number], file_identity(paths[number])), 5, "open")
 
     zero, one = await get(0), await get(1)
     assert await get(0) is zero
@@ -288,6 +289,29 @@ async def test_open_deadline(path: Path) -> None:
     with pytest.raises(DeadlineError, match=r"plain\.mp4"):
         await open_video(path, deadline_seconds=0.0)
     assert (await open_video(path, deadline_seconds=5)).info.num_frames == 60
+
+
+async def test_a_file_system_that_does_not_answer_stops_nobody_else(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a network mount whose server is gone: even a look at the file does not come back."""
+    release = threading.Event()
+
+    def hang(given: Path) -> FileIdentity:
+        release.wait(10)
+        return file_identity(given)
+
+    monkeypatch.setattr(pool_module, "file_identity", hang)
+    start = time.monotonic()
+    opening = asyncio.create_task(open_video(path, deadline_seconds=0.2))
+    await asyncio.sleep(0.01)
+    assert not opening.done() and time.monotonic() - start < 5.0
+    with pytest.raises(DeadlineError, match=r"plain\.mp4"):
+        await opening
+    assert time.monotonic() - start < 5.0
+    assert pool_stats().stuck_threads == 0  # it may answer yet
+    release.set()
+    assert (await open_video(path, deadline_seconds=30)).info.num_frames == 60
 
 
 @pytest.fixture

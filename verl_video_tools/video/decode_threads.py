@@ -124,16 +124,24 @@ class DecodePool:
         return task
 
     async def run(
-        self, work: Callable[[], Result], deadline_seconds: float | None, what: str, lane: Hashable | None = None
+        self,
+        work: Callable[[], Result],
+        deadline_seconds: float | None,
+        what: str,
+        lane: Hashable | None = None,
+        bound_seconds: float = 0.0,
     ) -> Result:
         """Await `work()` on a thread of the pool; waiting for a free thread counts against the deadline.
+
+        Args:
+            bound_seconds: see `Task`.
 
         Raises:
             DeadlineError: the time is over; a thread that had begun goes on unheeded.
             StuckLaneError, VideoError: see `submit`.
         """
         end = None if deadline_seconds is None else time.monotonic() + deadline_seconds
-        task = self.submit(work, lane)
+        task = self.submit(work, lane, bound_seconds)
         try:
             return await result_of(task, deadline_seconds, what)
         except BaseException:

@@ -56,13 +56,8 @@ class ReaderCache:
         with self._lock:
             return len(self._videos)
 
-    def request(self, path: str | os.PathLike[str]) -> Task[Video]:
-        """The future of an open reader; whoever awaits it has a deadline of their own.
-
-        Raises:
-            VideoNotFoundError: there is no such file.
-        """
-        identity = file_identity(path)
+    def request(self, path: str | os.PathLike[str], identity: FileIdentity) -> Task[Video]:
+        """The future of an open reader; whoever awaits it has a deadline of their own."""
         with self._lock:
             task = self._videos.get(identity)
             if task is None or self._is_spent(task):
@@ -205,6 +200,17 @@ async def decode_many(
     return await run_with_reader(video, work, deadline_seconds, f"decode {sum(map(len, requests))} frames")
 
 
+async def identify(path: str | os.PathLike[str], deadline_seconds: float | None = None) -> FileIdentity:
+    """Await `file_identity` on a decode thread: a file system that is gone may never answer.
+
+    Raises:
+        VideoNotFoundError, UnreadableVideoError: see `file_identity`.
+        DeadlineError: not done by the deadline.
+    """
+    work = partial(file_identity, path)
+    return await _pool().run(work, deadline_seconds, f"{path}: look at the file", bound_seconds=MAX_OPEN_SECONDS)
+
+
 async def open_video(path: str | os.PathLike[str], deadline_seconds: float | None = None) -> Video:
     """Await an open, probed reader, shared with all who ask for the same file in this process: do not close it.
 
@@ -212,9 +218,10 @@ async def open_video(path: str | os.PathLike[str], deadline_seconds: float | Non
         VideoNotFoundError, UnreadableVideoError: see `Video`.
         DeadlineError: not open by the deadline.
     """
-    task = _reader_cache().request(path)
+    deadline = Deadline(deadline_seconds, f"{path}: open")
+    task = _reader_cache().request(path, await identify(path, deadline_seconds))
     try:
-        return await result_of(task, deadline_seconds, f"{path}: open")
+        return await result_of(task, deadline.left_seconds(), f"{path}: open")
     except DeadlineError:
         _pool().replace_unless_done(task, in_seconds=0.0)  # it may go on, but others need the thread
         raise
