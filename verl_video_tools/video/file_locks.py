@@ -45,9 +45,13 @@ def locked(path: Path, pauses_seconds: Sequence[float]) -> Iterator[int]:
 
 
 class StripedLocks:
-    """Locks by name over a fixed number of files; names that share a file exclude each other now and then."""
+    """Locks by name over a fixed number of files; names that share a file exclude each other now and then.
 
-    def __init__(self, folder: Path, num_stripes: int = 256) -> None:
+    Files are made when they are first asked for. There are many, because a holder that hangs delays all whose names
+    share its file.
+    """
+
+    def __init__(self, folder: Path, num_stripes: int = 4096) -> None:
         """
         Raises:
             OSError: the folder cannot be made.
