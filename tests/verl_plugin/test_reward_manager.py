@@ -177,6 +177,8 @@ def test_judges_that_cannot_work(judge: dict[str, Any] | None, reward: dict[str,
         judge_config(config(judge, reward))
 
 
-async def test_the_limit_is_split_over_verls_reward_workers(server: JudgeServer) -> None:
-    manager = load_reward_manager(config({"base_url": server.base_url, "concurrency": 20}), tokenizer=None)
+async def test_the_limits_are_split_over_verls_reward_workers(server: JudgeServer) -> None:
+    judge = {"base_url": server.base_url, "concurrency": 20, "requests_per_second": 4.0}
+    manager = load_reward_manager(config(judge), tokenizer=None)
     assert manager._judge.config.concurrency == 3
+    assert manager._judge.config.requests_per_second == 0.5

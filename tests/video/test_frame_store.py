@@ -121,6 +121,46 @@ def test_the_least_recently_used_frames_go(tmp_path: Path) -> None:
     assert read(store, 1) is None
 
 
+@pytest.fixture
+def num_scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often a store has looked at all its files."""
+    scans: list[int] = []
+    evict = FrameStore._evict
+
+    def counted(store: FrameStore, target_bytes: int) -> int:
+        scans.append(target_bytes)
+        return evict(store, target_bytes)
+
+    monkeypatch.setattr(FrameStore, "_evict", counted)
+    return scans
+
+
+@pytest.mark.parametrize("num_fast", [1, 20])
+def test_files_that_cannot_be_deleted_do_not_cost_a_look_at_all_per_write(
+    tmp_path: Path, num_scans: list[int], monkeypatch: pytest.MonkeyPatch, num_fast: int
+) -> None:
+    """The oldest stays and others go; where all stay, nothing more is kept."""
+    store = FrameStore(tmp_path, 20 * FRAME_BYTES)
+    for index in range(20):
+        write(store, index)
+        os.utime(tmp_path / "frames" / "a" / f"{index}-{WIDTH}x{HEIGHT}", (index, index))
+    num_scans.clear()
+    unlink = os.unlink
+
+    def refused(path: Any, **options: Any) -> None:
+        if "frames" in str(path) and int(Path(path).name.partition("-")[0]) < num_fast:
+            raise PermissionError(13, "Permission denied", str(path))
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "unlink", refused)
+    for index in range(20, 23):
+        write(store, index)
+    assert len(num_scans) == 1
+    assert read(store, 0) is not None
+    assert (read(store, 22) is not None) == (num_fast == 1)
+    assert store.stored_bytes == len(frame_files(tmp_path)) * FRAME_BYTES <= 20 * FRAME_BYTES
+
+
 def test_a_frame_larger_than_the_store_is_not_kept(tmp_path: Path) -> None:
     store = FrameStore(tmp_path, FRAME_BYTES - 1)
     write(store, 0)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,9 @@ from verl_video_tools.video import (
     run_decode,
     run_with_reader,
 )
+from verl_video_tools.video import pool as pool_module
 from verl_video_tools.video.decode_threads import DecodePool, StuckLaneError, result_of
+from verl_video_tools.video.identity import FileIdentity, file_identity
 from verl_video_tools.video.pool import ReaderCache
 from verl_video_tools.video.source import Deadline
 
@@ -271,7 +274,7 @@ async def test_shelf_is_bounded_and_drops_the_least_recently_asked(tmp_path: Pat
     shelf = ReaderCache(DecodePool(1), capacity=2)
 
     async def get(number: int) -> Video:
-        return await result_of(shelf.request(paths[number]), 5, "open")
+        return await result_of(shelf.request(paths[number], file_identity(paths[number])), 5, "open")
 
     zero, one = await get(0), await get(1)
     assert await get(0) is zero
@@ -286,6 +289,78 @@ async def test_open_deadline(path: Path) -> None:
     with pytest.raises(DeadlineError, match=r"plain\.mp4"):
         await open_video(path, deadline_seconds=0.0)
     assert (await open_video(path, deadline_seconds=5)).info.num_frames == 60
+
+
+async def test_a_file_system_that_does_not_answer_stops_nobody_else(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a network mount whose server is gone: even a look at the file does not come back."""
+    release = threading.Event()
+
+    def hang(given: Path) -> FileIdentity:
+        release.wait(10)
+        return file_identity(given)
+
+    monkeypatch.setattr(pool_module, "file_identity", hang)
+    start = time.monotonic()
+    opening = asyncio.create_task(open_video(path, deadline_seconds=0.2))
+    await asyncio.sleep(0.01)
+    assert not opening.done() and time.monotonic() - start < 5.0
+    with pytest.raises(DeadlineError, match=r"plain\.mp4"):
+        await opening
+    assert time.monotonic() - start < 5.0
+    assert pool_stats().stuck_threads == 0  # it may answer yet
+    release.set()
+    assert (await open_video(path, deadline_seconds=30)).info.num_frames == 60
+
+
+@pytest.fixture
+def slow_opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[DecodePool, threading.Event]]:
+    """A pool of one thread that bears two stuck ones, and what ends the opening of all its files."""
+    pool, release = DecodePool(1, max_stuck_threads=2), threading.Event()
+    shelf = ReaderCache(pool, capacity=16)
+    monkeypatch.setattr(pool_module, "_pool", lambda: pool)
+    monkeypatch.setattr(pool_module, "_reader_cache", lambda: shelf)
+
+    def open_slowly(*arguments: Any) -> Video:
+        release.wait(30)
+        return Video(*arguments)
+
+    monkeypatch.setattr(pool_module, "Video", open_slowly)
+    yield pool, release
+    release.set()
+
+
+async def test_files_that_open_slowly_do_not_count_as_stuck(
+    tmp_path: Path, slow_opens: tuple[DecodePool, threading.Event]
+) -> None:
+    """Callers with little patience give up on more of them than threads may hang."""
+    pool, release = slow_opens
+    paths = [write_video(tmp_path / f"{number}.mp4", num_frames=3) for number in range(4)]
+    for number, path in enumerate(paths):
+        with pytest.raises(DeadlineError):
+            await open_video(path, deadline_seconds=0.2)
+        if number < 2:
+            assert await run_decode(lambda: "others go on", deadline_seconds=5) == "others go on"
+    assert pool.num_stuck == 0
+    release.set()
+    assert [(await open_video(path, deadline_seconds=30)).info.num_frames for path in paths] == [3] * 4
+
+
+@pytest.mark.slow
+async def test_a_file_that_opens_for_too_long_counts_as_stuck(
+    tmp_path: Path, slow_opens: tuple[DecodePool, threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, release = slow_opens
+    monkeypatch.setattr(pool_module, "MAX_OPEN_SECONDS", 2.0)
+    for number in range(3):  # the last one finds as many slow ones as may hang
+        path = write_video(tmp_path / f"{number}.mp4", num_frames=3)
+        with pytest.raises(DeadlineError):
+            await open_video(path, deadline_seconds=0.15)
+        await asyncio.sleep(0.15)
+    await until(lambda: pool.num_stuck == 3)
+    release.set()
+    await until(lambda: pool.num_stuck == 0)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@
     │   ├── UnreadableVideoError
     │   ├── BackendError      the chosen decoder cannot deliver the right frames; `pyav` may
     │   ├── FrameRangeError   a time or index outside the video, a region outside the frame
+    │   ├── ClosedVideoError  what was open is closed; the file may be opened anew
     │   └── DeadlineError     decoding did not finish in time
     ├── CallRejected          one tool call is refused; carries a `CallErrorCode`
     ├── EndpointError         a model behind an endpoint gave no usable reply
@@ -189,6 +190,10 @@ class BackendError(VideoError):
 
 class FrameRangeError(VideoError, ValueError):
     """A time or a frame index lies outside the video, or a region outside the frame."""
+
+
+class ClosedVideoError(VideoError):
+    """The reader was closed, by its user or because its file failed; the file may be opened anew."""
 
 
 class DeadlineError(VideoError, TimeoutError):

@@ -7,8 +7,6 @@ Selected with `reward.reward_manager.source=importlib`, `reward.reward_manager.m
 from __future__ import annotations
 
 import logging
-import math
-from dataclasses import replace
 from typing import Any, NoReturn
 
 from verl import DataProto
@@ -52,8 +50,7 @@ class VideoToolsRewardManager(RewardManagerBase):
         self._judge: LLMJudge | None = None
         judge = judge_config(config, reward_router_address)
         if judge is not None:
-            concurrency = math.ceil(judge.concurrency / config.reward.num_workers)
-            self._judge = make_judge(replace(judge, concurrency=concurrency))
+            self._judge = make_judge(judge.share(config.reward.num_workers))
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Score the last output of one rollout. A judge without a verdict flags the rollout; the trainer then keeps it

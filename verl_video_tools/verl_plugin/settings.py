@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -141,7 +140,7 @@ def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> N
 def tool_model_config(rollout_config: DictConfig) -> ToolModelConfig | None:
     """The model that tools ask, from `rollout.custom.video_tools.tool_model`; None if that section is empty.
 
-    Its `concurrency` is this worker's share: agent loop workers do not know of each other.
+    Its `concurrency` and rate are this worker's share.
 
     Raises:
         UsageError: an unknown field, a wrong value, or fields without an address.
@@ -151,7 +150,7 @@ def tool_model_config(rollout_config: DictConfig) -> ToolModelConfig | None:
         return None
     config = ToolModelConfig.from_fields(fields)
     num_workers = int(OmegaConf.select(rollout_config, "agent.num_workers") or 1)
-    return replace(config, concurrency=math.ceil(config.concurrency / num_workers))
+    return config.share(num_workers)
 
 
 def check_media(method: Method, sample: Sample) -> None:

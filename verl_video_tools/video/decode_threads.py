@@ -31,14 +31,23 @@ class StuckLaneError(VideoError):
 
 
 class Task(Future[Result], Generic[Result]):
-    """Work in a pool, and its result. `started_seconds` is on the monotonic clock, None before the work begins."""
+    """Work in a pool, and its result. `started_seconds` is on the monotonic clock, None before the work begins.
 
-    def __init__(self, work: Callable[[], Result], lane: Hashable | None) -> None:
+    Args:
+        bound_seconds: how long it may run, whoever gives up on it sooner.
+    """
+
+    def __init__(self, work: Callable[[], Result], lane: Hashable | None, bound_seconds: float) -> None:
         super().__init__()
         self.lane = lane
+        self.bound_seconds = bound_seconds
+        self.is_watched = False
         self.started_seconds: float | None = None
-        self.is_stuck = False
         self._work: Callable[[], Result] | None = work
+
+    @property
+    def is_past_bound(self) -> bool:
+        return self.started_seconds is not None and time.monotonic() > self.started_seconds + self.bound_seconds
 
     def begin(self) -> bool:
         """False if the task was cancelled meanwhile."""
@@ -61,8 +70,8 @@ class DecodePool:
     """Threads for decoding. A call that misses its deadline is abandoned, not killed: Python cannot stop a thread.
 
     Tasks of one lane run one after the other, and those that wait occupy no thread: a reader serves one caller at a
-    time. A thread that does not come back from an abandoned task is stuck: a fresh one takes its place, and its lane is
-    closed until it returns.
+    time. Where a thread does not come back from an abandoned task, a fresh one takes its place, and its lane is closed
+    until it returns. It counts as stuck once the task is past its own bound, too: a slow one is none that hangs.
     """
 
     def __init__(self, num_threads: int, max_stuck_threads: int = MAX_STUCK_THREADS) -> None:
@@ -74,31 +83,37 @@ class DecodePool:
         self._stuck_lanes: set[Hashable] = set()
         self._num_started = 0
         self._num_idle = 0
-        self._num_stuck = 0
+        self._replaced: set[Task[Any]] = set()
+        """Tasks that still run, on threads whose place another one has."""
 
     @property
     def num_stuck(self) -> int:
         with self._condition:
-            return self._num_stuck
+            return self._count_stuck()
 
     def is_stuck(self, lane: Hashable) -> bool:
         with self._condition:
             return lane in self._stuck_lanes
 
-    def submit(self, work: Callable[[], Result], lane: Hashable | None = None) -> Task[Result]:
+    def submit(
+        self, work: Callable[[], Result], lane: Hashable | None = None, bound_seconds: float = 0.0
+    ) -> Task[Result]:
         """Queue work.
+
+        Args:
+            bound_seconds: see `Task`.
 
         Raises:
             StuckLaneError: the lane hangs.
             VideoError: too many threads hang.
         """
-        task = Task(work, lane)
+        task = Task(work, lane, bound_seconds)
         with self._condition:
             if lane in self._stuck_lanes:
                 raise StuckLaneError(f"{lane}: a decode thread hangs in it")
-            if self._num_stuck >= self._max_stuck_threads:
+            if (num_stuck := self._count_stuck()) >= self._max_stuck_threads:
                 raise VideoError(
-                    f"{self._num_stuck} decode threads hang in native code, so no more work is taken; "
+                    f"{num_stuck} decode threads hang in native code, so no more work is taken; "
                     "look for the files of earlier deadline errors and leave them out, or restart this process"
                 )
             self._queue.append(task)
@@ -109,16 +124,24 @@ class DecodePool:
         return task
 
     async def run(
-        self, work: Callable[[], Result], deadline_seconds: float | None, what: str, lane: Hashable | None = None
+        self,
+        work: Callable[[], Result],
+        deadline_seconds: float | None,
+        what: str,
+        lane: Hashable | None = None,
+        bound_seconds: float = 0.0,
     ) -> Result:
         """Await `work()` on a thread of the pool; waiting for a free thread counts against the deadline.
+
+        Args:
+            bound_seconds: see `Task`.
 
         Raises:
             DeadlineError: the time is over; a thread that had begun goes on unheeded.
             StuckLaneError, VideoError: see `submit`.
         """
         end = None if deadline_seconds is None else time.monotonic() + deadline_seconds
-        task = self.submit(work, lane)
+        task = self.submit(work, lane, bound_seconds)
         try:
             return await result_of(task, deadline_seconds, what)
         except BaseException:
@@ -129,7 +152,7 @@ class DecodePool:
             del task  # the traceback of its error has this frame
 
     def replace_unless_done(self, task: Task[Any], in_seconds: float) -> None:
-        """Give a task that runs so long, and the grace, more; then its thread counts as stuck and is replaced."""
+        """Give a task that runs so long, and the grace, more; then its thread is replaced."""
         if not task.running():
             return
         timer = threading.Timer(in_seconds + GRACE_SECONDS, self._replace, [task])
@@ -138,10 +161,15 @@ class DecodePool:
 
     def _replace(self, task: Task[Any]) -> None:
         with self._condition:
-            if not task.running() or task.is_stuck:
+            if not task.running() or task in self._replaced:
                 return
-            task.is_stuck = True
-            self._num_stuck += 1
+            num_slow = len(self._replaced) - self._count_stuck()
+            if not task.is_past_bound and num_slow >= self._max_stuck_threads:
+                if not task.is_watched:  # each holds a file, too: this one keeps its thread up to its bound
+                    task.is_watched = True
+                    self.replace_unless_done(task, in_seconds=task.bound_seconds)
+                return
+            self._replaced.add(task)
             stranded = []
             if task.lane is not None:
                 self._stuck_lanes.add(task.lane)
@@ -152,6 +180,9 @@ class DecodePool:
             if waiting.begin():
                 waiting.set_exception(StuckLaneError(f"{task.lane}: a decode thread hangs in it"))
 
+    def _count_stuck(self) -> int:
+        return sum(task.is_past_bound for task in self._replaced)
+
     def _start_thread(self) -> None:
         threading.Thread(target=self._serve, name="vvt-decode", daemon=True).start()
 
@@ -161,9 +192,9 @@ class DecodePool:
             task.run()
             with self._condition:
                 self._busy_lanes.discard(task.lane)
-                if task.is_stuck:
+                if task in self._replaced:
+                    self._replaced.discard(task)
                     self._stuck_lanes.discard(task.lane)
-                    self._num_stuck -= 1
                     return  # another thread has its place
             del task  # or its result would live until the next one
 

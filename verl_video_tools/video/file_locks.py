@@ -7,22 +7,34 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[int]:
-    """Hold a file's lock, waiting for it; gives the open file, which is made if need be.
+def locked(path: Path, pauses_seconds: Sequence[float]) -> Iterator[int]:
+    """Hold a file's lock; gives the open file, which is made if need be.
+
+    Args:
+        pauses_seconds: before each further try, should another one hold it.
 
     Raises:
+        BlockingIOError: another one holds it still.
         OSError: the file cannot be opened.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        for pause_seconds in (*pauses_seconds, None):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if pause_seconds is None:
+                    raise
+                time.sleep(pause_seconds)
         try:
             yield file
         finally:
@@ -33,9 +45,13 @@ def locked(path: Path) -> Iterator[int]:
 
 
 class StripedLocks:
-    """Locks by name over a fixed number of files; names that share a file exclude each other now and then."""
+    """Locks by name over a fixed number of files; names that share a file exclude each other now and then.
 
-    def __init__(self, folder: Path, num_stripes: int = 256) -> None:
+    Files are made when they are first asked for. There are many, because a holder that hangs delays all whose names
+    share its file.
+    """
+
+    def __init__(self, folder: Path, num_stripes: int = 4096) -> None:
         """
         Raises:
             OSError: the folder cannot be made.

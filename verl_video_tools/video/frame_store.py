@@ -40,6 +40,8 @@ LOW_WATER = 0.9
 """Share of the capacity that is left in use when frames are dropped, so that not every write has to."""
 STALE_SECONDS = 60.0
 """Age at which a temporary file has no writer any more."""
+LEDGER_PAUSES_SECONDS = (0.001, 0.005, 0.02, 0.05)
+"""Between tries for the ledger. Nobody waits longer: to keep a frame is worth less than its request's deadline."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -63,7 +65,8 @@ class FrameKey:
 class FrameStore:
     """A folder of frames, bounded in bytes. Safe for any number of threads and processes; a fork may share it.
 
-    A store never fails a request: what cannot be read is a miss, what cannot be written is not kept.
+    A store never fails or holds up a request: what cannot be read is a miss, what cannot be written, or not now, is
+    not kept.
 
     Args:
         folder: made if need be.
@@ -80,6 +83,10 @@ class FrameStore:
         self._incoming = folder / "incoming"
         self._ledger = folder / "ledger"
         self._has_warned = False
+        self._is_busy = False
+        """Another one held the ledger for as long as was waited for it last."""
+        self._evicts_from = float("-inf")
+        """On the monotonic clock."""
         for made in (self._frames, self._incoming):
             made.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -127,7 +134,10 @@ class FrameStore:
         return None
 
     def write(self, key: FrameKey, facts: FrameFacts, pixels_HWC: npt.NDArray[np.uint8]) -> None:
-        """Keep a frame, dropping others if need be; nothing happens if it is there already or larger than the store."""
+        """Keep a frame, dropping others if need be.
+
+        Nothing happens if it is there already or larger than the store, or while others drop frames.
+        """
         num_bytes = HEADER.size + pixels_HWC.nbytes
         if _occupied(num_bytes) > self.capacity_bytes:
             return
@@ -145,6 +155,8 @@ class FrameStore:
                 self._admit(temporary, self._path(key), _occupied(num_bytes))
             else:
                 self._warn(f"cannot write into {self.folder}: no space left")
+        except BlockingIOError:
+            self._is_busy = True
         except OSError as error:
             self._warn(f"cannot write into {self.folder}: {error}")
         with contextlib.suppress(OSError):
@@ -155,7 +167,12 @@ class FrameStore:
             if path.exists():
                 return
             if balance.stored_bytes + num_bytes > self.capacity_bytes:
+                if time.monotonic() < self._evicts_from:
+                    return
                 balance.set(self._evict(round(self.capacity_bytes * LOW_WATER) - num_bytes))
+            if balance.stored_bytes + num_bytes > self.capacity_bytes:  # what is left cannot be deleted
+                self._evicts_from = time.monotonic() + STALE_SECONDS  # not for each write anew
+                return
             path.parent.mkdir(exist_ok=True, mode=0o700)
             balance.set(balance.stored_bytes + num_bytes)
             temporary.rename(path)
@@ -181,20 +198,23 @@ class FrameStore:
         for _, num_bytes, path in sorted(frames):
             if stored_bytes <= target_bytes:
                 break
-            os.unlink(path)
-            stored_bytes -= num_bytes
+            with contextlib.suppress(OSError):  # it stays, and is counted; others go in its place
+                os.unlink(path)
+                stored_bytes -= num_bytes
         for folder in folders:
             with contextlib.suppress(OSError):  # most are not empty
                 os.rmdir(folder)
         for entry in os.scandir(self._incoming):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 if time.time() - entry.stat().st_mtime > STALE_SECONDS:
                     os.unlink(entry.path)
         return stored_bytes
 
     @contextlib.contextmanager
     def _balance(self) -> Iterator[_Balance]:
-        with locked(self._ledger) as file:
+        pauses_seconds = () if self._is_busy else LEDGER_PAUSES_SECONDS  # a request has many frames
+        with locked(self._ledger, pauses_seconds) as file:
+            self._is_busy = False
             stored_bytes = _sum_in(os.pread(file, LEDGER.size, 0))
             balance = _Balance(file, stored_bytes or 0)
             if stored_bytes is None:  # new, lost in a crash of the machine, or no sum, which would lift the bound

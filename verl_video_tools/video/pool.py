@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 
-from verl_video_tools.core.errors import DeadlineError
+from verl_video_tools.core.errors import ClosedVideoError, DeadlineError
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest
 from verl_video_tools.video.decode_threads import DecodePool, StuckLaneError, Task, result_of
 from verl_video_tools.video.identity import FileIdentity, file_identity
@@ -57,17 +56,12 @@ class ReaderCache:
         with self._lock:
             return len(self._videos)
 
-    def request(self, path: str | os.PathLike[str]) -> Task[Video]:
-        """The future of an open reader; whoever awaits it has a deadline of their own.
-
-        Raises:
-            VideoNotFoundError: there is no such file.
-        """
-        identity = file_identity(path)
+    def request(self, path: str | os.PathLike[str], identity: FileIdentity) -> Task[Video]:
+        """The future of an open reader; whoever awaits it has a deadline of their own."""
         with self._lock:
             task = self._videos.get(identity)
             if task is None or self._is_spent(task):
-                task = self._pool.submit(partial(Video, Path(path), MAX_OPEN_SECONDS))
+                task = self._pool.submit(partial(Video, Path(path), MAX_OPEN_SECONDS), bound_seconds=MAX_OPEN_SECONDS)
                 self._videos[identity] = task
             self._videos.move_to_end(identity)
             while len(self._videos) > self._capacity:
@@ -78,7 +72,7 @@ class ReaderCache:
         """A file that could not be opened is tried again; a reader that somebody closed, or that hangs, is replaced."""
         if not task.done():
             # One caller's patience is not the measure: opening a long file without an index may serve the next one.
-            return task.started_seconds is not None and time.monotonic() > task.started_seconds + MAX_OPEN_SECONDS
+            return task.is_past_bound
         if task.cancelled() or task.exception() is not None:
             return True
         return task.result().closed or self._pool.is_stuck(task.result())
@@ -128,7 +122,7 @@ async def run_with_reader(
 ) -> Result:
     """Await `work(video, deadline)` on a decode thread; works on one reader take turns, and wait without a thread.
 
-    Should the reader hang, having missed a deadline, the file is opened anew.
+    Should the reader hang, having missed a deadline, or be closed since its file failed, the file is opened anew.
 
     Raises:
         DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
@@ -137,7 +131,7 @@ async def run_with_reader(
     while True:
         try:
             return await _pool().run(partial(work, video, deadline), deadline.left_seconds(), what, lane=video)
-        except StuckLaneError:
+        except (StuckLaneError, ClosedVideoError):
             video = await open_video(video.path, deadline.left_seconds())
 
 
@@ -206,6 +200,17 @@ async def decode_many(
     return await run_with_reader(video, work, deadline_seconds, f"decode {sum(map(len, requests))} frames")
 
 
+async def identify(path: str | os.PathLike[str], deadline_seconds: float | None = None) -> FileIdentity:
+    """Await `file_identity` on a decode thread: a file system that is gone may never answer.
+
+    Raises:
+        VideoNotFoundError, UnreadableVideoError: see `file_identity`.
+        DeadlineError: not done by the deadline.
+    """
+    work = partial(file_identity, path)
+    return await _pool().run(work, deadline_seconds, f"{path}: look at the file", bound_seconds=MAX_OPEN_SECONDS)
+
+
 async def open_video(path: str | os.PathLike[str], deadline_seconds: float | None = None) -> Video:
     """Await an open, probed reader, shared with all who ask for the same file in this process: do not close it.
 
@@ -213,9 +218,10 @@ async def open_video(path: str | os.PathLike[str], deadline_seconds: float | Non
         VideoNotFoundError, UnreadableVideoError: see `Video`.
         DeadlineError: not open by the deadline.
     """
-    task = _reader_cache().request(path)
+    deadline = Deadline(deadline_seconds, f"{path}: open")
+    task = _reader_cache().request(path, await identify(path, deadline_seconds))
     try:
-        return await result_of(task, deadline_seconds, f"{path}: open")
+        return await result_of(task, deadline.left_seconds(), f"{path}: open")
     except DeadlineError:
         _pool().replace_unless_done(task, in_seconds=0.0)  # it may go on, but others need the thread
         raise

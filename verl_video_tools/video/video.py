@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from verl_video_tools.core.clips import read_clip
-from verl_video_tools.core.errors import FrameRangeError, UnreadableVideoError, VideoError
+from verl_video_tools.core.errors import ClosedVideoError, FrameRangeError, UnreadableVideoError
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, PixelBox, VideoInfo
 from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
@@ -302,7 +302,7 @@ class Video:
             raise deadline.error()
         try:
             if self._source is None:
-                raise VideoError(f"{self.path}: the video was closed")
+                raise ClosedVideoError(f"{self.path}: the video was closed")
             with report_as_unreadable(self.path):
                 yield
         except LostFileError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from safetensors.numpy import save
 from tests.services.retrieval.conftest import GOP_FRAMES, NUM_FRAMES, write_colours
 from tests.services.retrieval.encoder import ColourEncoder
 from tests.videos.files import remux
-from verl_video_tools.core.errors import FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
+from verl_video_tools.core.errors import DeadlineError, FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService
-from verl_video_tools.video import Video
+from verl_video_tools.services.retrieval import service as retrieval_service
+from verl_video_tools.video import Video, pool
+from verl_video_tools.video.identity import FileIdentity, file_identity
 from verl_video_tools.video.source import Deadline
 
 SECONDS = 30.0
@@ -279,3 +282,25 @@ def test_config_names_what_is_wrong() -> None:
     with pytest.raises(UsageError, match="has no field 'modell'"):
         RetrievalConfig.from_fields({"modell": "x"})
     assert RetrievalConfig().digest != RetrievalConfig(num_gpus=0.5).digest
+
+
+async def test_a_file_system_that_does_not_answer_ends_a_query_at_its_deadline(
+    colours: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+
+    def hang(path: str) -> FileIdentity:
+        release.wait(10)
+        return file_identity(path)
+
+    service = make_service()
+    # Wherever it is looked up: on the loop it would stop all queries.
+    for module in (pool, retrieval_service):
+        monkeypatch.setattr(module, "file_identity", hang, raising=False)
+    start = time.monotonic()
+    with pytest.raises((DeadlineError, RetrievalError)):
+        await service.best_frames(colours, [0, 40], "green", 1, 0.2)
+    release.set()
+    assert time.monotonic() - start < 5.0
+    assert service.stats().failures == 1
+    assert await service.best_frames(colours, [0, 40], "green", 1, SECONDS) == [40]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,10 +16,10 @@ import pytest
 from tests.video.provider.providing import FRAME_BYTES, SPAWN, by_index, by_time, numbers, provider_of, within
 from tests.videos.files import write_video
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, UsageError
-from verl_video_tools.core.types import FrameRequest
+from verl_video_tools.core.types import FrameBatch, FrameRequest
 from verl_video_tools.video import Video
 from verl_video_tools.video import provider as provider_module
-from verl_video_tools.video.file_locks import StripedLocks
+from verl_video_tools.video.file_locks import StripedLocks, locked
 from verl_video_tools.video.frame_store import FrameStore
 from verl_video_tools.video.provider import FrameProvider, open_provider
 from verl_video_tools.video.settings import VideoSettings
@@ -167,6 +168,23 @@ def test_no_time_grid_by_default(video: Video, tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ disk tier
+
+
+def test_a_process_that_holds_the_ledger_does_not_hold_up_frames(video: Video, tmp_path: Path) -> None:
+    """As one that drops frames, or hangs on its disk, does; what is decoded meanwhile is not kept."""
+    provider = provider_of(tmp_path)
+    provider.provide(video, [by_index(5)])
+    done: list[FrameBatch] = []
+    reader = threading.Thread(
+        target=lambda: done.extend(provider.provide(video, [by_index(*range(60))], within(60))), daemon=True
+    )
+    with locked(tmp_path / "ledger", ()):
+        reader.start()
+        reader.join(20)
+        assert [numbers(batch) for batch in done] == [[*range(60)]]
+        assert done[0].num_cached == 1
+    provider.provide(video, [by_index(6)])
+    assert provider.stats().stored_bytes == 2 * FRAME_BYTES
 
 
 def settings(**environment: str) -> VideoSettings:

@@ -94,7 +94,7 @@ class EndpointClient:
             with nullcontext(route) if route is not None else self.route() as taken:
                 exchange = Exchange(self.config, session, taken)
                 try:
-                    async with asyncio.timeout_at(exchange.ends_at):
+                    async with exchange.timeout:
                         yield exchange
                 except TimeoutError as error:
                     late = exchange.out_of_time()
@@ -176,6 +176,7 @@ class Exchange:
         self.route = route
         self.began_at = asyncio.get_running_loop().time()
         self.ends_at = self.began_at + config.deadline_seconds
+        self.timeout = asyncio.timeout_at(self.ends_at)
         self.failure: str | None = None
         """Why the last attempt failed."""
         self.is_late = False
@@ -202,7 +203,7 @@ class Exchange:
             AttemptFailed: worth another attempt.
             EndpointError: not worth one.
         """
-        await self.session.turn_to_send()
+        await self._turn_to_send()
         place = self.route.place
         reply = await _requested(place.client.post("/chat/completions", cast_to=object, body=dict(body)))
         self.session.replied_at = asyncio.get_running_loop().time()
@@ -226,7 +227,7 @@ class Exchange:
         from tenacity import AsyncRetrying, retry_if_exception_type
 
         loop = asyncio.get_running_loop()
-        gives_up_at = self.ends_at if patience_seconds is None else min(self.ends_at, loop.time() + patience_seconds)
+        patient_until = float("inf") if patience_seconds is None else loop.time() + patience_seconds
         num_unusable, has_moved = 0, False
 
         async def noted() -> Result:
@@ -243,6 +244,7 @@ class Exchange:
             error = None if state.outcome is None else state.outcome.exception()
             fails_on_this = isinstance(error, InternalError) and self.session.replied_at > self.began_at
             num_unusable += fails_on_this or not isinstance(error, Unavailable)
+            gives_up_at = min(self.ends_at, patient_until)
             self.is_late = isinstance(error, Unavailable) and loop.time() + state.upcoming_sleep > gives_up_at
             return self.is_late or num_unusable >= self.config.max_attempts
 
@@ -270,6 +272,15 @@ class Exchange:
         asked = ", ".join(self.config.base_urls)
         return EndpointError(f"no usable reply from {asked} within {limit_seconds:g} s; {what}")
 
+    async def _turn_to_send(self) -> None:
+        """Wait as the rate limit asks; as the wait for a slot, it does not count against the deadline."""
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        self.timeout.reschedule(None)
+        await self.session.turn_to_send()
+        self.ends_at += loop.time() - asked_at
+        self.timeout.reschedule(self.ends_at)
+
 
 class _Session:
     """What belongs to one event loop."""
@@ -283,14 +294,17 @@ class _Session:
         self.first_model_lock = asyncio.Lock()
         self._rate = config.requests_per_second
         self._next_at = float("-inf")
+        self._turn_lock = asyncio.Lock()
 
     async def turn_to_send(self) -> None:
         """Wait until another request may be sent."""
-        if self._rate is not None:
-            now = asyncio.get_running_loop().time()
-            at = max(now, self._next_at)
-            self._next_at = at + 1.0 / self._rate
-            await asyncio.sleep(at - now)
+        if self._rate is None:
+            return
+        loop = asyncio.get_running_loop()
+        async with self._turn_lock:
+            await asyncio.sleep(self._next_at - loop.time())
+            # Only now: one that is cancelled while it waits leaves its turn to the next.
+            self._next_at = max(loop.time(), self._next_at) + 1.0 / self._rate
 
 
 def _connected(base_url: str, config: EndpointConfig) -> AsyncOpenAI:

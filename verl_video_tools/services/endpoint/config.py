@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from typing import Self
 
 from verl_video_tools.core.config import require
 
@@ -25,7 +27,7 @@ class EndpointConfig:
     concurrency: int = 32
     """Requests in flight over all addresses."""
     requests_per_second: float | None = None
-    """Rate limit over all addresses, evenly spaced. None: no limit."""
+    """Rate limit over all addresses and workers. None: no limit."""
     deadline_seconds: float = 600.0
     """Seconds for one reply with all attempts, queueing not counted."""
     max_attempts: int = 4
@@ -47,3 +49,12 @@ class EndpointConfig:
         if self.base_url is None:
             return ()
         return (self.base_url,) if isinstance(self.base_url, str) else self.base_url
+
+    def share(self, num_workers: int) -> Self:
+        """What each of so many workers may ask, who do not know of each other."""
+        rate = self.requests_per_second
+        return replace(
+            self,
+            concurrency=math.ceil(self.concurrency / num_workers),
+            requests_per_second=None if rate is None else rate / num_workers,
+        )

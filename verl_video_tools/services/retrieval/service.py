@@ -25,7 +25,7 @@ from verl_video_tools.services.retrieval.config import RetrievalConfig
 from verl_video_tools.services.retrieval.embeddings import DiskTier, FrameEmbeddings, MemoryTier
 from verl_video_tools.services.retrieval.encoders import Encoder
 from verl_video_tools.video import Video, decode_frames, open_video, run_with_reader
-from verl_video_tools.video.identity import file_identity
+from verl_video_tools.video.pool import identify
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")
@@ -143,7 +143,7 @@ class RetrievalService:
     async def _embeddings(self, video_path: str, indices: Sequence[int], end: float) -> FrameEmbeddings:
         """Embeddings of at least these frames; each is encoded once, however many queries wait for it."""
         self._num_asked += len(indices)
-        digest = file_identity(video_path).digest
+        digest = (await identify(video_path, _left_seconds(end))).digest
         known = self._memory.get(digest)
         if known is not None and not known.missing(indices):
             return known
