@@ -106,10 +106,13 @@ log_quietly() { # FOLDER
 # let wait until its command has ended. Options of verl_plugin/supervise.py stand before --.
 supervised() { # [OPTION ...] -- COMMAND [ARGUMENT ...]
     local pid status
-    "$PYTHON" -m verl_video_tools.verl_plugin.supervise "$@" &
+    # In a session of its own: a terminal, or `kill -- -GROUP`, signals this shell as well, and a signal that comes twice
+    # ends a run at once which SAVE_ON_SIGNAL=1 lets save. (`set -m` would stop a recipe in the background of a terminal.)
+    setsid "$PYTHON" -m verl_video_tools.verl_plugin.supervise "$@" &
     pid=$!
     trap 'kill -s INT "$pid" 2>/dev/null' INT
-    trap 'kill -s TERM "$pid" 2>/dev/null' TERM HUP
+    trap 'kill -s TERM "$pid" 2>/dev/null' TERM
+    trap 'trap "" HUP; kill -s TERM "$pid" 2>/dev/null' HUP # a terminal that closes may say so twice
     while :; do # a signal ends the waiting, not the command
         if wait "$pid"; then status=0; else status=$?; fi
         kill -0 "$pid" 2>/dev/null || break
