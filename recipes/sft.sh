@@ -108,7 +108,9 @@ OPTIMIZER=(optim.lr="$LEARNING_RATE" optim.lr_scheduler_type=cosine optim.lr_war
 TRAINER=(
     trainer.project_name="$(quoted "$PROJECT_NAME")" trainer.experiment_name="$(quoted "$EXPERIMENT_NAME")"
     trainer.logger="$LOGGER" trainer.default_local_dir="$(quoted "$SFT_DIR")" trainer.total_epochs="$TOTAL_EPOCHS"
-    trainer.save_freq="$SAVE_FREQ" trainer.max_ckpt_to_keep=1
+    # With one to keep, verl removes it before the file of the last step's number names the next: a run that is killed
+    # between would start from scratch. Two take no more disk at most.
+    trainer.save_freq="$SAVE_FREQ" trainer.max_ckpt_to_keep=2
     trainer.nnodes="$NNODES" trainer.n_gpus_per_node="$NDEVICES_PER_NODE"
 )
 

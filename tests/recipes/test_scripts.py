@@ -89,6 +89,7 @@ def test_fine_tuning_saves_on_its_way(recipe: str, tmp_path: Path) -> None:
     arguments = recipe_arguments(recipe, tmp_path, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1")
     expected = {"longvt_sft": 500}.get(recipe, 100)
     assert f"trainer.save_freq={expected}" in arguments
+    assert "trainer.max_ckpt_to_keep=2" in arguments  # with 1, a kill in the middle of saving loses all
     if recipe == "longvt_sft":  # its number of steps has to end it, since verl saves the last one by that
         assert "trainer.total_epochs=1000000" in arguments
 

@@ -27,6 +27,18 @@ def test_the_newest_whole_checkpoint_is_named(tmp_path: Path, capsys: pytest.Cap
     assert f"{tmp_path / TRACKER} names no checkpoint" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("named", ["2", "12"])
+def test_a_checkpoint_whose_weights_are_gone_is_none(tmp_path: Path, named: str) -> None:
+    """verl removes the weights of an old one before it names the next, and leaves its folder."""
+    for step in (1, 2, 12):
+        saved(tmp_path, step)
+    for step in (2, 12):
+        (tmp_path / f"global_step_{step}" / "actor").rmdir()
+    (tmp_path / TRACKER).write_text(named)
+    checkpoints.name_whole_checkpoint(tmp_path, "data.pt")
+    assert (tmp_path / TRACKER).read_text() == "1"
+
+
 def test_what_verl_has_named_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for step in (2, 9):
         saved(tmp_path, step)

@@ -69,7 +69,7 @@ def test_a_run_that_was_killed_while_it_named_its_checkpoint_resumes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """verl would take an empty file for a number."""
-    (tmp_path / "global_step_7").mkdir()
+    (tmp_path / "global_step_7" / "actor").mkdir(parents=True)
     (tmp_path / "global_step_7" / "data.pt").touch()
     (tmp_path / "latest_checkpointed_iteration.txt").touch()
     found: list[str | None] = []

@@ -25,9 +25,10 @@ def name_whole_checkpoint(folder: Path, last_written: str) -> None:
         last_written: the part of a checkpoint that verl writes last.
     """
     tracker = Path(get_checkpoint_tracker_filename(str(folder)))
-    whole = {_step(path.parent): path.parent for path in folder.glob(f"global_step_*/{last_written}")}
+    with_weights = {_step(path.parent): path.parent for path in folder.glob("global_step_*/actor")}
+    whole = {step: path for step, path in with_weights.items() if (path / last_written).exists()}
     named = tracker.read_text().strip() if tracker.exists() else ""
-    if named.isdecimal() and (folder / f"global_step_{named}").is_dir():
+    if named.isdecimal() and int(named) in with_weights:
         return
     if not whole:
         if tracker.exists():
