@@ -108,7 +108,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
         STAND_IN=$DEMO_DIR/base
         # What was set from outside is meant for this run, and a rehearsal for reinforcement learning.
         [ "$DRY_RUN" != 0 ] || supervised -- env -u REHEARSE -u PRESET -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
-            -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER -u VERL_FILE_LOGGER_PATH -u FREEZE_VISION_TOWER -u LORA_RANK -u LORA_ALPHA \
+            -u SAVE_FREQ -u NNODES -u NDEVICES_PER_NODE -u EXPERIMENT_NAME -u LOGGER -u VERL_FILE_LOGGER_PATH -u FREEZE_VISION_TOWER -u LORA_RANK -u LORA_ALPHA \
             MAKE_DEMO=0 SYNTHETIC=1 SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "${SFT_RECIPE:-$REPO/recipes/${METHOD}_sft.sh}"
     fi
 fi

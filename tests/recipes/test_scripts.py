@@ -77,10 +77,28 @@ def test_a_cold_start_within_a_run_is_that_of_its_own_recipe(method: str, tmp_pa
     meant_for_the_run = {
         **{"TRAIN_FILES": "/rl.parquet", "LEARNING_RATE": "5e-7", "TRAIN_BATCH_SIZE": "4", "MICRO_BATCH_SIZE": "1"},
         **{"TOTAL_EPOCHS": "1", "SAVE_FREQ": "5", "NNODES": "2", "EXPERIMENT_NAME": "mine", "FREEZE_VISION_TOWER": "1"},
+        "NDEVICES_PER_NODE": "2",
     }
     within = recipe_arguments(f"{method}_grpo", tmp_path, DEVICE="cpu", **meant_for_the_run)
     alone = recipe_arguments(f"{method}_sft", tmp_path, DEVICE="cpu")
     assert within == alone[:-1]  # but for the last: our own option, which is the run's
+
+
+@pytest.mark.parametrize(
+    ("variables", "micro"),
+    [
+        ({"DEVICE": "gpu", "NDEVICES_PER_NODE": "2"}, 4),
+        ({"DEVICE": "gpu", "NDEVICES_PER_NODE": "4", "TRAIN_BATCH_SIZE": "16"}, 4),
+        ({"DEVICE": "gpu", "NDEVICES_PER_NODE": "2", "MICRO_BATCH_SIZE": "2"}, 2),
+        ({"DEVICE": "cpu", "NDEVICES_PER_NODE": "2"}, 8),
+    ],
+)
+def test_a_synthetic_cold_start_divides_its_batch_by_its_devices(
+    variables: dict[str, str], micro: int, tmp_path: Path
+) -> None:
+    """verl wants the rows of a device to be a whole number of micro-batches."""
+    arguments = recipe_arguments("framethinker_sft", tmp_path, SYNTHETIC="1", **variables)
+    assert f"data.micro_batch_size_per_gpu={micro}" in arguments
 
 
 @pytest.mark.slow
