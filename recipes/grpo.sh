@@ -70,7 +70,7 @@ if [ "$SYNTHETIC" = 0 ]; then
     # model that it does not know vLLM's default stays.
     MM_CACHE_GB=${MM_CACHE_GB:-$("$PYTHON" -m verl_video_tools.cli plan --print mm-cache-gb --model "$MODEL_PATH" \
         --method "${PLAN_METHOD:-$METHOD}" ${PLAN_OPTIONS[@]+"${PLAN_OPTIONS[@]}"} \
-        --gpus "$((NNODES * NDEVICES_PER_NODE))" --gpus-per-node "$NDEVICES_PER_NODE" \
+        --gpus "$((NNODES * NDEVICES_PER_NODE))" --gpus-per-node "$NDEVICES_PER_NODE" --ulysses "$ULYSSES" \
         --tp "$ROLLOUT_TP" --batch-size "$TRAIN_BATCH_SIZE" --n "$ROLLOUT_N" --prompt-length "$MAX_PROMPT_LENGTH" \
         --response-length "$MAX_RESPONSE_LENGTH" || echo 4)}
     SETTING_OPTIONS=(

@@ -202,5 +202,7 @@ def test_the_processor_cache_holds_the_rollouts_under_way(
 
     assert int(cache_gb("videozoomer_grpo", "planned", NNODES="1")) > int(cache_gb("videozoomer_grpo", "two")) > 4
     assert int(cache_gb("mixed_grpo", "mixed")) >= 4
+    one = {"NNODES": "1", "NDEVICES_PER_NODE": "1", "ULYSSES": "1"}  # the plan of the method's own 2 refuses one GPU
+    assert int(cache_gb("videozoomer_grpo", "one", **one)) > 4
     assert cache_gb("longvt_grpo", "own", MM_CACHE_GB="7") == "7"
     assert cache_gb("longvt_grpo", "unknown", MODEL_PATH="nobody/no-model") == "4", "vLLM's default"
