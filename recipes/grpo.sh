@@ -165,8 +165,8 @@ TRAINER=(
 
 STOP_OPTIONS=() # the trainer looks for this file (STOP_FILE in verl_plugin/trainer.py)
 [ "$SAVE_ON_SIGNAL" = 0 ] || STOP_OPTIONS=(--stop-file "$RUN_DIR/stop_requested")
-collect_ray_options
 train() { # [VERL_OPTION ...]
+    collect_ray_options # anew for each part of a rehearsal, whose metrics have a file each
     local status options=("${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" "${ALGORITHM[@]}" \
         "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" "${RAY_OPTIONS[@]}" "$@")
     dry_run grpo "${options[@]}"
