@@ -12,7 +12,12 @@ fi
 export PATH="$(dirname "$PYTHON"):$PATH" # Ray and torchrun start their workers by name
 
 if [ -z "${DEVICE:-}" ]; then
-    if nvidia-smi -L >/dev/null 2>&1; then DEVICE=gpu; else DEVICE=cpu; fi
+    if nvidia-smi -L >/dev/null 2>&1; then DEVICE=gpu
+    elif [ "${RAY_ADDRESS:-local}" = local ]; then DEVICE=cpu
+    else # other nodes may have what this one lacks, and a CPU run takes the synthetic world
+        echo "RAY_ADDRESS names a cluster, and nvidia-smi finds no GPU on this node: set DEVICE=gpu or DEVICE=cpu" >&2
+        exit 2
+    fi
 fi
 
 # Two steps and a resumed one with the options of a real run (rehearsal.sh), on the synthetic world.

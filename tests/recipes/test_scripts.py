@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -137,6 +138,33 @@ def test_a_cluster_is_joined_with_the_variables_that_workers_need(
     assert (passed["VERL_PLATFORM"], passed["OMP_NUM_THREADS"], passed["TORCHDYNAMO_DISABLE"]) == ("cpu", "1", "1")
     assert passed["VERL_FILE_LOGGER_PATH"].startswith(str(tmp_path)), "the logger runs in a worker, too"
     assert passed["VERL_DATAPROTO_SERIALIZATION_METHOD"] == "numpy", "sender and receiver have to agree"
+
+
+@pytest.mark.parametrize(
+    ("address", "num_gpus", "device", "expected"),
+    [
+        ("auto", 0, "", "set DEVICE=gpu or DEVICE=cpu"),
+        ("auto", 0, "gpu", "gpu"),
+        ("auto", 0, "cpu", "cpu"),
+        ("auto", 1, "", "gpu"),
+        ("local", 0, "", "cpu"),
+        ("", 0, "", "cpu"),
+    ],
+)
+def test_a_node_without_a_gpu_does_not_decide_for_a_cluster(
+    address: str, num_gpus: int, device: str, expected: str, tmp_path: Path
+) -> None:
+    """The synthetic world would train there instead of the user's rows."""
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\nexit {1 - num_gpus}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    shell = subprocess.run(
+        ["bash", "-c", f'METHOD=longvt; source "{RECIPES}/common.sh"; echo "$DEVICE"'],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "RAY_ADDRESS": address, "DEVICE": device, "PYTHON": "python"},
+        capture_output=True,
+        text=True,
+    )
+    assert shell.returncode == (0 if len(expected) == 3 else 2)
+    assert (shell.stdout + shell.stderr).strip().endswith(expected)
 
 
 def test_a_rehearsal_does_not_go_on_from_other_checkpoints(tmp_path: Path) -> None:
