@@ -12,7 +12,12 @@ fi
 export PATH="$(dirname "$PYTHON"):$PATH" # Ray and torchrun start their workers by name
 
 if [ -z "${DEVICE:-}" ]; then
-    if nvidia-smi -L >/dev/null 2>&1; then DEVICE=gpu; else DEVICE=cpu; fi
+    if nvidia-smi -L >/dev/null 2>&1; then DEVICE=gpu
+    elif [ "${RAY_ADDRESS:-local}" = local ]; then DEVICE=cpu
+    else # other nodes may have what this one lacks, and a CPU run takes the synthetic world
+        echo "RAY_ADDRESS names a cluster, and nvidia-smi finds no GPU on this node: set DEVICE=gpu or DEVICE=cpu" >&2
+        exit 2
+    fi
 fi
 
 # Two steps and a resumed one with the options of a real run (rehearsal.sh), on the synthetic world.
@@ -106,10 +111,13 @@ log_quietly() { # FOLDER
 # let wait until its command has ended. Options of verl_plugin/supervise.py stand before --.
 supervised() { # [OPTION ...] -- COMMAND [ARGUMENT ...]
     local pid status
-    "$PYTHON" -m verl_video_tools.verl_plugin.supervise "$@" &
+    # In a session of its own: a terminal, or `kill -- -GROUP`, signals this shell as well, and a signal that comes twice
+    # ends a run at once which SAVE_ON_SIGNAL=1 lets save. (`set -m` would stop a recipe in the background of a terminal.)
+    setsid "$PYTHON" -m verl_video_tools.verl_plugin.supervise "$@" &
     pid=$!
     trap 'kill -s INT "$pid" 2>/dev/null' INT
-    trap 'kill -s TERM "$pid" 2>/dev/null' TERM HUP
+    trap 'kill -s TERM "$pid" 2>/dev/null' TERM
+    trap 'trap "" HUP; kill -s TERM "$pid" 2>/dev/null' HUP # a terminal that closes may say so twice
     while :; do # a signal ends the waiting, not the command
         if wait "$pid"; then status=0; else status=$?; fi
         kill -0 "$pid" 2>/dev/null || break

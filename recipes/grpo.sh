@@ -70,7 +70,7 @@ if [ "$SYNTHETIC" = 0 ]; then
     # model that it does not know vLLM's default stays.
     MM_CACHE_GB=${MM_CACHE_GB:-$("$PYTHON" -m verl_video_tools.cli plan --print mm-cache-gb --model "$MODEL_PATH" \
         --method "${PLAN_METHOD:-$METHOD}" ${PLAN_OPTIONS[@]+"${PLAN_OPTIONS[@]}"} \
-        --gpus "$((NNODES * NDEVICES_PER_NODE))" --gpus-per-node "$NDEVICES_PER_NODE" \
+        --gpus "$((NNODES * NDEVICES_PER_NODE))" --gpus-per-node "$NDEVICES_PER_NODE" --ulysses "$ULYSSES" \
         --tp "$ROLLOUT_TP" --batch-size "$TRAIN_BATCH_SIZE" --n "$ROLLOUT_N" --prompt-length "$MAX_PROMPT_LENGTH" \
         --response-length "$MAX_RESPONSE_LENGTH" || echo 4)}
     SETTING_OPTIONS=(
@@ -108,7 +108,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
         STAND_IN=$DEMO_DIR/base
         # What was set from outside is meant for this run, and a rehearsal for reinforcement learning.
         [ "$DRY_RUN" != 0 ] || supervised -- env -u REHEARSE -u PRESET -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
-            -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER -u VERL_FILE_LOGGER_PATH -u FREEZE_VISION_TOWER -u LORA_RANK -u LORA_ALPHA \
+            -u SAVE_FREQ -u NNODES -u NDEVICES_PER_NODE -u EXPERIMENT_NAME -u LOGGER -u VERL_FILE_LOGGER_PATH -u FREEZE_VISION_TOWER -u LORA_RANK -u LORA_ALPHA \
             MAKE_DEMO=0 SYNTHETIC=1 SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "${SFT_RECIPE:-$REPO/recipes/${METHOD}_sft.sh}"
     fi
 fi
@@ -165,8 +165,8 @@ TRAINER=(
 
 STOP_OPTIONS=() # the trainer looks for this file (STOP_FILE in verl_plugin/trainer.py)
 [ "$SAVE_ON_SIGNAL" = 0 ] || STOP_OPTIONS=(--stop-file "$RUN_DIR/stop_requested")
-collect_ray_options
 train() { # [VERL_OPTION ...]
+    collect_ray_options # anew for each part of a rehearsal, whose metrics have a file each
     local status options=("${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" "${ALGORITHM[@]}" \
         "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" "${RAY_OPTIONS[@]}" "$@")
     dry_run grpo "${options[@]}"

@@ -45,7 +45,9 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     TRAIN_FILES=${TRAIN_FILES:-$SFT_DIR/train.parquet}
     NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-1}
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-8} # small: a million parameters learn from the number of updates
-    MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-$TRAIN_BATCH_SIZE}
+    devices=1 # that share a batch; on a CPU it is one process
+    [ "$DEVICE" = cpu ] || devices=$((NNODES * NDEVICES_PER_NODE))
+    MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-$((TRAIN_BATCH_SIZE < devices ? 1 : TRAIN_BATCH_SIZE / devices))}
     LEARNING_RATE=${LEARNING_RATE:-3e-3}
     WARMUP_RATIO=${WARMUP_RATIO:-0.05}
     LORA_RANK=${LORA_RANK:-0}
@@ -108,7 +110,9 @@ OPTIMIZER=(optim.lr="$LEARNING_RATE" optim.lr_scheduler_type=cosine optim.lr_war
 TRAINER=(
     trainer.project_name="$(quoted "$PROJECT_NAME")" trainer.experiment_name="$(quoted "$EXPERIMENT_NAME")"
     trainer.logger="$LOGGER" trainer.default_local_dir="$(quoted "$SFT_DIR")" trainer.total_epochs="$TOTAL_EPOCHS"
-    trainer.save_freq="$SAVE_FREQ" trainer.max_ckpt_to_keep=1
+    # With one to keep, verl removes it before the file of the last step's number names the next: a run that is killed
+    # between would start from scratch. Two take no more disk at their peak.
+    trainer.save_freq="$SAVE_FREQ" trainer.max_ckpt_to_keep=2
     trainer.nnodes="$NNODES" trainer.n_gpus_per_node="$NDEVICES_PER_NODE"
 )
 

@@ -42,13 +42,14 @@ def test_all_checkpoints_and_the_exported_model_must_fit(
     assert not (tmp_path / "not").exists()
 
 
-def test_checkpoints_that_are_there_take_no_more_space(free_bytes: dict[str, int], tmp_path: Path) -> None:
-    free_bytes["bytes"] = 30
-    (tmp_path / "global_step_10").mkdir()
+def test_new_checkpoints_come_on_top_of_those_that_are_there(free_bytes: dict[str, int], tmp_path: Path) -> None:
+    """A run that resumes writes its own before any of an earlier start goes."""
+    for step in (10, 20):
+        (tmp_path / f"global_step_{step}").mkdir()
+    free_bytes["bytes"] = 50
     check = check_space(tmp_path, checkpoint_bytes=20, num_kept=2, export_bytes=10)
-    assert check.status is Status.OK and "resumes" in check.detail
-    (tmp_path / "global_step_20").mkdir()
-    free_bytes["bytes"] = 29  # the next one is written before another goes
+    assert check.status is Status.OK and "2 there already: the run resumes" in check.detail
+    free_bytes["bytes"] = 49
     assert check_space(tmp_path, 20, 2, 10).status is Status.FAILED
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -77,10 +78,28 @@ def test_a_cold_start_within_a_run_is_that_of_its_own_recipe(method: str, tmp_pa
     meant_for_the_run = {
         **{"TRAIN_FILES": "/rl.parquet", "LEARNING_RATE": "5e-7", "TRAIN_BATCH_SIZE": "4", "MICRO_BATCH_SIZE": "1"},
         **{"TOTAL_EPOCHS": "1", "SAVE_FREQ": "5", "NNODES": "2", "EXPERIMENT_NAME": "mine", "FREEZE_VISION_TOWER": "1"},
+        "NDEVICES_PER_NODE": "2",
     }
     within = recipe_arguments(f"{method}_grpo", tmp_path, DEVICE="cpu", **meant_for_the_run)
     alone = recipe_arguments(f"{method}_sft", tmp_path, DEVICE="cpu")
     assert within == alone[:-1]  # but for the last: our own option, which is the run's
+
+
+@pytest.mark.parametrize(
+    ("variables", "micro"),
+    [
+        ({"DEVICE": "gpu", "NDEVICES_PER_NODE": "2"}, 4),
+        ({"DEVICE": "gpu", "NDEVICES_PER_NODE": "4", "TRAIN_BATCH_SIZE": "16"}, 4),
+        ({"DEVICE": "gpu", "NDEVICES_PER_NODE": "2", "MICRO_BATCH_SIZE": "2"}, 2),
+        ({"DEVICE": "cpu", "NDEVICES_PER_NODE": "2"}, 8),
+    ],
+)
+def test_a_synthetic_cold_start_divides_its_batch_by_its_devices(
+    variables: dict[str, str], micro: int, tmp_path: Path
+) -> None:
+    """verl wants the rows of a device to be a whole number of micro-batches."""
+    arguments = recipe_arguments("framethinker_sft", tmp_path, SYNTHETIC="1", **variables)
+    assert f"data.micro_batch_size_per_gpu={micro}" in arguments
 
 
 @pytest.mark.slow
@@ -89,6 +108,7 @@ def test_fine_tuning_saves_on_its_way(recipe: str, tmp_path: Path) -> None:
     arguments = recipe_arguments(recipe, tmp_path, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1")
     expected = {"longvt_sft": 500}.get(recipe, 100)
     assert f"trainer.save_freq={expected}" in arguments
+    assert "trainer.max_ckpt_to_keep=2" in arguments  # with 1, a kill in the middle of saving loses all
     if recipe == "longvt_sft":  # its number of steps has to end it, since verl saves the last one by that
         assert "trainer.total_epochs=1000000" in arguments
 
@@ -118,6 +138,33 @@ def test_a_cluster_is_joined_with_the_variables_that_workers_need(
     assert (passed["VERL_PLATFORM"], passed["OMP_NUM_THREADS"], passed["TORCHDYNAMO_DISABLE"]) == ("cpu", "1", "1")
     assert passed["VERL_FILE_LOGGER_PATH"].startswith(str(tmp_path)), "the logger runs in a worker, too"
     assert passed["VERL_DATAPROTO_SERIALIZATION_METHOD"] == "numpy", "sender and receiver have to agree"
+
+
+@pytest.mark.parametrize(
+    ("address", "num_gpus", "device", "expected"),
+    [
+        ("auto", 0, "", "set DEVICE=gpu or DEVICE=cpu"),
+        ("auto", 0, "gpu", "gpu"),
+        ("auto", 0, "cpu", "cpu"),
+        ("auto", 1, "", "gpu"),
+        ("local", 0, "", "cpu"),
+        ("", 0, "", "cpu"),
+    ],
+)
+def test_a_node_without_a_gpu_does_not_decide_for_a_cluster(
+    address: str, num_gpus: int, device: str, expected: str, tmp_path: Path
+) -> None:
+    """The synthetic world would train there instead of the user's rows."""
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\nexit {1 - num_gpus}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    shell = subprocess.run(
+        ["bash", "-c", f'METHOD=longvt; source "{RECIPES}/common.sh"; echo "$DEVICE"'],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "RAY_ADDRESS": address, "DEVICE": device, "PYTHON": "python"},
+        capture_output=True,
+        text=True,
+    )
+    assert shell.returncode == (0 if len(expected) == 3 else 2)
+    assert (shell.stdout + shell.stderr).strip().endswith(expected)
 
 
 def test_a_rehearsal_does_not_go_on_from_other_checkpoints(tmp_path: Path) -> None:
@@ -183,5 +230,7 @@ def test_the_processor_cache_holds_the_rollouts_under_way(
 
     assert int(cache_gb("videozoomer_grpo", "planned", NNODES="1")) > int(cache_gb("videozoomer_grpo", "two")) > 4
     assert int(cache_gb("mixed_grpo", "mixed")) >= 4
+    one = {"NNODES": "1", "NDEVICES_PER_NODE": "1", "ULYSSES": "1"}  # the plan of the method's own 2 refuses one GPU
+    assert int(cache_gb("videozoomer_grpo", "one", **one)) > 4
     assert cache_gb("longvt_grpo", "own", MM_CACHE_GB="7") == "7"
     assert cache_gb("longvt_grpo", "unknown", MODEL_PATH="nobody/no-model") == "4", "vLLM's default"

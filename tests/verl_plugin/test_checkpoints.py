@@ -27,6 +27,18 @@ def test_the_newest_whole_checkpoint_is_named(tmp_path: Path, capsys: pytest.Cap
     assert f"{tmp_path / TRACKER} names no checkpoint" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("named", ["2", "12"])
+def test_a_checkpoint_whose_weights_are_gone_is_none(tmp_path: Path, named: str) -> None:
+    """verl removes the weights of an old one before it names the next, and leaves its folder."""
+    for step in (1, 2, 12):
+        saved(tmp_path, step)
+    for step in (2, 12):
+        (tmp_path / f"global_step_{step}" / "actor").rmdir()
+    (tmp_path / TRACKER).write_text(named)
+    checkpoints.name_whole_checkpoint(tmp_path, "data.pt")
+    assert (tmp_path / TRACKER).read_text() == "1"
+
+
 def test_what_verl_has_named_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for step in (2, 9):
         saved(tmp_path, step)
@@ -52,3 +64,34 @@ def test_a_run_that_was_killed_before_it_named_its_first_checkpoint_has_it(tmp_p
     saved(tmp_path, 1)
     checkpoints.name_whole_checkpoint(tmp_path, "data.pt")
     assert (tmp_path / TRACKER).read_text() == "1"
+
+
+def left(folder: Path) -> list[int]:
+    return sorted(checkpoints._step(actor.parent) for actor in folder.glob("global_step_*/actor"))
+
+
+def test_weights_of_older_checkpoints_go_and_the_rest_stays(tmp_path: Path) -> None:
+    for step in (2, 9, 10, 20):
+        saved(tmp_path, step)
+    (tmp_path / "global_step_15").mkdir()  # verl has removed its weights
+    (tmp_path / "global_step_mine" / "actor").mkdir(parents=True)
+    (tmp_path / TRACKER).write_text("20")
+    checkpoints.remove_old_actors(tmp_path, 2)
+    assert left(tmp_path) == [-1, 10, 20]
+    assert (tmp_path / "global_step_2" / "data.pt").exists()
+    checkpoints.remove_old_actors(tmp_path, 5)
+    assert left(tmp_path) == [-1, 10, 20]
+
+
+def test_a_checkpoint_under_way_does_not_count_and_the_one_that_is_named_stays(tmp_path: Path) -> None:
+    for step in (9, 10, 11, 12):
+        saved(tmp_path, step)
+    for named in ("", "1\x00"):
+        (tmp_path / TRACKER).write_text(named)
+        checkpoints.remove_old_actors(tmp_path, 1)
+    (tmp_path / TRACKER).unlink()
+    checkpoints.remove_old_actors(tmp_path, 1)
+    assert left(tmp_path) == [9, 10, 11, 12]
+    (tmp_path / TRACKER).write_text("10")
+    checkpoints.remove_old_actors(tmp_path, 1)
+    assert left(tmp_path) == [10, 11, 12]

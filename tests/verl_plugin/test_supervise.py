@@ -193,7 +193,7 @@ def test_what_is_to_be_found_afterwards_stays_where_it_would_be(tmp_path: Path) 
 SHELL = """
 METHOD=framethinker DEVICE=cpu
 source "$1/recipes/common.sh"
-supervised -- "$PYTHON" -c "$2" "$3" || { status=$?; exit $status; }
+supervised ${4:+--stop-file "$4"} -- "$PYTHON" -c "$2" "$3" "$4" || { status=$?; exit $status; }
 """
 
 
@@ -202,10 +202,48 @@ supervised -- "$PYTHON" -c "$2" "$3" || { status=$?; exit $status; }
 def test_a_signal_to_the_recipes_shell_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
     pid_file = tmp_path / "pid"
     shell = start(
-        "bash", "-c", SHELL, "recipe", str(REPO), DAEMON + "time.sleep(600)", str(pid_file), PYTHON=sys.executable
+        "bash", "-c", SHELL, "recipe", str(REPO), DAEMON + "time.sleep(600)", str(pid_file), "", PYTHON=sys.executable
     )
     pid = written(pid_file)
     shell.send_signal(signal.Signals[name])
     shell.communicate(timeout=LIMIT_SECONDS)
     assert shell.returncode == (-signal.SIGKILL if name == "SIGKILL" else 128 + signal.Signals[name])
+    wait_until(lambda: is_gone(pid), "the end of the process", LIMIT_SECONDS)
+
+
+SAVING = """
+import os, sys, time
+open(sys.argv[1], "w").write(str(os.getpid()))
+while not os.path.exists(sys.argv[2]): time.sleep(0.02)
+time.sleep(1)
+open(sys.argv[1] + ".saved", "w")
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 143)])
+def test_a_signal_to_the_whole_process_group_lets_the_run_save(
+    tmp_path: Path, start: Callable, name: str, code: int
+) -> None:
+    pid_file, stop_file = tmp_path / "pid", tmp_path / "stop_requested"
+    arguments = (str(REPO), SAVING, str(pid_file), str(stop_file))
+    shell = start("bash", "-c", SHELL, "recipe", *arguments, PYTHON=sys.executable)
+    written(pid_file)
+    os.killpg(shell.pid, signal.Signals[name])
+    if name == "SIGHUP":  # from the terminal's shell, and from the kernel once that shell has ended
+        wait_until(stop_file.exists, "the stop file", LIMIT_SECONDS)
+        os.killpg(shell.pid, signal.SIGHUP)
+    _, messages = shell.communicate(timeout=LIMIT_SECONDS)
+    assert (tmp_path / "pid.saved").exists() and shell.returncode == code
+    assert len(messages.splitlines()) == 1 and "the run saves a checkpoint and stops after its step" in messages
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
+def test_a_signal_to_the_whole_process_group_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
+    pid_file = tmp_path / "pid"
+    script = DAEMON + "time.sleep(600)"
+    shell = start("bash", "-c", SHELL, "recipe", str(REPO), script, str(pid_file), "", PYTHON=sys.executable)
+    pid = written(pid_file)
+    os.killpg(shell.pid, signal.Signals[name])
+    shell.communicate(timeout=LIMIT_SECONDS)
+    assert shell.returncode == (130 if name == "SIGINT" else 143)
     wait_until(lambda: is_gone(pid), "the end of the process", LIMIT_SECONDS)

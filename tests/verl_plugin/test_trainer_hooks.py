@@ -44,6 +44,7 @@ def test_a_step_that_can_never_be_filled_ends(monkeypatch: pytest.MonkeyPatch) -
 
 def test_progress_names_what_verl_does_at_the_end_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = object.__new__(VideoToolsTrainer)
+    trainer.config = OmegaConf.create({"trainer": {"max_actor_ckpt_to_keep": None}})
     trainer._phase, trainer.global_steps, phases = "generating", 7, []
     for name in ("on_sample_end", "_save_checkpoint", "on_step_end"):
         monkeypatch.setattr(PPOTrainerSync, name, lambda self: phases.append(self._phase))
@@ -68,7 +69,7 @@ def test_a_run_that_was_killed_while_it_named_its_checkpoint_resumes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """verl would take an empty file for a number."""
-    (tmp_path / "global_step_7").mkdir()
+    (tmp_path / "global_step_7" / "actor").mkdir(parents=True)
     (tmp_path / "global_step_7" / "data.pt").touch()
     (tmp_path / "latest_checkpointed_iteration.txt").touch()
     found: list[str | None] = []
@@ -80,6 +81,25 @@ def test_a_run_that_was_killed_while_it_named_its_checkpoint_resumes(
     trainer.config = OmegaConf.create({"trainer": {"resume_mode": "auto", "default_local_dir": folder}})
     trainer._load_checkpoint()
     assert found == [str(tmp_path / "global_step_7")]
+
+
+@pytest.mark.parametrize(("kept", "expected"), [(2, [20, 30]), (None, [5, 10, 20, 30]), (0, [5, 10, 20, 30])])
+def test_checkpoints_of_an_earlier_start_count_among_those_to_keep(
+    kept: int | None, expected: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def save(self: VideoToolsTrainer) -> None:
+        (tmp_path / f"global_step_{self.global_steps}" / "actor").mkdir(parents=True)
+        (tmp_path / "latest_checkpointed_iteration.txt").write_text(str(self.global_steps))
+
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_save_checkpoint", save)
+    for step in (5, 10, 20, 30):
+        trainer = object.__new__(VideoToolsTrainer)  # each starts anew and knows of no other
+        trainer.config = OmegaConf.create(
+            {"trainer": {"max_actor_ckpt_to_keep": kept, "default_local_dir": str(tmp_path)}}
+        )
+        trainer.global_steps = step
+        trainer._save_checkpoint()
+    assert sorted(int(path.parent.name.removeprefix("global_step_")) for path in tmp_path.glob("*/actor")) == expected
 
 
 @pytest.mark.parametrize(

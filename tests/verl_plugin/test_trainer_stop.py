@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from verl.trainer.ppo.v1 import trainer_base, trainer_sync
@@ -22,6 +23,7 @@ class Trainer(trainer_module.VideoToolsTrainer):
     """Notes what it does; `ask_in` is the step in which the file appears."""
 
     def __init__(self, folder: Path, save_freq: int, ask_in: int) -> None:
+        self.config = OmegaConf.create({"trainer": {"max_actor_ckpt_to_keep": None}})
         self._stop_file, self._saved_step = folder / trainer_module.STOP_FILE, -1
         self._actors, self._watchdog = ActorCheck(), None
         self._write_records = lasting_writer(folder)

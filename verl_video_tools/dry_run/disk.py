@@ -33,7 +33,8 @@ def check_space(
         return Check("disk", name, fault, str(folder), f"{parent} cannot be written", fix)
     there = len(list(folder.glob("global_step_*"))) if folder.is_dir() else 0
     free = shutil.disk_usage(parent).free
-    needed = max(1, num_kept - there) * checkpoint_bytes + export_bytes
+    # Whatever is there already: verl forgets at a restart what it has written, so that new checkpoints come on top.
+    needed = num_kept * checkpoint_bytes + export_bytes
     found = f"{folder}: {free / _GB:,.1f} GB free"
     detail = f"{num_kept} x {_size(checkpoint_bytes)}, and {_size(export_bytes)} for the exported model"
     if there:

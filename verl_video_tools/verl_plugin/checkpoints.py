@@ -1,11 +1,13 @@
-"""Which checkpoint a run resumes from, where it was killed while it saved one.
+"""Which checkpoint a run resumes from, where it was killed while it saved one, and those of earlier starts that go.
 
 verl writes a checkpoint's parts into `global_step_<n>`, then the number into a file. It empties that file before it
 writes, and takes what stands there for a number; where no such folder is, it starts from scratch without a word.
+Of old checkpoints it removes `actor` alone, which holds the weights, and only of those that this start has written.
 """
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from verl.utils.checkpoint.checkpoint_manager import get_checkpoint_tracker_filename
@@ -23,9 +25,10 @@ def name_whole_checkpoint(folder: Path, last_written: str) -> None:
         last_written: the part of a checkpoint that verl writes last.
     """
     tracker = Path(get_checkpoint_tracker_filename(str(folder)))
-    whole = {_step(path.parent): path.parent for path in folder.glob(f"global_step_*/{last_written}")}
+    with_weights = {_step(path.parent): path.parent for path in folder.glob("global_step_*/actor")}
+    whole = {step: path for step, path in with_weights.items() if (path / last_written).exists()}
     named = tracker.read_text().strip() if tracker.exists() else ""
-    if named.isdecimal() and (folder / f"global_step_{named}").is_dir():
+    if named.isdecimal() and int(named) in with_weights:
         return
     if not whole:
         if tracker.exists():
@@ -36,6 +39,25 @@ def name_whole_checkpoint(folder: Path, last_written: str) -> None:
     print(f"[verl_video_tools] {tracker} names no checkpoint that is there ({named!r}); resuming from {whole[newest]}")
     with whole_file(tracker) as partial:
         partial.write_text(str(newest))
+
+
+def remove_old_actors(folder: Path, num_kept: int) -> None:
+    """Remove the weights of all checkpoints but the newest, also of those that an earlier start of the run has written.
+
+    One that is younger than what verl's file names may be under way (`checkpoint.async_save`), and does not count.
+
+    Args:
+        folder: `trainer.default_local_dir`.
+        num_kept: `trainer.max_actor_ckpt_to_keep`, 1 or more.
+    """
+    tracker = Path(get_checkpoint_tracker_filename(str(folder)))
+    named = tracker.read_text().strip() if tracker.exists() else ""
+    if not named.isdecimal():
+        return
+    actors = {_step(path.parent): path for path in folder.glob("global_step_*/actor")}
+    finished = sorted(step for step in actors if 0 <= step <= int(named))
+    for step in finished[:-num_kept]:
+        shutil.rmtree(actors[step], ignore_errors=True)
 
 
 def _step(checkpoint: Path) -> int:

@@ -26,6 +26,7 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_update_actor`: an update without any verdict, or without any rollout that succeeded, leaves the policy alone; verl
   would still add KL, momentum and decay.
 - `_load_checkpoint`: a run that was killed while verl named its checkpoint resumes all the same (`checkpoints`).
+- `_save_checkpoint`: checkpoints of an earlier start go, too; verl knows those of this one alone.
 - `step`, `_compute_metrics`, and all else that only tells of a run: see `trainer_telling`.
 - `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written, and
   so does a stop file (`STOP_FILE`): a trainer in a Ray actor gets no signal. `on_step_end` saves its checkpoint first.
@@ -55,7 +56,7 @@ from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
-from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint
+from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remove_old_actors
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.row_check import check_datasets
 from verl_video_tools.verl_plugin.settings import judge_config
@@ -243,6 +244,8 @@ class VideoToolsMixin(TellingMixin):
         self._enter("saving a checkpoint")
         super()._save_checkpoint()
         self._saved_step = self.global_steps
+        if (num_kept := self.config.trainer.max_actor_ckpt_to_keep or 0) > 0:
+            remove_old_actors(Path(self.config.trainer.default_local_dir), num_kept)
 
     def on_step_begin(self) -> None:
         self._alarms.stop_if_asked()
