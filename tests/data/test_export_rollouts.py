@@ -15,6 +15,7 @@ from tests.turns.tagged import answer, think, tool_call
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import data_app as app
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT
 from verl_video_tools.core.types import Sample, StopReason
 from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
 from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
@@ -208,6 +209,7 @@ async def test_rows_of_the_cold_start_are_mixed_in(videos: list[str], tmp_path: 
         assert result.exit_code == 0, result.output
         rows = pq.read_table(tmp_path / "rft.parquet").to_pylist()
         assert [row["turns"] for row in rows[:2]] == [GOOD, GOOD] and all(row["turns"] for row in rows)
+        assert [row["prompt_digest"] for row in rows] == [None, None, *[UNKNOWN_PROMPT] * (len(rows) - 2)]
         questions = [row["extra_info"]["question"] for row in rows[2:]]
         assert f"kept {len(rows)} (cold start: {len(questions)}, rollout: 2)" in result.stdout
         return questions

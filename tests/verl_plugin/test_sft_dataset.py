@@ -23,7 +23,7 @@ from verl.utils.model import extract_multi_modal_inputs
 from tests import context_method
 from tests.verl_plugin.harness import model_dir, processor, run_loop, tokenizer
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.prompt_files import prompt_digest
+from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT, prompt_digest
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
@@ -312,6 +312,8 @@ def test_rows_of_another_prompt_are_counted(
     assert "1 of 3 rows: recorded with the packaged system prompt, replayed with a prompt_file of" in caplog.text
     caplog.clear()
     make_dataset(write([{**row} for row in rows[2:]], tmp_path / "same.parquet"))
+    unknown = [{**row, "prompt_digest": UNKNOWN_PROMPT} for row in rows]
+    make_dataset(write(unknown, tmp_path / "unknown.parquet"))
     assert "recorded with" not in caplog.text
 
 

@@ -58,14 +58,18 @@ def check_placeholders(prompt_file: str, renamed: Mapping[str, str]) -> None:
             raise UsageError(f"prompt_file {prompt_file!r} holds {{{former}}}, which is {now} now; write that instead")
 
 
+UNKNOWN_PROMPT = ""
+"""In place of a digest where nobody has recorded under which prompt turns were written."""
+
+
 def other_prompt(recorded: str | None, current: str | None) -> str | None:
-    """How the system prompt of a replay differs from the recorded rollout's; None where it does not.
+    """How the system prompt of a replay differs from the recorded rollout's; None where it does not, or is unknown.
 
     Args:
         recorded: digest of the prompt (`prompt_digest`) in the record.
         current: the same of the method that replays it.
     """
-    if recorded == current:
+    if recorded in (current, UNKNOWN_PROMPT):
         return None
     return f"recorded with {_in_words(recorded)}, replayed with {_in_words(current)}"
 

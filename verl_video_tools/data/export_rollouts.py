@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout
+from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT
 from verl_video_tools.core.temporal import temporal_iou
 from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data.parquet import read_table, write_table
@@ -106,11 +107,18 @@ def rows_beside(num_rows: int, files: Sequence[str | Path], share: float, seed: 
     for path, table in zip(files, tables, strict=True):
         if not {"turns", "agent_name"} <= set(table.column_names):
             raise UsageError(f"{path}: no rows with turns; `vvt data export-sft` and `convert --turns` write such rows")
-    cold = pa.concat_tables(tables, promote_options="permissive")
+    cold = pa.concat_tables(map(_with_digests, tables), promote_options="permissive")
     wanted = round(num_rows * share / (1.0 - share))
     if wanted >= cold.num_rows:
         return cold
     return cold.take(sorted(random.Random(seed).sample(range(cold.num_rows), wanted)))
+
+
+def _with_digests(table: pa.Table) -> pa.Table:
+    """Rows of a file without `prompt_digest`, as converted ones are, say so beside others that have one."""
+    if "prompt_digest" in table.column_names:
+        return table
+    return table.append_column("prompt_digest", pa.array([UNKNOWN_PROMPT] * table.num_rows))
 
 
 def rows_of_records(
