@@ -72,8 +72,8 @@ def test_missing_file_and_method_without_templates(tmp_path: Path) -> None:
         Direct(templates_file=str(path))
 
 
-NOT_LISTED = ("direct", "compose")
-"""One has none, those of the other are keys of its file (docs/compose.md)."""
+NOT_LISTED = ("direct", "framemind", "compose")
+"""Two have none, those of the other are keys of its file (docs/compose.md)."""
 
 
 def test_page_lists_every_template() -> None:
