@@ -17,11 +17,10 @@ from verl.trainer.config.algorithm import RolloutCorrectionConfig
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
 from verl.trainer.ppo.v1 import trainer_base
 
-from tests.verl_plugin.trainer_batches import MemoryQueue
+from tests.verl_plugin.trainer_batches import MemoryQueue, bare_trainer
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.verl_plugin import trainer_advantages
 from verl_video_tools.verl_plugin.settings import pack_record
-from verl_video_tools.verl_plugin.trainer import VideoToolsTrainer
 
 BOUND = 2.0
 LOG_RATIOS = {
@@ -59,8 +58,7 @@ def corrected(preset: RolloutCorrectionConfig, monkeypatch: pytest.MonkeyPatch) 
     queue = MemoryQueue(rows)
     monkeypatch.setattr(trainer_advantages, "tq", queue)
     monkeypatch.setattr(trainer_base, "tq", queue)
-    trainer = object.__new__(VideoToolsTrainer)  # the step needs nothing but a config
-    trainer.parameter_sync_step, trainer.local_trigger_step, trainer._any_valid = 1, 0, False
+    trainer = bare_trainer()  # the step needs nothing but a config
     algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
     algorithm["rollout_correction"] = {name: getattr(preset, name) for name in preset}
     trainer.config = OmegaConf.create(

@@ -13,6 +13,7 @@ from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
 
+from tests.verl_plugin.trainer_batches import bare_trainer
 from verl_video_tools.core.errors import VideoToolsError
 from verl_video_tools.verl_plugin.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
 
@@ -28,8 +29,7 @@ def test_a_step_that_can_never_be_filled_ends(monkeypatch: pytest.MonkeyPatch) -
             self._add_prompts_to_generate(8)
 
     monkeypatch.setattr(trainer_base.PPOTrainer, "_step_once", step)
-    trainer = object.__new__(VideoToolsTrainer)
-    trainer.parameter_sync_step, trainer.local_trigger_step, trainer._any_valid = 1, 0, False
+    trainer = bare_trainer()
     trainer.config = OmegaConf.create(
         {"algorithm": {"filter_groups": {"enable": True}}, "data": {"train_batch_size": 4}}
     )

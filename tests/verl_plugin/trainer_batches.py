@@ -110,13 +110,20 @@ def advantages(rows: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
     return {key: [round(float(value), 4) for value in row["advantages"]] for key, row in rows.items()}
 
 
+def bare_trainer(kind: Any = VideoToolsTrainer) -> Any:
+    """A trainer that nothing has made, at the only update of its step."""
+    trainer = object.__new__(kind)
+    trainer.parameter_sync_step, trainer.local_trigger_step, trainer._any_valid = 1, 0, False
+    return trainer
+
+
 def make_trainer(ranks: int = 1, log_probs: bool = True) -> VideoToolsTrainer:
     """A trainer that can balance a batch and compute its advantages, in mini-batches of 6 sequences; it has no worker.
 
     Args:
         log_probs: the engine was asked for them (`rollout.calculate_log_probs`).
     """
-    trainer = object.__new__(VideoToolsTrainer)
+    trainer = bare_trainer()
     algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
     algorithm["norm_adv_by_std_in_grpo"] = False
     actor = {"ppo_mini_batch_size": 3}  # times 2 rollouts: 6 sequences
@@ -129,7 +136,6 @@ def make_trainer(ranks: int = 1, log_probs: bool = True) -> VideoToolsTrainer:
     )
     trainer.global_steps, trainer.use_critic, trainer._record_tokens = 1, False, True
     trainer._tracked_every = 0
-    trainer.parameter_sync_step, trainer.local_trigger_step, trainer._any_valid = 1, 0, False
     trainer._log_probs = ("rollout_log_probs",) if log_probs else ()
     trainer.tokenizer = SimpleNamespace(eos_token_id=9, pad_token_id=9)
     trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": list(range(ranks))})

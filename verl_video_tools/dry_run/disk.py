@@ -21,7 +21,7 @@ def check_space(
 
     Args:
         checkpoint_bytes: of one checkpoint.
-        num_kept: that are on disk at the same time; those that are there already count.
+        num_kept: that this start of the run has on disk at the same time; those that are there come on top.
         export_bytes: of the model that is exported at the end.
         elsewhere: the run is for another machine, which may have another disk there: a fault is a warning.
     """
@@ -33,7 +33,7 @@ def check_space(
         return Check("disk", name, fault, str(folder), f"{parent} cannot be written", fix)
     there = len(list(folder.glob("global_step_*"))) if folder.is_dir() else 0
     free = shutil.disk_usage(parent).free
-    # Whatever is there already: verl forgets at a restart what it has written, so that new checkpoints come on top.
+    # Whatever is there already: verl forgets at a restart what it has written.
     needed = num_kept * checkpoint_bytes + export_bytes
     found = f"{folder}: {free / _GB:,.1f} GB free"
     detail = f"{num_kept} x {_size(checkpoint_bytes)}, and {_size(export_bytes)} for the exported model"

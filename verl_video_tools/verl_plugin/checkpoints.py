@@ -27,7 +27,7 @@ def name_whole_checkpoint(folder: Path, last_written: str) -> None:
     tracker = Path(get_checkpoint_tracker_filename(str(folder)))
     with_weights = {_step(path.parent): path.parent for path in folder.glob("global_step_*/actor")}
     whole = {step: path for step, path in with_weights.items() if (path / last_written).exists()}
-    named = tracker.read_text().strip() if tracker.exists() else ""
+    named = _text_of(tracker)
     if named.isdecimal() and int(named) in with_weights:
         return
     if not whole:
@@ -50,14 +50,17 @@ def remove_old_actors(folder: Path, num_kept: int) -> None:
         folder: `trainer.default_local_dir`.
         num_kept: `trainer.max_actor_ckpt_to_keep`, 1 or more.
     """
-    tracker = Path(get_checkpoint_tracker_filename(str(folder)))
-    named = tracker.read_text().strip() if tracker.exists() else ""
+    named = _text_of(Path(get_checkpoint_tracker_filename(str(folder))))
     if not named.isdecimal():
         return
     actors = {_step(path.parent): path for path in folder.glob("global_step_*/actor")}
     finished = sorted(step for step in actors if 0 <= step <= int(named))
     for step in finished[:-num_kept]:
         shutil.rmtree(actors[step], ignore_errors=True)
+
+
+def _text_of(tracker: Path) -> str:
+    return tracker.read_text().strip() if tracker.exists() else ""
 
 
 def _step(checkpoint: Path) -> int:

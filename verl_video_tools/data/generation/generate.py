@@ -100,7 +100,8 @@ async def generate(
         def tell(num_done: int, num_wanted: int) -> None:
             progress(num_done, num_wanted, summary.so_far)
 
-        tell(len(tasks) - len(left), len(tasks))
+        num_done = len(tasks) - len(left)
+        tell(num_done, len(tasks))
         if not left:
             return summary
         if server is not None:
@@ -136,7 +137,6 @@ async def generate(
             summary.add(record)
 
         stopped = "; {} of {} are recorded, and the next run goes on there"
-        num_done = len(tasks) - len(left)
         await work_through(left, make, policy.concurrency, tell, num_done=num_done, stopped=stopped)
         return summary
 
