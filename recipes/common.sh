@@ -98,9 +98,11 @@ log_to_file() { # FOLDER
 
 # Fills the array QUIETLY, options of `supervised` for a training run of FOLDER: what it prints goes to FOLDER/run.log, and
 # a line per step is shown (verl_plugin/console.py); with VERBOSE=1 everything is. Further nodes of a fine-tuning run have
-# a log of their own.
-log_quietly() { # FOLDER
-    local log=$1/run.log
+# a log of their own. Says first what the run trains on: what was not set was chosen by a preset, or made.
+log_quietly() { # FOLDER [VARIABLE ...]
+    local name settings="" log=$1/run.log
+    for name in DEVICE MODEL_PATH TRAIN_FILES TRAIN_BATCH_SIZE "${@:2}"; do settings+=" $name=${!name}"; done
+    echo "[verl_video_tools] $EXPERIMENT_NAME:$settings"
     [ "${NODE_RANK:-0}" = 0 ] || log=$1/run_node$NODE_RANK.log
     QUIETLY=(--log "$log")
     [ "${VERBOSE:-0}" = 0 ] || QUIETLY+=(--verbose)

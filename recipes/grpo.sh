@@ -170,7 +170,7 @@ train() { # [VERL_OPTION ...]
     local status options=("${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" "${ALGORITHM[@]}" \
         "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" "${RAY_OPTIONS[@]}" "$@")
     dry_run grpo "${options[@]}"
-    log_quietly "$RUN_DIR"
+    log_quietly "$RUN_DIR" ROLLOUT_N
     supervised "${QUIETLY[@]}" ${STOP_OPTIONS[@]+"${STOP_OPTIONS[@]}"} -- "$PYTHON" -m verl.trainer.main_ppo "${options[@]}" || {
         status=$?
         case $status in 129 | 130 | 143) exit $status ;; esac # a signal, not a lost node

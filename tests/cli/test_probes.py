@@ -240,6 +240,8 @@ class TestMachine:
         assert (
             environment.python_error("import no_such_module") == "ModuleNotFoundError: No module named 'no_such_module'"
         )
+        several_lines = environment.python_error("raise RuntimeError('no FFmpeg\\n[end of traceback]')")
+        assert several_lines == "RuntimeError: no FFmpeg"
         assert environment.python_error("import os; os._exit(3)") == "exit code 3"
         assert "timed out" in environment.python_error("import time; time.sleep(60)", timeout_seconds=0.2)
 

@@ -73,6 +73,11 @@ def test_the_demo_prints_fewer_than_80_lines(tmp_path: Path) -> None:
     assert sum(line.startswith("step 110/110  loss 1.5000") for line in shown) == 1
     assert sum("no such video file" in line for line in shown) == 3
     assert f"{MARK} node 192.0.2.2: 1 x training worker" in shown
+    told = [line.removeprefix(f"{MARK} framethinker_") for line in shown if " TRAIN_FILES=" in line]
+    model, rows = f"{tmp_path}/outputs/framethinker_sft", f"TRAIN_FILES={tmp_path}/outputs/"
+    assert told[0].startswith("sft: DEVICE=cpu MODEL_PATH=") and f"{rows}framethinker_sft/train.parquet" in told[0]
+    assert told[1].startswith(f"grpo: DEVICE=cpu MODEL_PATH={model}/huggingface {rows}")
+    assert told[1].endswith("TRAIN_BATCH_SIZE=4 ROLLOUT_N=8")
     outputs = tmp_path / "outputs"
     assert (outputs / "framethinker_grpo" / "run.log").read_text().count("target_num_threads") == 4000
     assert (outputs / "framethinker_sft" / "run.log").read_text().count("train/loss") == 110
@@ -96,9 +101,8 @@ def test_a_run_that_fails_says_why_and_where_its_log_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("node_rank", "name"), [("0", "run.log"), ("1", "run_node1.log")])
 def test_nodes_of_a_fine_tuning_run_have_logs_of_their_own(node_rank: str, name: str, tmp_path: Path) -> None:
-    functions = (
-        f'METHOD=longvt; source "{RECIPES}/common.sh"; EXPERIMENT_NAME=x; log_quietly /runs; echo "${{QUIETLY[*]}}"'
-    )
+    variables = "EXPERIMENT_NAME=x; MODEL_PATH=/m; TRAIN_FILES=/t.parquet; TRAIN_BATCH_SIZE=8"
+    functions = f'METHOD=longvt; source "{RECIPES}/common.sh"; {variables}; log_quietly /runs; echo "${{QUIETLY[*]}}"'
     shell = subprocess.run(
         ["bash", "-c", functions],
         env={"PATH": os.environ["PATH"], "PYTHON": sys.executable, "DEVICE": "cpu", "NODE_RANK": node_rank},

@@ -151,12 +151,23 @@ def list_gpus() -> list[str]:
     return [line.strip() for line in answer.stdout.splitlines() if line.strip()]
 
 
+_PROBE = """
+import sys
+try:
+    exec(sys.argv[1])
+except Exception as error:
+    sys.exit(f"{type(error).__name__}: {error}".splitlines()[0])
+"""
+
+
 def python_error(code: str, timeout_seconds: float = 120) -> str:
-    """Last line that a Python process prints when it fails at some code; empty where it succeeds."""
+    """Type and first line of the exception with which a Python process fails at some code; empty where it succeeds.
+
+    The first line: torchcodec's message ends with the tracebacks of every FFmpeg that it has tried.
+    """
+    command = [sys.executable, "-c", _PROBE, code]
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout_seconds, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return " ".join(f"{type(error).__name__}: {error}".split())
     lines = done.stderr.strip().splitlines()
