@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
 from tests.verl_plugin.harness import model_dir
 from tests.verl_plugin.ranks import REPO, run_ranks
@@ -54,3 +57,25 @@ def test_what_cannot_be_cut_anew_is_refused(run_dir: Path, tmp_path: Path) -> No
     shutil.copy(run_dir / "checkpoint" / "model_world_size_2_rank_1.pt", tmp_path)
     with pytest.raises(UsageError, match="was it cut short"):
         reshard(tmp_path, 1)
+
+
+def test_a_run_on_gpus_is_cut_anew_without_one(tmp_path: Path) -> None:
+    """Its workers see a GPU each, and read their files to where the tensors lay when they were saved."""
+    whole = torch.arange(40.0).reshape(10, 4)
+    meta = TensorMeta(whole.shape, whole.stride(), whole.dtype)
+    for rank, piece in enumerate(whole.chunk(2)):
+        mesh = DeviceMesh("cuda", torch.arange(2), mesh_dim_names=("fsdp",), _init_backend=False, _rank=rank)
+        weight = DTensor(piece.clone(), DTensorSpec(mesh, (Shard(0),), meta), requires_grad=False)
+        torch.save({"weight": weight}, tmp_path / f"model_world_size_2_rank_{rank}.pt")
+    reshard(tmp_path, 4)
+    pieces = []
+    for rank in range(4):
+        file = tmp_path / f"model_world_size_4_rank_{rank}.pt"
+        weight = torch.load(file, weights_only=False)["weight"]
+        assert (weight.device_mesh.device_type, weight.device_mesh.size()) == ("cuda", 4)
+        assert weight.device_mesh.get_coordinate() == (rank,) and weight.shape == whole.shape
+        assert weight.to_local().device.type == "cpu"
+        assert weight.to_local().untyped_storage().nbytes() == weight.to_local().nbytes, "of this device alone"
+        pieces.append(weight.to_local())
+    assert [len(piece) for piece in pieces] == [3, 3, 3, 1]
+    assert torch.equal(torch.cat(pieces), whole)

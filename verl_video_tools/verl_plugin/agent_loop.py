@@ -178,7 +178,7 @@ class VideoAgentLoop(AgentLoopBase):
 
     def _image_sender(self, uid: str) -> Callable[[Sequence[ImagePart]], Awaitable[list[Any]]]:
         """How this rollout's images reach the inference server."""
-        if front_end_switch.takes_image_references(self.rollout_config.get("name")):
+        if front_end_switch.takes_image_references(self.rollout_config):
             return ImageSender(uid).send
         return _as_pil_images
 

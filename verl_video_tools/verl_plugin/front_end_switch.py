@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 
 def front_end_is_active() -> bool:
     return os.environ.get("VVT_VLLM_FRONT_END", "") != "stock"
 
 
-def takes_image_references(rollout_name: str | None) -> bool:
+def takes_image_references(rollout: Mapping[str, Any]) -> bool:
     """Whether the inference servers of a run take `SentImages`.
 
     Args:
-        rollout_name: `actor_rollout_ref.rollout.name`.
+        rollout: `actor_rollout_ref.rollout`. With separate servers for prefill and decoding verl starts its own.
     """
-    return rollout_name == "vllm" and front_end_is_active()
+    is_disaggregated = bool((rollout.get("disaggregation") or {}).get("enabled", False))
+    return rollout.get("name") == "vllm" and not is_disaggregated and front_end_is_active()

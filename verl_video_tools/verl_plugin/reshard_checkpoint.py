@@ -8,22 +8,23 @@ of fine-tuning): the same weights and the same moments, in other pieces. Then st
 
 Learning rate schedule and random state of a device that there was not before are those of device 0; the recipes' actors
 draw no random numbers. Devices in more than one dimension (`fsdp_size` below their number) are refused.
+
+It needs no GPU, also for a run on GPUs: a worker of verl reads its file where it sees a single GPU, so tensors must lie
+on the CPU, and there may be more devices than this machine has.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.export_model import last_checkpoint
@@ -46,7 +47,7 @@ def shard_files(checkpoint: Path, kind: str) -> list[Path]:
 
 
 def reshard(checkpoint: Path, num_devices: int) -> None:
-    """Write the files of `num_devices` devices, each in a process of its own.
+    """Write the files of `num_devices` devices, one after another.
 
     Args:
         checkpoint: the actor's folder, which holds `model_world_size_*_rank_*.pt`.
@@ -58,11 +59,19 @@ def reshard(checkpoint: Path, num_devices: int) -> None:
         raise UsageError(f"{checkpoint} holds no complete set of model_world_size_*_rank_*.pt; was it cut short?")
     if len(files) == num_devices:
         raise UsageError(f"{checkpoint} is of {num_devices} devices already: {files[0].name}")
-    _check(torch.load(files[0], weights_only=False, mmap=True, map_location="cpu"), files[0])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    torch.multiprocessing.spawn(_write, (checkpoint, num_devices, port), nprocs=num_devices)
+    _check(_load(files[0]), files[0])
+    for kind in KINDS:
+        states = [_load(file) for file in shard_files(checkpoint, kind)]
+        for rank in range(num_devices if states else 0):
+            own = states[rank if rank < len(states) else 0]
+            state = own if kind == "extra_state" else _merge(states, _Meshes(rank, num_devices))
+            target = checkpoint / f"{kind}_world_size_{num_devices}_rank_{rank}.pt"
+            torch.save(state, unfinished := target.with_suffix(".unfinished"))
+            unfinished.rename(target)
+
+
+def _load(file: Path) -> Any:
+    return torch.load(file, weights_only=False, mmap=True, map_location="cpu")
 
 
 def _check(state: Mapping[str, Any], file: Path) -> None:
@@ -74,51 +83,59 @@ def _check(state: Mapping[str, Any], file: Path) -> None:
             )
 
 
-def _write(rank: int, checkpoint: Path, num_devices: int, port: int) -> None:
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(num_devices), "LOCAL_RANK": str(rank)}
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=num_devices)
-    for kind in KINDS:
-        files = shard_files(checkpoint, kind)
-        if not files:
-            continue
-        states = [torch.load(file, weights_only=False, mmap=True, map_location="cpu") for file in files]
-        own = states[rank if rank < len(states) else 0]
-        state = own if kind == "extra_state" else _merge(states)
-        target = checkpoint / f"{kind}_world_size_{num_devices}_rank_{rank}.pt"
-        torch.save(state, unfinished := target.with_suffix(".unfinished"))
-        unfinished.rename(target)
-        dist.barrier()  # nobody may take a part of the new files for the old ones
-    dist.destroy_process_group()
+class _Meshes:
+    """Descriptions of `num_devices` devices as one of them has it; nothing is opened on any."""
+
+    def __init__(self, rank: int, num_devices: int) -> None:
+        self.rank, self.num_devices = rank, num_devices
+        self._by_kind: dict[tuple[str, Any], DeviceMesh] = {}
+
+    def like(self, mesh: DeviceMesh) -> DeviceMesh:
+        """One of the same device type and names. `init_device_mesh` would choose a GPU of the rank's number."""
+        kind = mesh.device_type, mesh.mesh_dim_names
+        if kind not in self._by_kind:
+            ranks = torch.arange(self.num_devices)
+            described = DeviceMesh(kind[0], ranks, mesh_dim_names=kind[1], _init_backend=False, _rank=self.rank)
+            made = DeviceMesh.__new__(DeviceMesh)
+            # Names of process groups, of which none is opened here, are those of the run's own files.
+            made.__setstate__({**mesh.__getstate__(), **described.__getstate__()})
+            self._by_kind[kind] = made
+        return self._by_kind[kind]
 
 
-def _merge(values: list[Any]) -> Any:
-    """The structure that all have, with this process's piece of tensors that are cut; of anything else the first."""
+def _merge(values: list[Any], meshes: _Meshes) -> Any:
+    """The structure that all have, with one device's piece of tensors that are cut; of anything else the first."""
     first = values[0]
     if isinstance(first, DTensor):
-        return _resharded(values)
+        return _resharded(values, meshes)
     if isinstance(first, dict):  # an ordered one, too
-        return type(first)({key: _merge([value[key] for value in values]) for key in first})
+        return type(first)({key: _merge([value[key] for value in values], meshes) for key in first})
     if isinstance(first, list | tuple):
-        return type(first)(_merge(list(each)) for each in zip(*values, strict=True))
+        return type(first)(_merge(list(each), meshes) for each in zip(*values, strict=True))
     return first
 
 
-_meshes: dict[tuple[str, Any], Any] = {}
-
-
-def _resharded(pieces: list[DTensor]) -> DTensor:
-    """This process's piece of the tensor that `pieces`, in order of their ranks, are cut from."""
+def _resharded(pieces: list[DTensor], meshes: _Meshes) -> DTensor:
+    """One device's piece of the tensor that `pieces`, in order of their ranks, are cut from, on the CPU."""
     first, shape, stride = pieces[0], pieces[0].shape, pieces[0].stride()
     (placement,) = first.placements
     assert isinstance(placement, Shard)
-    whole = torch.cat([piece.to_local() for piece in pieces if piece.to_local().numel()], dim=placement.dim)
-    cut = whole.chunk(dist.get_world_size(), dim=placement.dim)  # as FSDP cuts it: the last ones may have less, or none
-    rank = dist.get_rank()
-    local = cut[rank].clone() if rank < len(cut) else whole.narrow(placement.dim, 0, 0).clone()
-    key = first.device_mesh.device_type, first.device_mesh.mesh_dim_names
-    if key not in _meshes:
-        _meshes[key] = init_device_mesh(key[0], (dist.get_world_size(),), mesh_dim_names=key[1])
-    return DTensor.from_local(local, _meshes[key], [placement], run_check=False, shape=shape, stride=stride)
+    # As FSDP cuts it: the last ones may have less, or none.
+    length = -(-shape[placement.dim] // meshes.num_devices)
+    local = _between([piece.to_local() for piece in pieces], placement.dim, meshes.rank * length, length)
+    spec = DTensorSpec(meshes.like(first.device_mesh), (placement,), TensorMeta(shape, stride, local.dtype))
+    return DTensor(local, spec, requires_grad=False)
+
+
+def _between(pieces: list[torch.Tensor], dim: int, start: int, length: int) -> torch.Tensor:
+    """A copy of what lies from `start` on in the tensor that the pieces make up, `length` long or as far as it goes."""
+    parts, place = [], 0
+    for piece in pieces:
+        first, last = max(start - place, 0), min(start + length - place, piece.shape[dim])
+        if first < last:
+            parts.append(piece.narrow(dim, first, last - first))
+        place += piece.shape[dim]
+    return torch.cat(parts or [pieces[0].narrow(dim, 0, 0)], dim)
 
 
 if __name__ == "__main__":
