@@ -45,6 +45,9 @@ export VERL_DATAPROTO_SERIALIZATION_METHOD=${VERL_DATAPROTO_SERIALIZATION_METHOD
 
 REAL_OPTIONS=(
     actor_rollout_ref.actor.fsdp_config.param_offload=True actor_rollout_ref.actor.fsdp_config.optimizer_offload=True
+    # verl keeps the reference of a KL loss in main memory and copies it to the GPU for each micro-batch: half the bytes,
+    # and the same bits, since it computes in bfloat16.
+    actor_rollout_ref.ref.fsdp_config.model_dtype=bf16
     actor_rollout_ref.actor.ulysses_sequence_parallel_size="$ULYSSES"
     actor_rollout_ref.rollout.gpu_memory_utilization="$GPU_MEMORY_UTILIZATION" ${REAL_OPTIONS[@]+"${REAL_OPTIONS[@]}"})
 if [ "$SYNTHETIC" = 0 ]; then

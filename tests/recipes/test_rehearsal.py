@@ -26,6 +26,7 @@ REHEARSED = {
     "actor_rollout_ref.model.enable_gradient_checkpointing": True,
     "actor_rollout_ref.actor.fsdp_config.mixed_precision": None,  # verl's default, bfloat16
     "actor_rollout_ref.ref.fsdp_config.mixed_precision": None,
+    "actor_rollout_ref.ref.fsdp_config.model_dtype": "bf16",
     "actor_rollout_ref.rollout.dtype": "bfloat16",
     "actor_rollout_ref.actor.ulysses_sequence_parallel_size": 2,
     "actor_rollout_ref.ref.ulysses_sequence_parallel_size": 2,
