@@ -196,6 +196,31 @@ async def test_key_frames_stand_for_the_candidates_behind_them(colours: str) -> 
     assert sum(encoder.image_batches) == NUM_FRAMES // GOP_FRAMES
 
 
+async def test_key_frames_are_known_though_readers_are_closed(
+    colours: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process keeps a few readers open; with more videos in turn each query would read its whole file again."""
+    opened: list[str] = []
+    open_video = retrieval_service.open_video
+
+    async def noted(path: str, deadline_seconds: float) -> Video:
+        opened.append(path)
+        return await open_video(path, deadline_seconds)
+
+    monkeypatch.setattr(retrieval_service, "open_video", noted)
+    paths = [str(shutil.copy(colours, tmp_path / f"{number}.mp4")) for number in range(pool.MAX_OPEN_VIDEOS + 1)]
+    service = make_service(frame_mode="keyframe")
+    for path in paths:
+        assert await service.best_frames(path, range(0, NUM_FRAMES, 4), "blue", 1, SECONDS) == [60]
+    opened.clear()
+    for path in paths:
+        assert await service.best_frames(path, range(0, NUM_FRAMES, 4), "green", 1, SECONDS) == [32]
+    assert opened == []
+    write_colours(Path(paths[0]))  # another file now
+    await service.best_frames(paths[0], range(0, NUM_FRAMES, 4), "green", 1, SECONDS)
+    assert set(opened) == {paths[0]}
+
+
 async def test_where_key_frames_are_too_few_to_choose_among_candidates_are_compared_exactly(colours: str) -> None:
     encoder = ColourEncoder()
     service = make_service(encoder, frame_mode="keyframe")

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,7 @@ class FrameEmbeddings:
         return cls(np.empty(0, np.int64), np.empty((0, 0), np.float32))
 
     @property
-    def num_bytes(self) -> int:
+    def nbytes(self) -> int:
         return self.indices_T.nbytes + self.embeddings_TD.nbytes
 
     def missing(self, indices: Sequence[int]) -> list[int]:
@@ -67,27 +68,37 @@ class FrameEmbeddings:
         return self.with_frames(further, other.of(further)) if further else self
 
 
-class MemoryTier:
-    """Embeddings by video; the least recently used one goes first."""
+class HasBytes(Protocol):
+    """Embeddings, or an array."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+Kept = TypeVar("Kept", bound=HasBytes)
+
+
+class MemoryTier(Generic[Kept]):
+    """What is known by video; the least recently used one goes first."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity_bytes = capacity_bytes
-        self._videos: OrderedDict[str, FrameEmbeddings] = OrderedDict()
+        self._videos: OrderedDict[str, Kept] = OrderedDict()
         self.stored_bytes = 0
 
-    def get(self, digest: str) -> FrameEmbeddings | None:
+    def get(self, digest: str) -> Kept | None:
         if digest in self._videos:
             self._videos.move_to_end(digest)
         return self._videos.get(digest)
 
-    def put(self, digest: str, embeddings: FrameEmbeddings) -> None:
-        """Keep a video's embeddings in place of those known before; one larger than the whole tier is not kept."""
+    def put(self, digest: str, kept: Kept) -> None:
+        """Keep what is known of a video in place of what was before; one larger than the whole tier is not kept."""
         known = self._videos.pop(digest, None)
-        self.stored_bytes += embeddings.num_bytes - (known.num_bytes if known is not None else 0)
-        self._videos[digest] = embeddings
+        self.stored_bytes += kept.nbytes - (known.nbytes if known is not None else 0)
+        self._videos[digest] = kept
         while self.stored_bytes > self._capacity_bytes:
             _, dropped = self._videos.popitem(last=False)
-            self.stored_bytes -= dropped.num_bytes
+            self.stored_bytes -= dropped.nbytes
 
 
 class DiskTier:

@@ -32,6 +32,8 @@ Result = TypeVar("Result")
 
 _VIDEOS_AT_ONCE = 8
 """Videos whose frames are decoded at the same time: bounds the images in memory."""
+_KEYFRAME_BYTES = 1 << 26
+"""Indices of key frames in memory: an hour of video has some kB, one of key frames alone 0.9 MB."""
 _SIMILARITY_DECIMALS = 5
 """Cosines are compared to so many decimals: the same image, encoded in another batch, differs in the seventh."""
 
@@ -66,7 +68,8 @@ class RetrievalService:
         self._config = config
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vvt-encoder")
         self._texts = TextBatcher(self._encode_texts, config.text_batch_size, config.max_wait_ms / 1e3)
-        self._memory = MemoryTier(config.memory_cache_bytes)
+        self._memory: MemoryTier[FrameEmbeddings] = MemoryTier(config.memory_cache_bytes)
+        self._keyframes: MemoryTier[npt.NDArray[np.int64]] = MemoryTier(_KEYFRAME_BYTES)
         folder = config.disk_cache_dir
         self._disk = None if folder is None else DiskTier(Path(folder).expanduser(), encoder.identity)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -132,13 +135,22 @@ class RetrievalService:
         """The frame that is compared for each candidate."""
         if self._config.frame_mode == "exact":
             return candidates
-        video = await open_video(video_path, _left_seconds(end))
-        marked = await run_with_reader(video, Video.keyframe_indices, _left_seconds(end), "find key frames")
-        keyframes = np.union1d(marked, [0]).astype(np.int64)  # a file that was cut may begin between two of them
+        keyframes = await self._keyframes_of(video_path, end)
         stand_ins = keyframes[np.searchsorted(keyframes, candidates, side="right") - 1]
         if len(np.unique(stand_ins)) < min(num_frames, len(candidates)):
             return candidates
         return stand_ins.tolist()
+
+    async def _keyframes_of(self, video_path: str, end: float) -> npt.NDArray[np.int64]:
+        """Indices of a video's key frames, and 0; from memory, since a process keeps but a few readers open."""
+        digest = (await identify(video_path, _left_seconds(end))).digest
+        keyframes = self._keyframes.get(digest)
+        if keyframes is None:
+            video = await open_video(video_path, _left_seconds(end))
+            marked = await run_with_reader(video, Video.keyframe_indices, _left_seconds(end), "find key frames")
+            keyframes = np.union1d(marked, [0]).astype(np.int64)  # a file that was cut may begin between two of them
+            self._keyframes.put(digest, keyframes)
+        return keyframes
 
     async def _embeddings(self, video_path: str, indices: Sequence[int], end: float) -> FrameEmbeddings:
         """Embeddings of at least these frames; each is encoded once, however many queries wait for it."""
