@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from PIL import Image
 from transformers import AutoProcessor, CLIPProcessor, SiglipConfig, SiglipImageProcessor, SiglipModel
 
 from examples.tiny_models.frame_pool import NOTHING, make_pool
 from examples.tiny_models.tiny_clip import PHRASES, make_model, make_tokenizer
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.services.retrieval import RetrievalConfig
-from verl_video_tools.services.retrieval.encoders import Encoder, covering_size, weights_digest
+from verl_video_tools.services.retrieval.encoders import Encoder, centre_part, covering_size, weights_digest
 from verl_video_tools.services.retrieval.load_encoder import load_encoder
 from verl_video_tools.services.retrieval.transformers_encoder import TransformersEncoder
 from verl_video_tools.synthetic import base_model_dir, clip_dir
@@ -65,6 +66,24 @@ def test_pictures_are_asked_for_as_the_encoder_takes_them(clip: Encoder) -> None
     assert clip.image_size(640, 360) == (99, 56)
     assert clip.image_size(360, 640) == (56, 99)
     assert covering_size(1, 1, 224) == (224, 224)
+
+
+def test_the_ends_of_very_elongated_frames_are_cut_off_where_only_the_centre_is_seen(clip: Encoder) -> None:
+    for size in ((640, 360), (360, 640), (3840, 240), (2, 32), (1, 1)):
+        assert centre_part(*size) is None
+    assert centre_part(6798, 2) == (3383, 0, 3415, 2)
+    assert centre_part(2, 6799) == (0, 3383, 2, 3416)  # as far from both ends
+    assert clip.crops_centre
+    whole_THWC = _frames(4, 20, 6000)
+    left, top, right, bottom = centre_part(6000, 20) or (0, 0, 0, 0)
+
+    def embedded(frames_THWC: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        size = clip.image_size(frames_THWC.shape[2], frames_THWC.shape[1])
+        resized = [Image.fromarray(frame_HWC).resize(size, Image.Resampling.BICUBIC) for frame_HWC in frames_THWC]
+        return clip.encode_images(np.stack([np.asarray(image) for image in resized]))
+
+    part_THWC = whole_THWC[:, top:bottom, left:right]
+    np.testing.assert_allclose(embedded(part_THWC), embedded(whole_THWC), atol=0.02)
 
 
 def test_identity_follows_the_weights(clip: Encoder) -> None:

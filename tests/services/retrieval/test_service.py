@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from safetensors.numpy import save
 
@@ -19,6 +20,7 @@ from tests.videos.files import remux
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService
 from verl_video_tools.services.retrieval import service as retrieval_service
+from verl_video_tools.services.retrieval.encoders import covering_size
 from verl_video_tools.video import Video, pool
 from verl_video_tools.video.identity import FileIdentity, file_identity
 from verl_video_tools.video.source import Deadline
@@ -65,6 +67,26 @@ async def test_queries_on_one_video_share_its_frames_and_batch_their_texts(colou
     stats = service.stats()
     assert stats.text_queries == 64
     assert stats.text_queries / stats.text_batches > 4
+
+
+@pytest.mark.parametrize(("width", "height"), [(6798, 2), (2, 6798)])
+async def test_a_very_elongated_video_takes_no_more_memory_than_others(tmp_path: Path, width: int, height: int) -> None:
+    """Covering 224 pixels with all of it would take 512 MB a frame."""
+
+    class Cropping(ColourEncoder):
+        crops_centre = True
+
+        def image_size(self, width: int, height: int) -> tuple[int, int]:
+            return covering_size(width, height, 224)
+
+        def encode_images(self, frames_THWC: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+            shapes.append(frames_THWC.shape)
+            return super().encode_images(frames_THWC)
+
+    shapes: list[tuple[int, ...]] = []
+    path = write_colours(tmp_path / "strip.mp4", width, height)
+    assert await make_service(Cropping()).best_frames(path, [0, 40, 80], "green", 1, SECONDS) == [40]
+    assert sorted(shapes[0]) == [3, 3, 224, 16 * 224]
 
 
 async def test_the_same_text_is_encoded_once_per_batch(colours: str) -> None:

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from verl_video_tools.core.types import PixelBox
+
 if TYPE_CHECKING:
     import torch
+
+
+MAX_CENTRE_ASPECT = 16
+"""Of frames whose centre is cropped: more elongated ones are cut to it first. Videos people watch stay whole."""
 
 
 class Encoder(Protocol):
@@ -21,6 +27,11 @@ class Encoder(Protocol):
     @property
     def identity(self) -> str:
         """What embeddings depend on, fit for a file name; those of different identities are never compared."""
+        ...
+
+    @property
+    def crops_centre(self) -> bool:
+        """Whether it sees the middle square of a frame alone (`covering_size`), and not all of it, squeezed."""
         ...
 
     def image_size(self, width: int, height: int) -> tuple[int, int]:
@@ -42,6 +53,16 @@ def covering_size(width: int, height: int, side: int) -> tuple[int, int]:
     if width <= height:
         return side, int(side * height / width)
     return int(side * width / height), side
+
+
+def centre_part(width: int, height: int) -> PixelBox | None:
+    """The middle of a very elongated frame, whose ends an encoder that crops the centre never sees; None: all of it.
+
+    Resized as a whole, a frame of 8192x2 pixels would cover 917,504x224.
+    """
+    longest = MAX_CENTRE_ASPECT * min(width, height)
+    left, top = max(0, width - longest) // 2, max(0, height - longest) // 2  # alike at both ends: the centre stays
+    return PixelBox(left, top, width - left, height - top) if left or top else None
 
 
 def weights_digest(model: torch.nn.Module) -> str:

@@ -40,13 +40,13 @@ class OpenCLIPEncoder:
         size = options["size"]
         self._height: int = size if isinstance(size, int) else size[0]
         self._width: int = size if isinstance(size, int) else size[1]
-        self._keeps_aspect = options.get("resize_mode", "shortest") == "shortest"
+        self.crops_centre = options.get("resize_mode", "shortest") == "shortest" and self._width == self._height
         self.identity = f"open_clip-{weights_digest(loaded)}"
         self._device = device
         self._model = loaded.eval().to(device)
 
     def image_size(self, width: int, height: int) -> tuple[int, int]:
-        if self._keeps_aspect and self._width == self._height:
+        if self.crops_centre:
             return covering_size(width, height, self._height)
         return self._width, self._height
 

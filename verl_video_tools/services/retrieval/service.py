@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from verl_video_tools.core.errors import RetrievalError
-from verl_video_tools.core.types import FrameRequest
+from verl_video_tools.core.types import Box, FrameRequest, Region
 from verl_video_tools.services.retrieval.batcher import TextBatcher
 from verl_video_tools.services.retrieval.config import RetrievalConfig
 from verl_video_tools.services.retrieval.embeddings import DiskTier, FrameEmbeddings, MemoryTier
-from verl_video_tools.services.retrieval.encoders import Encoder
+from verl_video_tools.services.retrieval.encoders import Encoder, centre_part
 from verl_video_tools.video import Video, decode_frames, open_video, run_with_reader
 from verl_video_tools.video.pool import identify
 
@@ -181,8 +181,10 @@ class RetrievalService:
     async def _with_frames(
         self, known: FrameEmbeddings, video: Video, indices: Sequence[int], end: float
     ) -> FrameEmbeddings:
-        width, height = self._encoder.image_size(video.info.width, video.info.height)
-        request = FrameRequest(width, height, indices=tuple(indices))
+        part = centre_part(video.info.width, video.info.height) if self._encoder.crops_centre else None
+        shown = (video.info.width, video.info.height) if part is None else (part.width, part.height)
+        region = None if part is None else Region(Box(*part))
+        request = FrameRequest(*self._encoder.image_size(*shown), indices=tuple(indices), region=region)
         batch = await decode_frames(video, request, _left_seconds(end))
         embeddings_TD = await self._on_encoder(self._encoder.encode_images, batch.frames_THWC)
         self._num_encoded += len(indices)

@@ -39,6 +39,7 @@ class TransformersEncoder:
         if "shortest_edge" not in size and not {"height", "width"} <= size.keys():
             raise UsageError(f"{model!r} takes images of any resolution; retrieval takes models with a fixed one")
         self.identity = f"transformers-{weights_digest(loaded)}"
+        self.crops_centre = "shortest_edge" in size
         self._size = size
         # SigLIP learnt from lower-case texts padded to full length (Siglip2Tokenizer in transformers); CLIP ignores
         # what follows a text's end, so padding it less is merely cheaper.
@@ -48,7 +49,7 @@ class TransformersEncoder:
         self._model = loaded.to(device)
 
     def image_size(self, width: int, height: int) -> tuple[int, int]:
-        if "shortest_edge" in self._size:
+        if self.crops_centre:
             return covering_size(width, height, self._size["shortest_edge"])
         return self._size["width"], self._size["height"]
 
