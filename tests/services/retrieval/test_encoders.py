@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,7 @@ from transformers import AutoProcessor, CLIPProcessor, SiglipConfig, SiglipImage
 from examples.tiny_models.frame_pool import NOTHING, make_pool
 from examples.tiny_models.tiny_clip import PHRASES, make_model, make_tokenizer
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.services.retrieval import RetrievalConfig
+from verl_video_tools.services.retrieval import RetrievalConfig, encoders
 from verl_video_tools.services.retrieval.encoders import Encoder, centre_part, covering_size, weights_digest
 from verl_video_tools.services.retrieval.load_encoder import load_encoder
 from verl_video_tools.services.retrieval.transformers_encoder import TransformersEncoder
@@ -95,6 +97,24 @@ def test_identity_follows_the_weights(clip: Encoder) -> None:
     assert clip.identity.startswith("transformers-")
 
 
+def test_identity_follows_what_is_done_to_frames_and_not_the_folder(
+    clip: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def identity(**changed: Any) -> str:
+        folder = tmp_path / f"model_{len(list(tmp_path.iterdir()))}"
+        shutil.copytree(clip_dir(), folder)
+        settings = json.loads((folder / "preprocessor_config.json").read_text())
+        (folder / "preprocessor_config.json").write_text(json.dumps({**settings, **changed}))
+        return load_encoder(RetrievalConfig(model=str(folder))).identity
+
+    assert identity() == identity(name_or_path="elsewhere") == clip.identity
+    assert len({clip.identity, identity(image_mean=[0.5, 0.5, 0.5]), identity(resample=2)}) == 3
+    monkeypatch.setenv("VVT_VIDEO_BACKEND", "ffmpeg")
+    by_ffmpeg = identity()
+    monkeypatch.setattr(encoders, "decoder_version", lambda: "another")
+    assert len({clip.identity, by_ffmpeg, identity()}) == 3
+
+
 def test_siglip_reads_lower_case_texts_of_full_length(tmp_path: Path) -> None:
     tower = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = SiglipConfig(
@@ -121,8 +141,14 @@ def test_open_clip_model_of_a_folder(tmp_path: Path) -> None:
     torch.manual_seed(0)
     weights = open_clip.model.CLIP(**model).state_dict()
     torch.save(weights, tmp_path / "open_clip_pytorch_model.bin")
-    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": model, "preprocess_cfg": {"size": 32}}))
-    encoder = load_encoder(RetrievalConfig(backend="open_clip", model=f"local-dir:{tmp_path}"))
+
+    def load(**preprocessing: Any) -> Encoder:
+        settings = {"model_cfg": model, "preprocess_cfg": {"size": 32, **preprocessing}}
+        (tmp_path / "open_clip_config.json").write_text(json.dumps(settings))
+        return load_encoder(RetrievalConfig(backend="open_clip", model=f"local-dir:{tmp_path}"))
+
+    encoder = load()
+    assert encoder.identity == load().identity != load(mean=[0.5, 0.5, 0.5]).identity
     assert encoder.image_size(640, 360) == (56, 32)
     _check_lengths(encoder)
     with pytest.raises(UsageError, match="open_clip cannot load 'ViT-none'"):

@@ -6,12 +6,16 @@ Axes: T frames, H height, W width, C colour channels, N texts, D dimensions of a
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Protocol
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from verl_video_tools.core.types import PixelBox
+from verl_video_tools.video.backends import chosen_backend
+from verl_video_tools.video.provider import decoder_version
 
 if TYPE_CHECKING:
     import torch
@@ -72,6 +76,17 @@ def weights_digest(model: torch.nn.Module) -> str:
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().data)
     return digest.hexdigest()[:16]
+
+
+def preprocessing_digest(settings: Mapping[str, Any]) -> str:
+    """16 hexadecimal digits of what makes pixels of a frame, before any weight: decoders, and a model's preprocessing.
+
+    Args:
+        settings: of the model's preprocessing. Where it was loaded from does not count.
+    """
+    told = {name: value for name, value in settings.items() if not name.startswith("_") and "path" not in name}
+    parts = [decoder_version(), chosen_backend(None), told]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def normalised(features: torch.Tensor) -> npt.NDArray[np.float32]:
