@@ -32,6 +32,12 @@ def make_service(encoder: ColourEncoder | None = None, **fields: Any) -> Retriev
     return RetrievalService(encoder or ColourEncoder(), RetrievalConfig(**fields))
 
 
+def stored_file(folder: str) -> Path:
+    """The one file of embeddings that a service has written."""
+    (path,) = Path(folder, "colours").rglob("*.safetensors")
+    return path
+
+
 async def test_finds_what_the_text_says_and_breaks_ties_by_time(colours: str) -> None:
     service = make_service()
     candidates = list(range(0, NUM_FRAMES, 3))
@@ -109,8 +115,7 @@ async def test_no_batch_is_larger_than_allowed(colours: str) -> None:
 async def test_embeddings_on_disk_outlive_the_service(colours: str, tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     found = await make_service(disk_cache_dir=folder).best_frames(colours, range(0, 90, 9), "blue", 3, SECONDS)
-    (path,) = Path(folder, "colours").iterdir()
-    assert path.suffix == ".safetensors"
+    stored_file(folder)
     encoder = ColourEncoder()
     assert (
         await make_service(encoder, disk_cache_dir=folder).best_frames(colours, range(0, 90, 9), "blue", 3, SECONDS)
@@ -138,7 +143,7 @@ async def test_nodes_that_share_a_folder_lose_nothing_of_each_other(colours: str
 async def test_a_damaged_cache_file_costs_its_embeddings_and_nothing_else(colours: str, tmp_path: Path) -> None:
     folder = str(tmp_path)
     await make_service(disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
-    (path,) = Path(folder, "colours").iterdir()
+    path = stored_file(folder)
     path.write_bytes(path.read_bytes()[:20])
     encoder = ColourEncoder()
     assert await make_service(encoder, disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS) == [40]
@@ -164,7 +169,7 @@ async def test_whole_tensors_that_are_no_embeddings_of_ours_are_replaced(
 ) -> None:
     folder = str(tmp_path)
     await make_service(disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
-    (path,) = Path(folder, "colours").iterdir()
+    path = stored_file(folder)
     path.write_bytes(save(tensors))
     for expected in ([3], []):  # encoded again, and written anew
         encoder = ColourEncoder()
@@ -176,7 +181,7 @@ async def test_whole_tensors_that_are_no_embeddings_of_ours_are_replaced(
 async def test_a_bit_of_an_embedding_that_flips_costs_it(colours: str, tmp_path: Path) -> None:
     folder = str(tmp_path)
     await make_service(disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
-    (path,) = Path(folder, "colours").iterdir()
+    path = stored_file(folder)
     whole = path.read_bytes()
     path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 64]) + whole[-2:])
     encoder = ColourEncoder()

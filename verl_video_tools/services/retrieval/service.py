@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -163,24 +163,24 @@ class RetrievalService:
         async with lock:
             known = self._memory.get(digest) or FrameEmbeddings.none()
             if self._disk is not None and known.missing(indices):
-                stored = await asyncio.to_thread(self._disk.read, digest)  # another node may have added to it
-                known = known.joined_with(stored) if stored is not None else known
+                known = await asyncio.to_thread(self._disk.with_stored, digest, known)  # another node may have added
             missing = known.missing(indices)
             if missing:
                 async with self._slots:
                     video = await open_video(video_path, _left_seconds(end))
                     size = self._config.image_batch_size
                     for start in range(0, len(missing), size):
-                        known = await self._with_frames(known, video, missing[start : start + size], end)
+                        further = await self._encoded(video, missing[start : start + size], end)
+                        known = known.joined_with(further)
                         self._memory.put(digest, known)  # at once: after a deadline the next query goes on from here
-                if self._disk is not None:
-                    await asyncio.to_thread(self._disk.add, digest, known)
+                        if self._disk is not None:
+                            written = await asyncio.to_thread(self._disk.add, digest, further)
+                            known = replace(known, files=known.files | written)
             self._memory.put(digest, known)
             return known
 
-    async def _with_frames(
-        self, known: FrameEmbeddings, video: Video, indices: Sequence[int], end: float
-    ) -> FrameEmbeddings:
+    async def _encoded(self, video: Video, indices: Sequence[int], end: float) -> FrameEmbeddings:
+        """Embeddings of frames, given in ascending order."""
         part = centre_part(video.info.width, video.info.height) if self._encoder.crops_centre else None
         shown = (video.info.width, video.info.height) if part is None else (part.width, part.height)
         region = None if part is None else Region(Box(*part))
@@ -188,7 +188,7 @@ class RetrievalService:
         batch = await decode_frames(video, request, _left_seconds(end))
         embeddings_TD = await self._on_encoder(self._encoder.encode_images, batch.frames_THWC)
         self._num_encoded += len(indices)
-        return known.with_frames(indices, embeddings_TD)
+        return FrameEmbeddings(np.asarray(indices, np.int64), embeddings_TD)
 
     async def _encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
         return await self._on_encoder(self._encoder.encode_texts, texts)
