@@ -126,6 +126,19 @@ def test_an_endpoint_that_refuses_is_told(
     assert "no such thing" in capsys.readouterr().err
 
 
+def test_one_question_of_several_that_fails_decides_the_exit_code(
+    make_video: MakeVideo, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{KETTLE}\n{DOOR}\n"))
+    reply = scripted({DOOR: [answer("A cat.")]})
+    refusal = Reply(json.dumps({"error": {"message": "no such thing"}}).encode(), status=400)
+    with JudgeServer(reply=lambda request: refusal if KETTLE in json.dumps(request) else reply(request)) as server:
+        assert chat(make_video(300), server, tmp_path, *ZOOMER) == 1
+    told = capsys.readouterr()
+    assert told.err.count("failed: ") == 1 and "no such thing" in told.err
+    assert told.out.splitlines()[-1] == "answer: A cat."
+
+
 def test_an_endpoint_that_is_not_there(
     make_video: MakeVideo, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -111,20 +111,22 @@ class Caches(Surface):
         assert self.verdicts.get(ENTRY) == AnswerLabel.INCORRECT, "it does not heal"
 
     def _embeddings(self, kinds: list[Any], tensors: Any) -> None:
-        known = FrameEmbeddings.none().with_frames(INDICES, EMBEDDINGS_TD)
-        self.embeddings._path("video").unlink(missing_ok=True)
+        known = FrameEmbeddings(np.array(INDICES), EMBEDDINGS_TD)
+        folder = self.folder / "embeddings" / "encoder" / "video"
+        for path in folder.glob("*"):
+            path.unlink()
         self.embeddings.add("video", known)
-        path = self.embeddings._path("video")
+        (path,) = folder.glob("*")
         if tensors is None:
             path.write_bytes(damaged(path.read_bytes(), kinds))
         else:
             path.write_bytes(save({name: np.ones(shape, dtype) for name, (dtype, shape) in tensors.items()}))
-        found = self.embeddings.read("video")
-        if found is not None:
+        found = self.embeddings.with_stored("video", FrameEmbeddings.none())
+        if len(found.indices_T):
             assert found.indices_T.tolist() == INDICES and np.array_equal(found.embeddings_TD, EMBEDDINGS_TD), found
         self.embeddings.add("video", known)
-        healed = self.embeddings.read("video")
-        assert healed is not None and np.array_equal(healed.embeddings_TD, EMBEDDINGS_TD), "it does not heal"
+        healed = self.embeddings.with_stored("video", FrameEmbeddings.none())
+        assert np.array_equal(healed.embeddings_TD, EMBEDDINGS_TD), "it does not heal"
 
 
 def _file_of(verdicts: VerdictCache, key: CacheKey) -> Path:

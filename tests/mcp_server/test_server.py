@@ -8,6 +8,7 @@ import io
 import os
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, ImageContent, TextContent
 
 from tests.videos.files import read_number, write_video
+from verl_video_tools.mcp_server import server as server_module
 from verl_video_tools.mcp_server.folder import VideoFolder
 from verl_video_tools.mcp_server.limits import CallLimits
 from verl_video_tools.mcp_server.server import VideoTools, make_server
@@ -269,6 +271,54 @@ async def test_a_file_that_is_no_video(root: Path) -> None:
         text = error(await asked.call_tool("probe_video", {"video": "broken.mp4"}))
         assert "broken.mp4: cannot be opened as a video" in text and str(root) not in text
         assert not (await asked.call_tool("probe_video", {"video": "clip.mp4"})).is_error
+
+
+# ------------------------------------------------------------------------------------------------- clients side by side
+
+
+async def test_a_slow_picture_holds_up_no_other_client(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started, release = threading.Event(), threading.Event()
+    released: list[bool] = []
+    encode_image = server_module.encode_image
+
+    def slowly(*arguments: Any) -> tuple[str, bytes]:
+        started.set()
+        released.append(release.wait(5))
+        return encode_image(*arguments)
+
+    monkeypatch.setattr(server_module, "encode_image", slowly)
+    async with client(root) as asked:
+        slow = asyncio.create_task(asked.call_tool("show_frames_at", {"video": "clip.mp4", "seconds": [1.0]}))
+        while not started.is_set():
+            await asyncio.sleep(0.01)
+        assert not (await asked.call_tool("probe_video", {"video": "clip.mp4"})).is_error
+        release.set()
+        assert numbers(frames(await slow)[1]) == [10]
+    assert released == [True]
+
+
+async def test_a_file_system_that_hangs_holds_up_one_call_up_to_its_deadline(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    path_of = VideoFolder.path_of
+
+    def hang(folder: VideoFolder, name: str) -> Path:
+        if name.startswith("deeper/"):
+            release.wait(10)
+        return path_of(folder, name)
+
+    monkeypatch.setattr(VideoFolder, "path_of", hang)
+    try:
+        async with client(root, CallLimits(deadline_seconds=2.0)) as asked:
+            hung = asyncio.create_task(asked.call_tool("probe_video", {"video": "deeper/Linked.MP4"}))
+            await asyncio.sleep(0.1)
+            assert not (await asked.call_tool("probe_video", {"video": "clip.mp4"})).is_error
+            assert not hung.done()
+            text = error(await hung)
+        assert "not done within 2.0 s" in text and str(root) not in text
+    finally:
+        release.set()
 
 
 # ----------------------------------------------------------------------------------------------------------- transports

@@ -111,8 +111,8 @@ class Chat:
                         tool_model=tool_model,
                     )
                 )
-                failed = bool(rollout.flags)
-                if failed:
+                if rollout.flags:
+                    failed = True
                     typer.echo(f"failed: {', '.join(rollout.flags)}: {plain(rollout.error or '')}", err=True)
         return int(failed)
 

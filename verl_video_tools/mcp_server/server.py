@@ -22,6 +22,7 @@ from verl_video_tools.core.errors import CallErrorCode, CallRejected, RetrievalE
 from verl_video_tools.core.image_files import encode_image
 from verl_video_tools.core.types import (
     Box,
+    FrameBatch,
     FrameRecord,
     FrameRequest,
     PixelEnvelope,
@@ -45,6 +46,7 @@ from verl_video_tools.video import (
     index_at,
     linspace_indices,
     open_video,
+    run_decode,
     run_with_reader,
     uniform_seconds,
 )
@@ -277,7 +279,8 @@ class VideoTools:
         """The video; what fails on it is reported to the client, without the place of the folder."""
         path: Path | None = None
         try:
-            path = self._folder.path_of(name)
+            # Not on the loop: where the file system hangs, it would keep all other clients waiting.
+            path = await run_decode(self._folder.path_of, name, deadline_seconds=self._limits.deadline_seconds)
             yield await open_video(path, deadline_seconds=self._limits.deadline_seconds)
         except (CallRejected, RetrievalError, VideoError) as error:
             raise ToolError(str(error).replace(str(path), name)) from error
@@ -300,6 +303,10 @@ class VideoTools:
 
     async def _pictures(self, video: Video, request: FrameRequest) -> list[ContentBlock]:
         batch = await decode_frames(video, request, deadline_seconds=self._limits.deadline_seconds)
+        return await asyncio.to_thread(self._content, video, batch)  # a large PNG takes a second
+
+    def _content(self, video: Video, batch: FrameBatch) -> list[ContentBlock]:
+        """The pictures of a batch, each after what it shows."""
         content: list[ContentBlock] = []
         for record, is_corrupt, pixels_HWC in zip(batch.records(), batch.corrupt, batch.frames_THWC, strict=True):
             label = _label(record, video, is_corrupt)

@@ -12,6 +12,7 @@ class ColourEncoder:
     """Frames by their mean colour; texts by the colour they name, else grey."""
 
     identity = "colours"
+    crops_centre = False
 
     def __init__(self) -> None:
         self.image_batches: list[int] = []

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from PIL import Image
 from transformers import AutoProcessor, CLIPProcessor, SiglipConfig, SiglipImageProcessor, SiglipModel
 
 from examples.tiny_models.frame_pool import NOTHING, make_pool
 from examples.tiny_models.tiny_clip import PHRASES, make_model, make_tokenizer
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.services.retrieval import RetrievalConfig
-from verl_video_tools.services.retrieval.encoders import Encoder, covering_size, weights_digest
+from verl_video_tools.services.retrieval import RetrievalConfig, encoders
+from verl_video_tools.services.retrieval.encoders import Encoder, centre_part, covering_size, weights_digest
 from verl_video_tools.services.retrieval.load_encoder import load_encoder
 from verl_video_tools.services.retrieval.transformers_encoder import TransformersEncoder
 from verl_video_tools.synthetic import base_model_dir, clip_dir
@@ -67,6 +70,24 @@ def test_pictures_are_asked_for_as_the_encoder_takes_them(clip: Encoder) -> None
     assert covering_size(1, 1, 224) == (224, 224)
 
 
+def test_the_ends_of_very_elongated_frames_are_cut_off_where_only_the_centre_is_seen(clip: Encoder) -> None:
+    for size in ((640, 360), (360, 640), (3840, 240), (2, 32), (1, 1)):
+        assert centre_part(*size) is None
+    assert centre_part(6798, 2) == (3383, 0, 3415, 2)
+    assert centre_part(2, 6799) == (0, 3383, 2, 3416)  # as far from both ends
+    assert clip.crops_centre
+    whole_THWC = _frames(4, 20, 6000)
+    left, top, right, bottom = centre_part(6000, 20) or (0, 0, 0, 0)
+
+    def embedded(frames_THWC: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        size = clip.image_size(frames_THWC.shape[2], frames_THWC.shape[1])
+        resized = [Image.fromarray(frame_HWC).resize(size, Image.Resampling.BICUBIC) for frame_HWC in frames_THWC]
+        return clip.encode_images(np.stack([np.asarray(image) for image in resized]))
+
+    part_THWC = whole_THWC[:, top:bottom, left:right]
+    np.testing.assert_allclose(embedded(part_THWC), embedded(whole_THWC), atol=0.02)
+
+
 def test_identity_follows_the_weights(clip: Encoder) -> None:
     first, second = make_model(make_tokenizer(), seed=1), make_model(make_tokenizer(), seed=1)
     assert weights_digest(first) == weights_digest(second)
@@ -74,6 +95,24 @@ def test_identity_follows_the_weights(clip: Encoder) -> None:
         second.logit_scale += 1
     assert weights_digest(first) != weights_digest(second)
     assert clip.identity.startswith("transformers-")
+
+
+def test_identity_follows_what_is_done_to_frames_and_not_the_folder(
+    clip: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def identity(**changed: Any) -> str:
+        folder = tmp_path / f"model_{len(list(tmp_path.iterdir()))}"
+        shutil.copytree(clip_dir(), folder)
+        settings = json.loads((folder / "preprocessor_config.json").read_text())
+        (folder / "preprocessor_config.json").write_text(json.dumps({**settings, **changed}))
+        return load_encoder(RetrievalConfig(model=str(folder))).identity
+
+    assert identity() == identity(name_or_path="elsewhere") == clip.identity
+    assert len({clip.identity, identity(image_mean=[0.5, 0.5, 0.5]), identity(resample=2)}) == 3
+    monkeypatch.setenv("VVT_VIDEO_BACKEND", "ffmpeg")
+    by_ffmpeg = identity()
+    monkeypatch.setattr(encoders, "decoder_version", lambda: "another")
+    assert len({clip.identity, by_ffmpeg, identity()}) == 3
 
 
 def test_siglip_reads_lower_case_texts_of_full_length(tmp_path: Path) -> None:
@@ -102,8 +141,14 @@ def test_open_clip_model_of_a_folder(tmp_path: Path) -> None:
     torch.manual_seed(0)
     weights = open_clip.model.CLIP(**model).state_dict()
     torch.save(weights, tmp_path / "open_clip_pytorch_model.bin")
-    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": model, "preprocess_cfg": {"size": 32}}))
-    encoder = load_encoder(RetrievalConfig(backend="open_clip", model=f"local-dir:{tmp_path}"))
+
+    def load(**preprocessing: Any) -> Encoder:
+        settings = {"model_cfg": model, "preprocess_cfg": {"size": 32, **preprocessing}}
+        (tmp_path / "open_clip_config.json").write_text(json.dumps(settings))
+        return load_encoder(RetrievalConfig(backend="open_clip", model=f"local-dir:{tmp_path}"))
+
+    encoder = load()
+    assert encoder.identity == load().identity != load(mean=[0.5, 0.5, 0.5]).identity
     assert encoder.image_size(640, 360) == (56, 32)
     _check_lengths(encoder)
     with pytest.raises(UsageError, match="open_clip cannot load 'ViT-none'"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from safetensors.numpy import save
 
@@ -19,6 +20,7 @@ from tests.videos.files import remux
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService
 from verl_video_tools.services.retrieval import service as retrieval_service
+from verl_video_tools.services.retrieval.encoders import covering_size
 from verl_video_tools.video import Video, pool
 from verl_video_tools.video.identity import FileIdentity, file_identity
 from verl_video_tools.video.source import Deadline
@@ -28,6 +30,12 @@ SECONDS = 30.0
 
 def make_service(encoder: ColourEncoder | None = None, **fields: Any) -> RetrievalService:
     return RetrievalService(encoder or ColourEncoder(), RetrievalConfig(**fields))
+
+
+def stored_file(folder: str) -> Path:
+    """The one file of embeddings that a service has written."""
+    (path,) = Path(folder, "colours").rglob("*.safetensors")
+    return path
 
 
 async def test_finds_what_the_text_says_and_breaks_ties_by_time(colours: str) -> None:
@@ -67,6 +75,26 @@ async def test_queries_on_one_video_share_its_frames_and_batch_their_texts(colou
     assert stats.text_queries / stats.text_batches > 4
 
 
+@pytest.mark.parametrize(("width", "height"), [(6798, 2), (2, 6798)])
+async def test_a_very_elongated_video_takes_no_more_memory_than_others(tmp_path: Path, width: int, height: int) -> None:
+    """Covering 224 pixels with all of it would take 512 MB a frame."""
+
+    class Cropping(ColourEncoder):
+        crops_centre = True
+
+        def image_size(self, width: int, height: int) -> tuple[int, int]:
+            return covering_size(width, height, 224)
+
+        def encode_images(self, frames_THWC: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+            shapes.append(frames_THWC.shape)
+            return super().encode_images(frames_THWC)
+
+    shapes: list[tuple[int, ...]] = []
+    path = write_colours(tmp_path / "strip.mp4", width, height)
+    assert await make_service(Cropping()).best_frames(path, [0, 40, 80], "green", 1, SECONDS) == [40]
+    assert sorted(shapes[0]) == [3, 3, 224, 16 * 224]
+
+
 async def test_the_same_text_is_encoded_once_per_batch(colours: str) -> None:
     encoder = ColourEncoder()
     service = make_service(encoder)
@@ -87,8 +115,7 @@ async def test_no_batch_is_larger_than_allowed(colours: str) -> None:
 async def test_embeddings_on_disk_outlive_the_service(colours: str, tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     found = await make_service(disk_cache_dir=folder).best_frames(colours, range(0, 90, 9), "blue", 3, SECONDS)
-    (path,) = Path(folder, "colours").iterdir()
-    assert path.suffix == ".safetensors"
+    stored_file(folder)
     encoder = ColourEncoder()
     assert (
         await make_service(encoder, disk_cache_dir=folder).best_frames(colours, range(0, 90, 9), "blue", 3, SECONDS)
@@ -116,7 +143,7 @@ async def test_nodes_that_share_a_folder_lose_nothing_of_each_other(colours: str
 async def test_a_damaged_cache_file_costs_its_embeddings_and_nothing_else(colours: str, tmp_path: Path) -> None:
     folder = str(tmp_path)
     await make_service(disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
-    (path,) = Path(folder, "colours").iterdir()
+    path = stored_file(folder)
     path.write_bytes(path.read_bytes()[:20])
     encoder = ColourEncoder()
     assert await make_service(encoder, disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS) == [40]
@@ -142,7 +169,7 @@ async def test_whole_tensors_that_are_no_embeddings_of_ours_are_replaced(
 ) -> None:
     folder = str(tmp_path)
     await make_service(disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
-    (path,) = Path(folder, "colours").iterdir()
+    path = stored_file(folder)
     path.write_bytes(save(tensors))
     for expected in ([3], []):  # encoded again, and written anew
         encoder = ColourEncoder()
@@ -154,7 +181,7 @@ async def test_whole_tensors_that_are_no_embeddings_of_ours_are_replaced(
 async def test_a_bit_of_an_embedding_that_flips_costs_it(colours: str, tmp_path: Path) -> None:
     folder = str(tmp_path)
     await make_service(disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
-    (path,) = Path(folder, "colours").iterdir()
+    path = stored_file(folder)
     whole = path.read_bytes()
     path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 64]) + whole[-2:])
     encoder = ColourEncoder()
@@ -194,6 +221,31 @@ async def test_key_frames_stand_for_the_candidates_behind_them(colours: str) -> 
     candidates = list(range(3, NUM_FRAMES, 4))
     assert await service.best_frames(colours, candidates, "blue", 3, SECONDS) == [63, 67, 71]
     assert sum(encoder.image_batches) == NUM_FRAMES // GOP_FRAMES
+
+
+async def test_key_frames_are_known_though_readers_are_closed(
+    colours: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process keeps a few readers open; with more videos in turn each query would read its whole file again."""
+    opened: list[str] = []
+    open_video = retrieval_service.open_video
+
+    async def noted(path: str, deadline_seconds: float) -> Video:
+        opened.append(path)
+        return await open_video(path, deadline_seconds)
+
+    monkeypatch.setattr(retrieval_service, "open_video", noted)
+    paths = [str(shutil.copy(colours, tmp_path / f"{number}.mp4")) for number in range(pool.MAX_OPEN_VIDEOS + 1)]
+    service = make_service(frame_mode="keyframe")
+    for path in paths:
+        assert await service.best_frames(path, range(0, NUM_FRAMES, 4), "blue", 1, SECONDS) == [60]
+    opened.clear()
+    for path in paths:
+        assert await service.best_frames(path, range(0, NUM_FRAMES, 4), "green", 1, SECONDS) == [32]
+    assert opened == []
+    write_colours(Path(paths[0]))  # another file now
+    await service.best_frames(paths[0], range(0, NUM_FRAMES, 4), "green", 1, SECONDS)
+    assert set(opened) == {paths[0]}
 
 
 async def test_where_key_frames_are_too_few_to_choose_among_candidates_are_compared_exactly(colours: str) -> None:

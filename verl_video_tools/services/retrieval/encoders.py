@@ -6,13 +6,23 @@ Axes: T frames, H height, W width, C colour channels, N texts, D dimensions of a
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Protocol
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from verl_video_tools.core.types import PixelBox
+from verl_video_tools.video.backends import chosen_backend
+from verl_video_tools.video.provider import decoder_version
+
 if TYPE_CHECKING:
     import torch
+
+
+MAX_CENTRE_ASPECT = 16
+"""Of frames whose centre is cropped: more elongated ones are cut to it first. Videos people watch stay whole."""
 
 
 class Encoder(Protocol):
@@ -21,6 +31,11 @@ class Encoder(Protocol):
     @property
     def identity(self) -> str:
         """What embeddings depend on, fit for a file name; those of different identities are never compared."""
+        ...
+
+    @property
+    def crops_centre(self) -> bool:
+        """Whether it sees the middle square of a frame alone (`covering_size`), and not all of it, squeezed."""
         ...
 
     def image_size(self, width: int, height: int) -> tuple[int, int]:
@@ -44,6 +59,16 @@ def covering_size(width: int, height: int, side: int) -> tuple[int, int]:
     return int(side * width / height), side
 
 
+def centre_part(width: int, height: int) -> PixelBox | None:
+    """The middle of a very elongated frame, whose ends an encoder that crops the centre never sees; None: all of it.
+
+    Resized as a whole, a frame of 8192x2 pixels would cover 917,504x224.
+    """
+    longest = MAX_CENTRE_ASPECT * min(width, height)
+    left, top = max(0, width - longest) // 2, max(0, height - longest) // 2  # alike at both ends: the centre stays
+    return PixelBox(left, top, width - left, height - top) if left or top else None
+
+
 def weights_digest(model: torch.nn.Module) -> str:
     """16 hexadecimal digits of all weights: a model that is trained further, under whatever name, is another one."""
     digest = hashlib.sha256()
@@ -51,6 +76,17 @@ def weights_digest(model: torch.nn.Module) -> str:
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().data)
     return digest.hexdigest()[:16]
+
+
+def preprocessing_digest(settings: Mapping[str, Any]) -> str:
+    """16 hexadecimal digits of what makes pixels of a frame, before any weight: decoders, and a model's preprocessing.
+
+    Args:
+        settings: of the model's preprocessing. Where it was loaded from does not count.
+    """
+    told = {name: value for name, value in settings.items() if not name.startswith("_") and "path" not in name}
+    parts = [decoder_version(), chosen_backend(None), told]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def normalised(features: torch.Tensor) -> npt.NDArray[np.float32]:

@@ -8,7 +8,12 @@ import torch
 from PIL import Image
 
 from verl_video_tools.core.errors import SetupError, UsageError
-from verl_video_tools.services.retrieval.encoders import covering_size, normalised, weights_digest
+from verl_video_tools.services.retrieval.encoders import (
+    covering_size,
+    normalised,
+    preprocessing_digest,
+    weights_digest,
+)
 
 
 class OpenCLIPEncoder:
@@ -40,13 +45,13 @@ class OpenCLIPEncoder:
         size = options["size"]
         self._height: int = size if isinstance(size, int) else size[0]
         self._width: int = size if isinstance(size, int) else size[1]
-        self._keeps_aspect = options.get("resize_mode", "shortest") == "shortest"
-        self.identity = f"open_clip-{weights_digest(loaded)}"
+        self.crops_centre = options.get("resize_mode", "shortest") == "shortest" and self._width == self._height
+        self.identity = f"open_clip-{weights_digest(loaded)}-{preprocessing_digest(options)}"
         self._device = device
         self._model = loaded.eval().to(device)
 
     def image_size(self, width: int, height: int) -> tuple[int, int]:
-        if self._keeps_aspect and self._width == self._height:
+        if self.crops_centre:
             return covering_size(width, height, self._height)
         return self._width, self._height
 

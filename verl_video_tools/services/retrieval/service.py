@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from verl_video_tools.core.errors import RetrievalError
-from verl_video_tools.core.types import FrameRequest
+from verl_video_tools.core.types import Box, FrameRequest, Region
 from verl_video_tools.services.retrieval.batcher import TextBatcher
 from verl_video_tools.services.retrieval.config import RetrievalConfig
 from verl_video_tools.services.retrieval.embeddings import DiskTier, FrameEmbeddings, MemoryTier
-from verl_video_tools.services.retrieval.encoders import Encoder
+from verl_video_tools.services.retrieval.encoders import Encoder, centre_part
 from verl_video_tools.video import Video, decode_frames, open_video, run_with_reader
 from verl_video_tools.video.pool import identify
 
@@ -32,6 +32,8 @@ Result = TypeVar("Result")
 
 _VIDEOS_AT_ONCE = 8
 """Videos whose frames are decoded at the same time: bounds the images in memory."""
+_KEYFRAME_BYTES = 1 << 26
+"""Indices of key frames in memory: an hour of video has some kB, one of key frames alone 0.9 MB."""
 _SIMILARITY_DECIMALS = 5
 """Cosines are compared to so many decimals: the same image, encoded in another batch, differs in the seventh."""
 
@@ -66,7 +68,8 @@ class RetrievalService:
         self._config = config
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vvt-encoder")
         self._texts = TextBatcher(self._encode_texts, config.text_batch_size, config.max_wait_ms / 1e3)
-        self._memory = MemoryTier(config.memory_cache_bytes)
+        self._memory: MemoryTier[FrameEmbeddings] = MemoryTier(config.memory_cache_bytes)
+        self._keyframes: MemoryTier[npt.NDArray[np.int64]] = MemoryTier(_KEYFRAME_BYTES)
         folder = config.disk_cache_dir
         self._disk = None if folder is None else DiskTier(Path(folder).expanduser(), encoder.identity)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -132,13 +135,22 @@ class RetrievalService:
         """The frame that is compared for each candidate."""
         if self._config.frame_mode == "exact":
             return candidates
-        video = await open_video(video_path, _left_seconds(end))
-        marked = await run_with_reader(video, Video.keyframe_indices, _left_seconds(end), "find key frames")
-        keyframes = np.union1d(marked, [0]).astype(np.int64)  # a file that was cut may begin between two of them
+        keyframes = await self._keyframes_of(video_path, end)
         stand_ins = keyframes[np.searchsorted(keyframes, candidates, side="right") - 1]
         if len(np.unique(stand_ins)) < min(num_frames, len(candidates)):
             return candidates
         return stand_ins.tolist()
+
+    async def _keyframes_of(self, video_path: str, end: float) -> npt.NDArray[np.int64]:
+        """Indices of a video's key frames, and 0; from memory, since a process keeps but a few readers open."""
+        digest = (await identify(video_path, _left_seconds(end))).digest
+        keyframes = self._keyframes.get(digest)
+        if keyframes is None:
+            video = await open_video(video_path, _left_seconds(end))
+            marked = await run_with_reader(video, Video.keyframe_indices, _left_seconds(end), "find key frames")
+            keyframes = np.union1d(marked, [0]).astype(np.int64)  # a file that was cut may begin between two of them
+            self._keyframes.put(digest, keyframes)
+        return keyframes
 
     async def _embeddings(self, video_path: str, indices: Sequence[int], end: float) -> FrameEmbeddings:
         """Embeddings of at least these frames; each is encoded once, however many queries wait for it."""
@@ -151,30 +163,32 @@ class RetrievalService:
         async with lock:
             known = self._memory.get(digest) or FrameEmbeddings.none()
             if self._disk is not None and known.missing(indices):
-                stored = await asyncio.to_thread(self._disk.read, digest)  # another node may have added to it
-                known = known.joined_with(stored) if stored is not None else known
+                known = await asyncio.to_thread(self._disk.with_stored, digest, known)  # another node may have added
             missing = known.missing(indices)
             if missing:
                 async with self._slots:
                     video = await open_video(video_path, _left_seconds(end))
                     size = self._config.image_batch_size
                     for start in range(0, len(missing), size):
-                        known = await self._with_frames(known, video, missing[start : start + size], end)
+                        further = await self._encoded(video, missing[start : start + size], end)
+                        known = known.joined_with(further)
                         self._memory.put(digest, known)  # at once: after a deadline the next query goes on from here
-                if self._disk is not None:
-                    await asyncio.to_thread(self._disk.add, digest, known)
+                        if self._disk is not None:
+                            written = await asyncio.to_thread(self._disk.add, digest, further)
+                            known = replace(known, files=known.files | written)
             self._memory.put(digest, known)
             return known
 
-    async def _with_frames(
-        self, known: FrameEmbeddings, video: Video, indices: Sequence[int], end: float
-    ) -> FrameEmbeddings:
-        width, height = self._encoder.image_size(video.info.width, video.info.height)
-        request = FrameRequest(width, height, indices=tuple(indices))
+    async def _encoded(self, video: Video, indices: Sequence[int], end: float) -> FrameEmbeddings:
+        """Embeddings of frames, given in ascending order."""
+        part = centre_part(video.info.width, video.info.height) if self._encoder.crops_centre else None
+        shown = (video.info.width, video.info.height) if part is None else (part.width, part.height)
+        region = None if part is None else Region(Box(*part))
+        request = FrameRequest(*self._encoder.image_size(*shown), indices=tuple(indices), region=region)
         batch = await decode_frames(video, request, _left_seconds(end))
         embeddings_TD = await self._on_encoder(self._encoder.encode_images, batch.frames_THWC)
         self._num_encoded += len(indices)
-        return known.with_frames(indices, embeddings_TD)
+        return FrameEmbeddings(np.asarray(indices, np.int64), embeddings_TD)
 
     async def _encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
         return await self._on_encoder(self._encoder.encode_texts, texts)

@@ -11,7 +11,12 @@ from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.hub import locate_model
-from verl_video_tools.services.retrieval.encoders import covering_size, normalised, weights_digest
+from verl_video_tools.services.retrieval.encoders import (
+    covering_size,
+    normalised,
+    preprocessing_digest,
+    weights_digest,
+)
 
 
 class TransformersEncoder:
@@ -38,7 +43,10 @@ class TransformersEncoder:
         size = dict(self._image_processor.size or {})
         if "shortest_edge" not in size and not {"height", "width"} <= size.keys():
             raise UsageError(f"{model!r} takes images of any resolution; retrieval takes models with a fixed one")
-        self.identity = f"transformers-{weights_digest(loaded)}"
+        # The class, too: `to_dict` tells the same of the two that resize by torchvision and by Pillow.
+        settings = {**self._image_processor.to_dict(), "class": type(self._image_processor).__name__}
+        self.identity = f"transformers-{weights_digest(loaded)}-{preprocessing_digest(settings)}"
+        self.crops_centre = "shortest_edge" in size
         self._size = size
         # SigLIP learnt from lower-case texts padded to full length (Siglip2Tokenizer in transformers); CLIP ignores
         # what follows a text's end, so padding it less is merely cheaper.
@@ -48,7 +56,7 @@ class TransformersEncoder:
         self._model = loaded.to(device)
 
     def image_size(self, width: int, height: int) -> tuple[int, int]:
-        if "shortest_edge" in self._size:
+        if self.crops_centre:
             return covering_size(width, height, self._size["shortest_edge"])
         return self._size["width"], self._size["height"]
 
