@@ -95,6 +95,13 @@ def test_a_flagged_rollout_does_not_make_its_group_unequal() -> None:
     assert metrics["invariant/violations"] == 1.0
 
 
+def test_groups_of_one_rollout_have_no_rate_of_unequal_rewards() -> None:
+    """As in validation: 0 looked like a policy whose rollouts all earn the same."""
+    alone = [rollout(uid, score, [], StopReason.ANSWER) for uid, score in (("a", 1.0), ("b", 0.0))]
+    assert "group/unequal_reward_rate" not in rollout_metrics(alone)
+    assert rollout_metrics([*alone, alone[0]])["group/unequal_reward_rate"] == 0.0
+
+
 def test_cache_metrics() -> None:
     rollouts = [rollout("a", 0.0, [], StopReason.ANSWER) for _ in range(3)]
     rollouts[0].trajectory.cache = CacheUse(hits=0, misses=8, stored_bytes=1000)

@@ -128,8 +128,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     metrics |= _cache_metrics(rollouts)
     metrics["invariant/violations"] = float(sum("invariant" in rollout.trajectory.flags for rollout in rollouts))
     metrics["rollout/flagged"] = float(sum(bool(rollout.trajectory.flags) for rollout in rollouts))
-    metrics["group/unequal_reward_rate"] = _unequal_reward_rate(rollouts)
-    return metrics
+    return metrics | _group_metrics(rollouts)
 
 
 def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
@@ -222,12 +221,15 @@ def _tool_model_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     }
 
 
-def _unequal_reward_rate(rollouts: Sequence[Rollout]) -> float:
-    """Share of groups whose valid rollouts differ in score: only these move the policy."""
+def _group_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Share of groups whose valid rollouts differ in score: only these move the policy. Empty where every group is of
+    one rollout, as in most validations: there is nothing to compare."""
     scores: dict[str, set[float]] = defaultdict(set)
     for rollout in rollouts:
         scores[rollout.uid] |= set() if rollout.trajectory.flags else {rollout.reward["score"]}
-    return _mean([len(values) > 1 for values in scores.values()])
+    if len(scores) == len(rollouts):
+        return {}
+    return {"group/unequal_reward_rate": _mean([len(values) > 1 for values in scores.values()])}
 
 
 def _mean(values: Sequence[float]) -> float:
