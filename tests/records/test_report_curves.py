@@ -155,6 +155,28 @@ def test_logs_that_share_a_step_are_merged(tmp_path: Path) -> None:
     }
 
 
+def test_what_a_lost_policy_has_logged_is_left_out(tmp_path: Path) -> None:
+    """A run had come to step 4, was started again from step 1, and has come to step 2. Then its step 3 was measured."""
+
+    def trained(step: int, **metrics: float) -> dict[str, float]:
+        return {"training/global_step": step, **metrics}
+
+    logs = [
+        {step: trained(step, lost=1.0, entropy=0.5) for step in (1, 2, 3, 4)},
+        {1: {"val-core/clips/acc/mean@1": 0.25}, 2: trained(2, entropy=0.75)},
+        {3: {"val-core/clips/acc/mean@1": 0.5}},
+    ]
+    folder = write_run(tmp_path / "r", {1: [rollout("a", 1.0)]})
+    for number, log in enumerate(logs):
+        lines = [json.dumps({"step": step, "data": data}) + "\n" for step, data in log.items()]
+        (folder / f"metrics_{number}.jsonl").write_text("".join(lines))
+    assert read_run("r", folder).log == {
+        1: trained(1, lost=1.0, entropy=0.5) | {"val-core/clips/acc/mean@1": 0.25},
+        2: trained(2, entropy=0.75),
+        3: {"val-core/clips/acc/mean@1": 0.5},
+    }
+
+
 @pytest.mark.parametrize(
     ("validation", "name"), [(0, "step_000002.jsonl"), (2, "val_step_000002.jsonl"), (3, "val_step_000003.jsonl")]
 )

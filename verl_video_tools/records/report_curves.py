@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ LOG_NAMES = "metrics*.jsonl"
 
 Steps = Mapping[int, Mapping[str, float]]
 """Step to metric to value, in order of steps."""
+
+_TRAINED = "training/global_step"
+"""verl logs it for steps that it trains, and for no validation apart from one."""
 
 _METHOD_SCORE = re.compile(r"video_tools/(.+)/score/mean", re.DOTALL)
 
@@ -106,11 +109,8 @@ def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[]
     if last is None:
         raise UsageError(f"{records}: its files hold no whole line, so there is no recorded rollout yet")
     folder = records.parent if records.name == RECORDS_NAME else records
-    logged: dict[int, dict[str, float]] = defaultdict(dict)
-    for path in sorted(folder.glob(LOG_NAMES)) if log is None else [log]:
-        for step, metrics in read_log(path).items():
-            logged[step] |= metrics  # at the step at which a run resumes it only validates
-    return Run(name, records, last, is_validation, training, validation, dict(sorted(logged.items())))
+    logs = sorted(folder.glob(LOG_NAMES)) if log is None else [log]
+    return Run(name, records, last, is_validation, training, validation, merged(map(read_log, logs)))
 
 
 def read_training(records: Path) -> Steps:
@@ -145,6 +145,24 @@ def read_log(path: Path) -> Steps:
                 steps[step] |= {name: float(value) for name, value in values.items() if _is_number(value)}
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
+    return dict(sorted(steps.items()))
+
+
+def merged(logs: Iterable[Steps], trained: str = _TRAINED) -> Steps:
+    """Logs of a run's starts, in their order, as one.
+
+    From the first step on that a start has trained, what former ones have logged is of a policy that was lost. At the
+    step at which it resumes a run only validates, and that step keeps what was logged of it.
+
+    Args:
+        trained: a metric of all steps that were trained, and of no others.
+    """
+    steps: dict[int, dict[str, float]] = {}
+    for log in logs:
+        first = min((step for step, metrics in log.items() if trained in metrics), default=math.inf)
+        steps = {step: metrics for step, metrics in steps.items() if step < first}
+        for step, metrics in log.items():
+            steps[step] = {**steps.get(step, {}), **metrics}
     return dict(sorted(steps.items()))
 
 
