@@ -17,8 +17,9 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data import export_hf as module
 from verl_video_tools.data.export_hf import export_hf
-from verl_video_tools.data.hf_rollouts import COLUMNS
+from verl_video_tools.data.hf_rollouts import COLUMNS, row_of
 from verl_video_tools.records.records import RecordWriter
+from verl_video_tools.records.thumbnails import Thumbnails
 
 
 def record_run(folder: Path, training: dict[int, list[Any]], validation: dict[int, list[Any]] | None = None) -> Path:
@@ -87,6 +88,18 @@ def test_datasets_reads_rollouts_with_their_frames(tmp_path: Path, make_video: M
     record = json.loads(one["record"])
     assert "sequences" not in record and record["extra_info"] == first["extra_info"]
     assert Trajectory.from_dict(record["trajectory"]) == first["trajectory"]
+
+
+def test_what_was_not_scored_is_null() -> None:
+    """A component that rollouts of a group earn by comparison, of a held-out rollout: it stood there as 0."""
+    held_out, trained = line() | {"advantage": None}, line()
+    for recorded in (held_out, trained):
+        recorded["trajectory"].made_of = {"rewards": ["accuracy", "curiosity"], "group_rewards": ["curiosity"]}
+        recorded["reward"] = {"score": 1.0, "accuracy": 1.0, "curiosity": 0.0}
+    rewards = [row_of(recorded, Thumbnails())["reward"] for recorded in (held_out, trained)]
+    values = [{term["name"]: term["value"] for term in terms} for terms in rewards]
+    assert values[0] == {"score": 1.0, "accuracy": 1.0, "curiosity": None}
+    assert values[1] == {"score": 1.0, "accuracy": 1.0, "curiosity": 0.0}
 
 
 def test_a_run_in_several_files_keeps_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,25 @@ def test_groups_are_epochs_and_scores_have_means(tmp_path: Path) -> None:
     assert log["samples"][3]["output"]["choices"] == []
 
 
+def alone_and_compared() -> tuple[dict[str, Any], dict[str, Any]]:
+    """A held-out rollout and a trained one of a method that pays `curiosity` by comparison with the group."""
+    held_out, trained = line(0, method="compose") | {"advantage": None}, line(1, method="compose")
+    for recorded, curiosity in ((held_out, 0.0), (trained, 0.5)):
+        recorded["trajectory"].made_of = {"rewards": ["accuracy", "curiosity"], "group_rewards": ["curiosity"]}
+        recorded["reward"] |= {"curiosity": curiosity}
+    return held_out, trained
+
+
+def test_what_was_not_scored_is_no_score(tmp_path: Path) -> None:
+    """It stood there as 0, and lowered the mean."""
+    log = exported(record_run(tmp_path / "run", {3: list(alone_and_compared())}), tmp_path / "logs")
+    held_out, trained = (sample["scores"] for sample in log["samples"])
+    assert "curiosity" not in held_out and held_out["accuracy"]["value"] == 1.0
+    assert trained["curiosity"]["value"] == 0.5
+    means = {score["name"]: score["metrics"]["mean"]["value"] for score in log["results"]["scores"]}
+    assert means["curiosity"] == 0.5
+
+
 def test_of_more_rollouts_the_last_steps_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_dir = record_run(tmp_path / "run", {step: [line(n) | {"step": step} for n in range(2)] for step in (1, 2, 3)})
     command = ["data", "export-inspect", str(run_dir), str(tmp_path / "logs"), "--max-rollouts", "4", "--no-images"]

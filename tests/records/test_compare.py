@@ -75,6 +75,17 @@ def test_chromium_compares_what_is_clicked(tmp_path: Path, browse: Browse, make_
     assert texts_of(page, "p", **{"class": "soft"}) == ["It had ended."]
 
 
+def test_chromium_takes_what_was_not_scored_for_no_number(tmp_path: Path, browse: Browse) -> None:
+    """Of a held-out rollout, what it would earn beside its siblings is not known; it was compared as 0."""
+    lines = [line(n, method="compose") | {"advantage": advantage} for n, advantage in enumerate([None, 0.25])]
+    for recorded, curiosity in zip(lines, (0.0, 0.5), strict=True):
+        recorded["trajectory"].made_of = {"rewards": ["accuracy", "curiosity"], "group_rewards": ["curiosity"]}
+        recorded["reward"] = {"score": 1.0, "accuracy": 1.0, "curiosity": curiosity}
+    written(tmp_path, lines)
+    rows = browse(tmp_path / "view.html", "rollout=0&compare=1").rows()
+    assert ["accuracy", "1", "1", ""] in rows and ["curiosity", "\u2013", "0.5", ""] in rows
+
+
 def test_chromium_compares_what_the_address_names_within_a_group(tmp_path: Path, browse: Browse) -> None:
     written(tmp_path, group())
     file = tmp_path / "view.html"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import tempfile
@@ -94,6 +95,34 @@ def test_a_line_that_cannot_be_read_costs_itself_alone(tmp_path: Path) -> None:
         file.write("null\n")
     assert files.read_new(), "a further note is a change"
     assert [note.split(":")[0] for note in files.notes()] == [f"{path}, line 2", f"{path}, line 4"]
+
+
+@pytest.mark.parametrize("reads_at_first", [True, False])
+def test_a_read_error_that_passes_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads_at_first: bool
+) -> None:
+    """As on a network's file system. It stayed on the page until the file changed, in the place of its other notes."""
+    path = tmp_path / "step_000001.jsonl"
+    path.write_text(text_of("a") + "no rollout\n")
+    files = LiveFiles(tmp_path)
+    if reads_at_first:
+        assert files.read_new() and len(files.notes()) == 1
+    opened = Path.open
+
+    def stale(self: Path, *arguments: Any, **options: Any) -> Any:
+        if self == path:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return opened(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", stale)
+    assert files.read_new() and not files.read_new(), "told once"
+    error = f"{path}: cannot be read (Stale file handle)"
+    assert files.notes()[-1] == error and len(files.notes()) == 1 + reads_at_first
+    assert len(files.entries()) == reads_at_first and (files.written_at() is not None) == reads_at_first
+    monkeypatch.setattr(Path, "open", opened)
+    assert files.read_new() and not files.read_new()
+    (note,) = files.notes()
+    assert "not a recorded rollout" in note and uids(files) == ["a"]
 
 
 def test_the_lines_of_a_file_that_was_replaced_are_not_taken_for_the_former(tmp_path: Path) -> None:

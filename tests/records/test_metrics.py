@@ -95,6 +95,13 @@ def test_a_flagged_rollout_does_not_make_its_group_unequal() -> None:
     assert metrics["invariant/violations"] == 1.0
 
 
+def test_groups_of_one_rollout_have_no_rate_of_unequal_rewards() -> None:
+    """As in validation: 0 looked like a policy whose rollouts all earn the same."""
+    alone = [rollout(uid, score, [], StopReason.ANSWER) for uid, score in (("a", 1.0), ("b", 0.0))]
+    assert "group/unequal_reward_rate" not in rollout_metrics(alone)
+    assert rollout_metrics([*alone, alone[0]])["group/unequal_reward_rate"] == 0.0
+
+
 def test_cache_metrics() -> None:
     rollouts = [rollout("a", 0.0, [], StopReason.ANSWER) for _ in range(3)]
     rollouts[0].trajectory.cache = CacheUse(hits=0, misses=8, stored_bytes=1000)
@@ -146,3 +153,16 @@ def test_components_of_a_group_are_not_scored_where_a_rollout_was_alone(monkeypa
     assert metrics.not_scored({"trajectory": Trajectory("of another version", "?")}) == []
     composed = Trajectory("compose", "?", made_of={"rewards": ["accuracy"], "tools": []})
     assert metrics.not_scored({"trajectory": composed}) == []
+    assert metrics.not_scored(trained | {"not_scored": ["length"]}) == ["length"], "a line that says so itself"
+
+
+def test_what_was_not_scored_has_no_mean() -> None:
+    made_of = {"rewards": ["accuracy", "curiosity"], "group_rewards": ["curiosity"], "tools": []}
+    recorded = {
+        "uid": "a",
+        "reward": {"score": 1.0, "acc": 1.0, "accuracy": 1.0, "curiosity": 0.0},
+        "trajectory": Trajectory("compose", "?", made_of=made_of, stop_reason=StopReason.ANSWER),
+    }
+    name = "video_tools/compose/curiosity/mean"
+    held_out, trained = (Rollout.from_line(recorded | {"advantage": advantage}) for advantage in (None, 0.0))
+    assert name not in rollout_metrics([held_out]) and rollout_metrics([trained])[name] == 0.0

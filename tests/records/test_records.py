@@ -17,7 +17,9 @@ from verl_video_tools.records.records import (
     read_records,
     records_folder,
     run_folder,
+    set_aside,
     step_files,
+    step_of,
 )
 from verl_video_tools.records.summary import main
 
@@ -92,6 +94,33 @@ def test_a_run_is_its_folder_or_that_of_its_records(tmp_path: Path) -> None:
         assert run_folder(path) == run
 
 
+def test_records_of_steps_that_are_trained_again_are_set_aside(tmp_path: Path) -> None:
+    """They stayed, and were taken for the run's last steps."""
+    writer = RecordWriter(tmp_path)
+
+    def write(name: str, steps: list[int], rounds: list[int]) -> None:
+        for step in steps:
+            writer.write(step, [line(step, name, 0.0)])
+        for step in rounds:
+            writer.write(step, [line(step, name, 0.0)], validation=True)
+
+    write("first start", [1, 2, 3, 4, 10], [0, 2, 4])
+    (tmp_path / "step_of_mine.jsonl").touch()
+    folder = tmp_path / "abandoned_1"
+    assert set_aside(tmp_path, 2) == (4, folder)
+    moved = sorted(path.name for path in folder.iterdir())
+    assert moved == ["step_000003.jsonl", "step_000004.jsonl", "step_000010.jsonl", "val_step_000004.jsonl"]
+    assert [step_of(path) for path in step_files(tmp_path)] == [1, 2, -1]
+    assert [step_of(path) for path in step_files(tmp_path, validation=True)] == [0, 2], "of the policy that goes on"
+    assert set_aside(tmp_path, 2) is None and not (tmp_path / "abandoned_2").exists()
+
+    write("second start", [3], [])
+    assert set_aside(tmp_path, 2) == (1, tmp_path / "abandoned_2")
+    assert [record["uid"] for record in read_records(folder) if record["step"] == 3] == ["first start"]
+    assert {record["step"] for record in read_records(tmp_path)} == {1, 2}, "no reader looks into these folders"
+    assert set_aside(tmp_path / "of a new run", 0) is None
+
+
 def test_summary_of_fine_tuning_is_from_verls_log(tmp_path: Path, capsys) -> None:
     first = [{"step": 1, "data": {"train/loss": 2.5, "train/lr": 1e-5}}, {"step": 2, "data": {"train/loss": 9.0}}]
     resumed = [{"step": 2, "data": {"train/loss": 0.5, "train/lr": 0.0, "val/loss": 0.75}}, {"step": 3, "data": {}}]
@@ -104,6 +133,16 @@ def test_summary_of_fine_tuning_is_from_verls_log(tmp_path: Path, capsys) -> Non
     assert rows["fine-tuning"] == ["step 1", "step 2"]
     assert rows["loss"] == ["2.500", "0.500"] and rows["validation loss"] == ["", "0.750"]
     assert rows["learning rate"] == ["1.0e-05", "0.000"]
+
+
+def test_summary_of_fine_tuning_leaves_out_what_is_trained_again(tmp_path: Path, capsys: Any) -> None:
+    """A start that resumed at step 1, and has come to step 2; the former had come to step 4."""
+    for name, losses in (("metrics_1.jsonl", {1: 4.0, 2: 3.0, 4: 1.0}), ("metrics_2.jsonl", {2: 3.5})):
+        lines = [json.dumps({"step": step, "data": {"train/loss": loss}}) + "\n" for step, loss in losses.items()]
+        (tmp_path / name).write_text("".join(lines))
+    main(tmp_path)
+    shown = capsys.readouterr().out
+    assert shown.startswith("2 steps") and "3.500" in shown and "1.000" not in shown
 
 
 def test_summary_of_an_empty_folder_says_so(tmp_path: Path, capsys) -> None:

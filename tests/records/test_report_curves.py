@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_panels_of_a_run_that_mixes_methods(mixed: Path) -> None:
         "invalid action": {1: 0.25, 2: 0.0},
         "video error": {1: 0.25, 2: 0.0},
     }
-    assert panel(more, "Groups with unequal rewards") == {"groups": {1: 0.5, 2: 0.0}}
+    assert panel(more, "Groups with unequal rewards") == {"groups": {1: 0.5}}  # in step 2 there is one rollout of each
     assert panel(more, "Generated tokens per rollout") == {"tokens": {1: 10.0, 2: 10.0}}
     assert panel(more, "Flagged rollouts of a step") == {"rollouts": {1: 1.0, 2: 0.0}}
     assert panel(more, "Norm of the gradient") == {"norm": {1: 2.0, 2: 1.0, 3: 0.5}}
@@ -155,6 +156,28 @@ def test_logs_that_share_a_step_are_merged(tmp_path: Path) -> None:
     }
 
 
+def test_what_a_lost_policy_has_logged_is_left_out(tmp_path: Path) -> None:
+    """A run had come to step 4, was started again from step 1, and has come to step 2. Then its step 3 was measured."""
+
+    def trained(step: int, **metrics: float) -> dict[str, float]:
+        return {"training/global_step": step, **metrics}
+
+    logs = [
+        {step: trained(step, lost=1.0, entropy=0.5) for step in (1, 2, 3, 4)},
+        {1: {"val-core/clips/acc/mean@1": 0.25}, 2: trained(2, entropy=0.75)},
+        {3: {"val-core/clips/acc/mean@1": 0.5}},
+    ]
+    folder = write_run(tmp_path / "r", {1: [rollout("a", 1.0)]})
+    for number, log in enumerate(logs):
+        lines = [json.dumps({"step": step, "data": data}) + "\n" for step, data in log.items()]
+        (folder / f"metrics_{number}.jsonl").write_text("".join(lines))
+    assert read_run("r", folder).log == {
+        1: trained(1, lost=1.0, entropy=0.5) | {"val-core/clips/acc/mean@1": 0.25},
+        2: trained(2, entropy=0.75),
+        3: {"val-core/clips/acc/mean@1": 0.5},
+    }
+
+
 @pytest.mark.parametrize(
     ("validation", "name"), [(0, "step_000002.jsonl"), (2, "val_step_000002.jsonl"), (3, "val_step_000003.jsonl")]
 )
@@ -179,6 +202,71 @@ def test_of_methods_that_were_trained_together_none_is_left_out(tmp_path: Path) 
     assert accuracy == {"training": {1: 0.5}, "held-out": {1: 0.5}, "held-out direct": {1: 0.0}}
     by_method = panel(more_panels([run]), "Held-out accuracy by method")
     assert by_method == {"direct": {1: 0.0}, "framethinker": {1: 0.0}, "longvt": {1: 1.0}}
+
+
+def on_row(index: int, score: float, **options: Any) -> dict[str, Any]:
+    """A held-out rollout on a row of a data set."""
+    return rollout(f"v{index}", score, **options) | {"extra_info": {"index": index, "video_path": "/no/video.mp4"}}
+
+
+def test_rounds_are_drawn_over_the_rows_that_all_have_measured(tmp_path: Path) -> None:
+    """Of an unchanged policy that is right on the first two of eight rows. Its curve was 0.25, 1.0, 0.25."""
+    measured = {0: range(8), 1: range(2), 2: range(8)}
+    rounds = {step: [on_row(index, float(index < 2)) for index in rows] for step, rows in measured.items()}
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, rounds))
+    assert panel(main_panels([run]), "Accuracy") == {
+        "training": {1: 1.0},
+        "held-out (2 rows)": {0: 1.0, 1: 1.0, 2: 1.0},
+    }
+    assert "held-out (2 rows)" in panel(main_panels([run]), "Reward")
+    ends = {step: (metrics["rollout/count"], metrics["rollout/acc/mean"]) for step, metrics in run.rounds.ends.items()}
+    assert ends == {0: (8.0, 0.25), 2: (8.0, 0.25)}, "first and last round are compared over all rows"
+    assert (run.rounds.num_rows, run.rounds.num_shared, run.rounds.num_end_rows) == ({0: 8, 1: 2, 2: 8}, 2, 8)
+    (written,) = json.loads(to_json([run]))["runs"]
+    assert written["held_out"]["metrics"]["rollout/acc/mean"] == [1.0, 1.0, 1.0]
+    assert written["held_out_ends"]["metrics"]["rollout/acc/mean"] == [0.25, 0.25]
+
+
+def test_a_run_that_goes_on_is_compared_over_the_rows_of_its_last_round(tmp_path: Path) -> None:
+    rounds = {0: [on_row(0, 1.0), on_row(1, 0.0), on_row(2, 0.0)], 5: [on_row(0, 0.0), on_row(1, 1.0)]}
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, rounds))
+    assert [metrics["rollout/acc/mean"] for metrics in run.rounds.ends.values()] == [0.5, 0.5]
+    assert run.rounds.num_end_rows == 2
+
+
+def test_rounds_that_share_no_row_are_marked(tmp_path: Path) -> None:
+    """Of a run that was started again with another validation file."""
+    rounds = {0: [on_row(0, 1.0)], 1: [on_row(1, 0.0), on_row(2, 0.0)]}
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, rounds))
+    accuracy = panel(main_panels([run]), "Accuracy")
+    assert accuracy["held-out (different rows)"] == {0: 1.0, 1: 0.0}
+    assert (run.rounds.num_shared, run.rounds.num_end_rows) == (0, 0)
+
+
+def test_each_method_is_drawn_over_the_rows_that_rounds_share_of_it(tmp_path: Path) -> None:
+    """The first rows are of one method alone."""
+    first = [on_row(0, 1.0), on_row(1, 0.0)]
+    second = [on_row(2, 1.0, method="framethinker")]
+    training = {1: [rollout("a", 1.0), rollout("b", 1.0, method="framethinker")]}
+    rounds = {0: [*first, *second], 1: first[:1], 2: [*first, *second]}
+    run = read_run("r", write_run(tmp_path / "r", training, rounds))
+    assert panel(main_panels([run]), "Accuracy")["held-out (1 row)"] == {0: 1.0, 1: 1.0, 2: 1.0}
+    assert panel(more_panels([run]), "Held-out accuracy by method") == {
+        "framethinker": {0: 1.0, 2: 1.0},
+        "longvt (1 row)": {0: 1.0, 1: 1.0, 2: 1.0},
+    }
+    assert [metrics["rollout/count"] for metrics in run.rounds.ends.values()] == [3.0, 3.0]
+
+
+def test_rows_without_an_index_are_told_apart_by_their_questions(tmp_path: Path) -> None:
+    def asked(question: str, score: float) -> dict[str, Any]:
+        recorded = rollout(question, score)
+        recorded["trajectory"]["question"] = question
+        return recorded
+
+    rounds = {0: [asked("one?", 1.0), asked("two?", 0.0)], 1: [asked("one?", 1.0)]}
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, rounds))
+    assert panel(main_panels([run]), "Accuracy")["held-out (1 row)"] == {0: 1.0, 1: 1.0}
 
 
 def test_several_runs_keep_their_curves_apart(tmp_path: Path) -> None:

@@ -146,6 +146,44 @@ def test_the_table_says_whose_validation_rollouts_it_is_of(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("rows", "in_table", "in_facts", "accuracies"),
+    [
+        ([[0, 1], [0, 1]], "on 2 rows", "rounds recorded: 2;", ["0.500", "0.500"]),
+        (
+            [[0, 1, 2, 3], [0, 1], [0, 1, 2]],
+            "on the 3 rows of both",
+            "rounds recorded: 3, of 2 to 4 rows; their curves are over the 2 rows that all have measured;",
+            ["0.333", "0.333"],
+        ),
+        (
+            [[0], [1, 2]],
+            "each on other rows",
+            "of 1 to 2 rows, none of which all have measured: points of their curves cannot be compared;",
+            ["1.000", "0.000"],
+        ),
+    ],
+)
+def test_the_page_says_what_rows_rounds_are_compared_on(
+    tmp_path: Path, rows: list[list[int]], in_table: str, in_facts: str, accuracies: list[str]
+) -> None:
+    """Of a policy that is right on the first row alone."""
+    rounds = {
+        step: [
+            rollout(f"v{index}", float(index == 0)) | {"extra_info": {"index": index, "video_path": "/no/video.mp4"}}
+            for index in own
+        ]
+        for step, own in enumerate(rows)
+    }
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0), rollout("a", 0.0)]}, rounds))
+    texts = [text.strip() for text in written([run], tmp_path).texts if text.strip()]
+    assert in_table in texts and in_facts in "".join(texts)
+    place = texts.index("accuracy")
+    assert texts[place + 2 : place + 4] == accuracies
+    place = texts.index("groups with unequal rewards")
+    assert texts[place + 1 : place + 4] == ["1.000", "-", "-"], "groups of one rollout have none to compare"
+
+
+@pytest.mark.parametrize(
     ("validation", "told"), [(0, "Rollouts of step 1: "), (1, "Rollouts of held-out rows at step 1: ")]
 )
 def test_the_page_says_whose_rollouts_it_links(tmp_path: Path, validation: int, told: str) -> None:

@@ -26,6 +26,7 @@ class Trainer(trainer_module.VideoToolsTrainer):
         self.config = OmegaConf.create({"trainer": {"max_actor_ckpt_to_keep": None}})
         self._stop_file, self._saved_step = folder / trainer_module.STOP_FILE, -1
         self._actors, self._watchdog = ActorCheck(), None
+        self._records_folder, self.global_steps = folder, 0
         self._write_records = lasting_writer(folder)
         self._alarms = SimpleNamespace(stop_if_asked=lambda: None)
         self.save_freq, self.ask_in = save_freq, ask_in

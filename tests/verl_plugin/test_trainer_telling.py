@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from collections.abc import Mapping
@@ -19,8 +20,11 @@ trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", rea
 from verl.trainer.ppo.v1 import trainer_base
 from verl.utils import tracking
 
+from tests.recorded_run import rollout
 from tests.verl_plugin.trainer_batches import Step
-from verl_video_tools.records.records import read_records
+from verl_video_tools.records.live_run import LiveRun
+from verl_video_tools.records.records import RecordWriter, read_records, step_files, step_of
+from verl_video_tools.records.report_curves import read_run
 from verl_video_tools.verl_plugin import trainer_telling
 from verl_video_tools.verl_plugin.actor_check import ActorCheck
 from verl_video_tools.verl_plugin.alarms import Alarms
@@ -57,7 +61,8 @@ class Trainer(trainer_module.VideoToolsTrainer):
         self._stop_file, self._saved_step, self._watchdog = folder / "stop_requested", -1, None
         self._phase, self._phase_started = "starting", 0.0
         self._actors, self._alarms = ActorCheck(), Alarms({}, 1.0)
-        self._write_records = lasting_writer(folder / "trajectories")
+        self._records_folder = folder / "trajectories"
+        self._write_records = lasting_writer(self._records_folder)
         self.logged: list[dict[str, Any]] = []
         self._init_dump_executor()
 
@@ -143,6 +148,64 @@ def test_generations_that_cannot_be_written_end_no_run(tmp_path: Path, backends:
     assert trainer._write_generations.num_failures == 3
     steps = [json.loads(path.read_text())["step"] for path in sorted(folder.glob("*.jsonl"))]
     assert steps == [1, 2, 3]
+
+
+def recorded_before(folder: Path, **options: Any) -> Trainer:
+    """A trainer that has loaded the checkpoint of step 2; an earlier start of the run had recorded six steps."""
+    writer = RecordWriter(folder / "trajectories")
+    for step in range(1, 7):
+        writer.write(step, [{"step": step, **rollout("first start", 1.0)}])
+    for step in (2, 4):
+        writer.write(step, [{"step": step, **rollout("v", 1.0)}], validation=True)
+    trainer = Trainer(folder, **options)
+    trainer.global_steps = 2
+    return trainer
+
+
+def steps_in(folder: Path) -> list[list[int]]:
+    """Of training and of validation."""
+    return [[step_of(path) for path in step_files(folder, validation=validation)] for validation in (False, True)]
+
+
+def test_a_resumed_run_sets_aside_what_was_recorded_of_steps_that_it_trains_again(
+    tmp_path: Path, backends: dict[str, Backend], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Steps 5 and 6 of the lost policy stayed the newest for readers until the run came so far."""
+    trainer, records = recorded_before(tmp_path), tmp_path / "trajectories"
+    page = LiveRun(tmp_path, min_seconds=0.0, pictures=False)
+    version = page.changes(0)["version"]
+    trainer.fit(SimpleNamespace(agent_loop_workers=[]))
+    assert backends["file"].steps == [3, 4]
+    assert steps_in(records) == [[1, 2], [2]], "what was measured at step 2 is of the policy that goes on"
+    assert steps_in(records / "abandoned_1") == [[3, 4, 5, 6], [4]]
+    told = capsys.readouterr().out
+    assert told.count("going on from step 2: records of later steps") == 1
+    assert f"(5 files in {records / 'abandoned_1'})" in told
+    run = read_run("r", tmp_path)
+    assert list(run.training) == [1, 2] and run.last_rollouts.name == "val_step_000002.jsonl"
+    assert len(page.changes(version)["order"]) == 2
+
+
+def test_a_run_that_only_measures_abandons_no_record(tmp_path: Path) -> None:
+    """It may be given a checkpoint that is not the last."""
+    trainer = recorded_before(tmp_path, val_only=True, val_before_train=True)
+    trainer._lasting_set_aside()
+    assert steps_in(tmp_path / "trajectories") == [[1, 2, 3, 4, 5, 6], [2, 4]]
+
+
+def test_records_that_cannot_be_set_aside_end_no_run(
+    tmp_path: Path, backends: dict[str, Backend], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer = recorded_before(tmp_path)
+
+    def read_only(*_: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "rename", read_only)
+    trainer.fit(SimpleNamespace(agent_loop_workers=[]))
+    assert backends["file"].steps == [3, 4]
+    assert "failed: setting aside records of abandoned steps; training goes on" in caplog.text
+    assert sum(each.num_failures for each in trainer._recorders()) == 1
 
 
 class Told(Step):

@@ -60,7 +60,7 @@ def test_the_watchdog_may_name_the_dead_first(
     trainer._servers = SimpleNamespace(any_sick=lambda: is_sick)
     trainer._actors, trainer._stop_file = ActorCheck(), tmp_path / "stop_requested"
     monkeypatch.setattr(ActorCheck, "any_lost", lambda self: is_lost)
-    trainer._write_records = lasting_writer(tmp_path)
+    trainer._write_records, trainer._lasting_set_aside = lasting_writer(tmp_path), lambda: None
     with pytest.raises(type(error)):
         trainer.fit(SimpleNamespace(agent_loop_workers=["a", "b"]))
     assert watchdog.told == [*waits, "stop"]

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from verl_video_tools.core.types import CallRecord, FrameRecord, Trajectory, Turn
+from verl_video_tools.records.metrics import not_scored
 from verl_video_tools.records.thumbnails import Thumbnails
 from verl_video_tools.records.view_data import video_path
 
@@ -56,7 +57,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "accuracy": (pa.float64(), "`acc` of the reward"),
     "score": (pa.float64(), "whole reward"),
     "advantage": (pa.float64(), "advantage within the group; null where it was not trained on"),
-    "reward": (pa.list_(pa.struct({"name": pa.string(), "value": pa.float64()})), "reward by term"),
+    "reward": (pa.list_(pa.struct({"name": pa.string(), "value": pa.float64()})), "reward by term; null: not scored"),
     "stop_reason": (pa.string(), "why the rollout ended"),
     "flags": (pa.list_(pa.string()), "reasons why it was kept out of training"),
     "num_turns": (pa.int64(), "turns of the policy"),
@@ -91,7 +92,7 @@ def row_of(line: Mapping[str, Any], thumbnails: Thumbnails) -> dict[str, Any]:
     """A row of a recorded line, as `records.read_records` gives it."""
     trajectory: Trajectory = line["trajectory"]
     counts = trajectory.counts()
-    reward = line.get("reward") or {}
+    reward, unknown = line.get("reward") or {}, not_scored(line)
     path = video_path(line)
     images = [] if path is None else list(_images(trajectory, thumbnails, path))
     told = {name: value for name, value in line.items() if name not in ("sequences", "trajectory")}
@@ -107,7 +108,9 @@ def row_of(line: Mapping[str, Any], thumbnails: Thumbnails) -> dict[str, Any]:
         "accuracy": _number(reward.get("acc")),
         "score": _number(reward.get("score")),
         "advantage": _number(line.get("advantage")),
-        "reward": [{"name": str(name), "value": _number(value)} for name, value in reward.items()],
+        "reward": [
+            {"name": str(name), "value": None if name in unknown else _number(value)} for name, value in reward.items()
+        ],
         "stop_reason": None if trajectory.stop_reason is None else str(trajectory.stop_reason),
         "flags": [str(flag) for flag in trajectory.flags],
         "num_turns": counts["assistant_turns"],

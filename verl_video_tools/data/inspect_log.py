@@ -16,7 +16,7 @@ from typing import Any
 
 from verl_video_tools.core.types import CallRecord, FrameRecord, Trajectory, Turn
 from verl_video_tools.data.hf_rollouts import encodable
-from verl_video_tools.records.metrics import components_of
+from verl_video_tools.records.metrics import components_of, not_scored
 from verl_video_tools.records.thumbnails import Thumbnails
 from verl_video_tools.records.view_data import video_path
 
@@ -105,9 +105,11 @@ class InspectLog:
     def _scores(self, line: Mapping[str, Any]) -> Json:
         trajectory: Trajectory = line["trajectory"]
         reward = line.get("reward") or {}
-        names = [name for name in dict.fromkeys(("acc", "score", *components_of(trajectory))) if name in reward]
+        told = reward.keys() - set(not_scored(line))  # a mean over zeros that nobody has worked out says nothing
         scores: Json = {}
-        for name in names:
+        for name in dict.fromkeys(("acc", "score", *components_of(trajectory))):
+            if name not in told:
+                continue
             value = reward[name]
             if isinstance(value, int | float) and math.isfinite(value):
                 self._values[name].append(float(value))

@@ -32,7 +32,10 @@ class _File:
     next_line: int = 1
     entries: list[Entry] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    written_at: float = 0.0
+    """Of lines that cannot be read."""
+    error: str | None = None
+    """Why the file could not be read the last time: it may pass, as a network's does, without the file changing."""
+    written_at: float | None = None
 
 
 class LiveFiles:
@@ -70,11 +73,11 @@ class LiveFiles:
 
     def notes(self) -> list[str]:
         """Lines and files that cannot be read, by name."""
-        return [note for file in self._files.values() for note in file.notes]
+        return [note for file in self._files.values() for note in (*file.notes, *([file.error] if file.error else []))]
 
     def written_at(self) -> float | None:
         """When a file of records was last written to, in seconds since the epoch; None without one."""
-        return max((file.written_at for file in self._files.values()), default=None)
+        return max((file.written_at for file in self._files.values() if file.written_at is not None), default=None)
 
     def exists(self) -> bool:
         """Whether the run's folder or file is there."""
@@ -97,33 +100,39 @@ class LiveFiles:
         raise UsageError(f"{entry.place.file}, line {entry.place.line}: this rollout is not there any more")
 
     def _read_file(self, path: Path) -> bool:
-        known = self._files.get(path)
+        """Whether the file has other lines now, or another reason why it cannot be read."""
         try:
-            with path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                if known is not None and (known.written_at, known.num_read_bytes) == (status.st_mtime, status.st_size):
-                    return False
-                is_other = known is None or (
-                    known.identity != _identity(file.fileno())
-                    or status.st_size < known.num_read_bytes
-                    or _ends(file, known.num_read_bytes) != known.ends
-                )
-                if is_other or known is None:
-                    known = self._files[path] = _File(_identity(file.fileno()))
-                known.written_at = status.st_mtime
-                file.seek(known.num_read_bytes)
-                first = Place(path, known.next_line, known.num_read_bytes)
-                num_new = sum(self._add(known, place, text) for place, text in whole_lines(file, first))
-                known.ends = _ends(file, known.num_read_bytes)
-                return is_other or num_new > 0
+            is_changed = self._read_lines(path)
+            error = None
         except FileNotFoundError:
             return self._files.pop(path, None) is not None
-        except OSError as error:
-            note = f"{path}: cannot be read ({error.strerror or error})"
-            known = self._files.setdefault(path, _File((0, 0)))
-            is_new = note not in known.notes
-            known.notes = [note]
-            return is_new
+        except OSError as failure:
+            is_changed = False
+            error = f"{path}: cannot be read ({failure.strerror or failure})"
+        known = self._files.setdefault(path, _File((0, 0)))
+        is_changed |= known.error != error
+        known.error = error
+        return is_changed
+
+    def _read_lines(self, path: Path) -> bool:
+        known = self._files.get(path)
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if known is not None and (known.written_at, known.num_read_bytes) == (status.st_mtime, status.st_size):
+                return False
+            is_other = known is None or (
+                known.identity != _identity(file.fileno())
+                or status.st_size < known.num_read_bytes
+                or _ends(file, known.num_read_bytes) != known.ends
+            )
+            if is_other or known is None:
+                known = self._files[path] = _File(_identity(file.fileno()))
+            known.written_at = status.st_mtime
+            file.seek(known.num_read_bytes)
+            first = Place(path, known.next_line, known.num_read_bytes)
+            num_new = sum(self._add(known, place, text) for place, text in whole_lines(file, first))
+            known.ends = _ends(file, known.num_read_bytes)
+            return is_other or num_new > 0
 
     def _add(self, file: _File, place: Place, text: bytes) -> int:
         """Takes up a line, and gives 1."""

@@ -32,7 +32,7 @@ class Rollout:
     num_sequences: int = 1
     """Training sequences: one, or one per turn."""
     components: Sequence[str] = field(default=())
-    """Reward components of the rollout's own method."""
+    """Reward components of the rollout's own method that were worked out."""
 
     @classmethod
     def from_line(cls, line: Mapping[str, Any]) -> Rollout:
@@ -46,6 +46,7 @@ class Rollout:
         if missing := {"score", "acc"} - reward.keys():
             raise KeyError(f"reward.{min(missing)}")
         trajectory: Trajectory = line["trajectory"]
+        unknown = not_scored(line)
         return cls(
             uid=line["uid"],
             trajectory=trajectory,
@@ -55,7 +56,7 @@ class Rollout:
             num_prompt_tokens=line.get("num_prompt_tokens"),
             num_cached_tokens=line.get("num_cached_tokens"),
             num_sequences=line.get("num_sequences", 1),
-            components=components_of(trajectory),
+            components=[name for name in components_of(trajectory) if name not in unknown],
         )
 
 
@@ -68,7 +69,10 @@ def components_of(trajectory: Trajectory) -> tuple[str, ...]:
 
 def not_scored(line: Mapping[str, Any]) -> list[str]:
     """Components of a record line that were not worked out, and stand there as 0: those that a rollout earns beside its
-    siblings, where it was made alone, as in validation. Of a method that this version does not know, none."""
+    siblings, where it was made alone, as in validation. Of a method that this version does not know, none. A line that
+    names them itself (`vvt replay`) knows better."""
+    if "not_scored" in line:
+        return [str(name) for name in line["not_scored"]]
     trajectory: Trajectory = line["trajectory"]
     if line.get("advantage") is not None:  # of a training group, which was compared
         return []
@@ -124,8 +128,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     metrics |= _cache_metrics(rollouts)
     metrics["invariant/violations"] = float(sum("invariant" in rollout.trajectory.flags for rollout in rollouts))
     metrics["rollout/flagged"] = float(sum(bool(rollout.trajectory.flags) for rollout in rollouts))
-    metrics["group/unequal_reward_rate"] = _unequal_reward_rate(rollouts)
-    return metrics
+    return metrics | _group_metrics(rollouts)
 
 
 def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
@@ -218,12 +221,15 @@ def _tool_model_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     }
 
 
-def _unequal_reward_rate(rollouts: Sequence[Rollout]) -> float:
-    """Share of groups whose valid rollouts differ in score: only these move the policy."""
+def _group_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Share of groups whose valid rollouts differ in score: only these move the policy. Empty where every group is of
+    one rollout, as in most validations: there is nothing to compare."""
     scores: dict[str, set[float]] = defaultdict(set)
     for rollout in rollouts:
         scores[rollout.uid] |= set() if rollout.trajectory.flags else {rollout.reward["score"]}
-    return _mean([len(values) > 1 for values in scores.values()])
+    if len(scores) == len(rollouts):
+        return {}
+    return {"group/unequal_reward_rate": _mean([len(values) > 1 for values in scores.values()])}
 
 
 def _mean(values: Sequence[float]) -> float:

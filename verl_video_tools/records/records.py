@@ -49,6 +49,40 @@ def step_files(folder: Path, *, validation: bool = False) -> list[Path]:
     return sorted(folder.glob("val_step_*.jsonl" if validation else "step_*.jsonl"))
 
 
+def step_of(file: Path) -> int:
+    """Step of a file of records, by its name; -1 where that tells none."""
+    number = file.stem.rpartition("_")[2]
+    return int(number) if number.isdecimal() else -1
+
+
+def set_aside(folder: Path, last_step: int) -> tuple[int, Path] | None:
+    """Move the files of all steps after this one into a new folder beside them, `abandoned_<n>`, where no reader looks.
+
+    A run that resumes trains later steps again, and those that an earlier start has recorded are of a policy that is
+    lost. What was measured at this step stays: it is of the policy that goes on.
+
+    Args:
+        folder: of records.
+
+    Returns:
+        How many files, and their new folder; None where there is no such step.
+
+    Raises:
+        OSError: a file cannot be moved. The last steps go first, so that none stands behind a gap.
+    """
+    files = [*step_files(folder), *step_files(folder, validation=True)]
+    later = sorted((file for file in files if step_of(file) > last_step), key=step_of, reverse=True)
+    if not later:
+        return None
+    number = 1
+    while (abandoned := folder / f"abandoned_{number}").exists():
+        number += 1
+    abandoned.mkdir()
+    for file in later:
+        file.rename(abandoned / file.name)
+    return len(later), abandoned
+
+
 def records_folder(run: Path) -> Path:
     """Folder of a run's records: `trajectories` in the run's folder, or that folder itself.
 

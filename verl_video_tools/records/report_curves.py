@@ -9,20 +9,24 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.records.metrics import Rollout, rollout_metrics
-from verl_video_tools.records.records import RECORDS_NAME, has_steps, read_records, records_folder, step_files
+from verl_video_tools.records.metrics import rollout_metrics
+from verl_video_tools.records.records import RECORDS_NAME, has_steps, records_folder, step_files
+from verl_video_tools.records.report_rounds import Rounds, by_step, read_rounds
 
 LOG_NAMES = "metrics*.jsonl"
 """verl's file logger (`trainer.logger=["console","file"]`) in a run's folder, where VERL_FILE_LOGGER_PATH names it."""
 
 Steps = Mapping[int, Mapping[str, float]]
 """Step to metric to value, in order of steps."""
+
+_TRAINED = "training/global_step"
+"""verl logs it for steps that it trains, and for no validation apart from one."""
 
 _METHOD_SCORE = re.compile(r"video_tools/(.+)/score/mean", re.DOTALL)
 
@@ -46,9 +50,7 @@ class Run:
         last_rollouts: file with the rollouts to look at, those of the latest policy.
         last_is_validation: they are on validation rows.
         training: metrics of each step's rollouts.
-        validation: the same of the rollouts on validation rows, where they were recorded. Where a run measures methods
-            that it does not train, such as the same questions without tools, these have their means by method
-            (`video_tools/<method>/...`), and all other metrics are of the trained ones.
+        rounds: those of validation, where they were recorded.
         log: what verl logged, by its own names.
     """
 
@@ -57,8 +59,15 @@ class Run:
     last_rollouts: Path
     last_is_validation: bool
     training: Steps
-    validation: Steps = field(default_factory=dict)
+    rounds: Rounds = field(default_factory=Rounds)
     log: Steps = field(default_factory=dict)
+
+    @property
+    def validation(self) -> Steps:
+        """Metrics of the rollouts on validation rows, over the rows that all rounds share. Where a run measures methods
+        that it does not train, such as the same questions without tools, these have their means by method
+        (`video_tools/<method>/...`), and all other metrics are of the trained ones."""
+        return self.rounds.metrics
 
     def methods(self) -> list[str]:
         """Methods whose rollouts were recorded."""
@@ -99,18 +108,15 @@ def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[]
     """
     records = recorded_folder(run)
     training, last_step = _read_steps(step_files(records), advance)
-    trained = methods_in(training)
-    validation, last_validation = _read_steps(step_files(records, validation=True), advance, trained)
-    is_validation = max(validation, default=-1) >= max(training, default=-1)
-    last = last_validation if is_validation else last_step
+    files = step_files(records, validation=True)
+    rounds = read_rounds(files, methods_in(training), advance)
+    is_validation = max(rounds.metrics, default=-1) >= max(training, default=-1)
+    last = rounds.last if is_validation else last_step
     if last is None:
         raise UsageError(f"{records}: its files hold no whole line, so there is no recorded rollout yet")
     folder = records.parent if records.name == RECORDS_NAME else records
-    logged: dict[int, dict[str, float]] = defaultdict(dict)
-    for path in sorted(folder.glob(LOG_NAMES)) if log is None else [log]:
-        for step, metrics in read_log(path).items():
-            logged[step] |= metrics  # at the step at which a run resumes it only validates
-    return Run(name, records, last, is_validation, training, validation, dict(sorted(logged.items())))
+    logs = sorted(folder.glob(LOG_NAMES)) if log is None else [log]
+    return Run(name, records, last, is_validation, training, rounds, merged(map(read_log, logs)))
 
 
 def read_training(records: Path) -> Steps:
@@ -148,6 +154,24 @@ def read_log(path: Path) -> Steps:
     return dict(sorted(steps.items()))
 
 
+def merged(logs: Iterable[Steps], trained: str = _TRAINED) -> Steps:
+    """Logs of a run's starts, in their order, as one.
+
+    From the first step on that a start has trained, what former ones have logged is of a policy that was lost. At the
+    step at which it resumes a run only validates, and that step keeps what was logged of it.
+
+    Args:
+        trained: a metric of all steps that were trained, and of no others.
+    """
+    steps: dict[int, dict[str, float]] = {}
+    for log in logs:
+        first = min((step for step, metrics in log.items() if trained in metrics), default=math.inf)
+        steps = {step: metrics for step, metrics in steps.items() if step < first}
+        for step, metrics in log.items():
+            steps[step] = {**steps.get(step, {}), **metrics}
+    return dict(sorted(steps.items()))
+
+
 def run_names(runs: Sequence[Path]) -> list[str]:
     """The last folders of each path, as many as it takes to tell the runs apart.
 
@@ -178,41 +202,16 @@ def to_json(runs: Sequence[Run]) -> str:
     return json.dumps({"runs": [_run_json(run) for run in runs]}, indent=1, allow_nan=False) + "\n"
 
 
-def _read_steps(
-    files: Sequence[Path], advance: Callable[[], None], of_methods: Sequence[str] = ()
-) -> tuple[Steps, Path | None]:
-    """Metrics of the steps, and the last file with a rollout in it.
-
-    Args:
-        of_methods: as `_metrics_of` takes them.
-    """
+def _read_steps(files: Sequence[Path], advance: Callable[[], None]) -> tuple[Steps, Path | None]:
+    """Metrics of the steps, and the last file with a rollout in it."""
     steps: dict[int, dict[str, float]] = {}
     last = None
     for file in files:
-        rollouts: dict[int, list[Rollout]] = defaultdict(list)
-        for step, rollout in _rollouts(file):
-            rollouts[step].append(rollout)
-        steps |= {step: _metrics_of(members, of_methods) for step, members in rollouts.items()}
-        last = file if rollouts else last
+        found = by_step(file)
+        steps |= {step: rollout_metrics([rollout for _, rollout in members]) for step, members in found.items()}
+        last = file if found else last
         advance()
     return dict(sorted(steps.items())), last
-
-
-def _metrics_of(rollouts: Sequence[Rollout], methods: Sequence[str]) -> dict[str, float]:
-    """Metrics of these methods' rollouts, and of the others their means by method; no name stands for all methods."""
-    own = [rollout for rollout in rollouts if not methods or rollout.trajectory.method in methods]
-    others = [rollout for rollout in rollouts if methods and rollout.trajectory.method not in methods]
-    by_method = {name: value for name, value in rollout_metrics(others).items() if name.startswith("video_tools/")}
-    return rollout_metrics(own) | by_method
-
-
-def _rollouts(file: Path) -> Iterator[tuple[int, Rollout]]:
-    for number, line in enumerate(read_records(file), start=1):
-        try:
-            rollout = int(line["step"]), Rollout.from_line(line)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UsageError(f"{file}, line {number}: not a rollout of a training run ({error!r:.200})") from error
-        yield rollout
 
 
 def _is_number(value: Any) -> bool:
@@ -220,7 +219,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _run_json(run: Run) -> dict[str, Any]:
-    parts = {"training": run.training, "held_out": run.validation, "log": run.log}
+    parts = {"training": run.training, "held_out": run.validation, "held_out_ends": run.rounds.ends, "log": run.log}
     return {"name": run.name, "records": str(run.records), **{name: _steps_json(part) for name, part in parts.items()}}
 
 

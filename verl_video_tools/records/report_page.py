@@ -14,6 +14,7 @@ from verl_video_tools.records.page import render, write_whole
 from verl_video_tools.records.report_curves import HEADLINES, Run, Steps, methods_in, to_json
 from verl_video_tools.records.report_figures import colour_of_run, curves_png, panel_svg, smoothing_window
 from verl_video_tools.records.report_panels import Panel, main_panels, more_panels
+from verl_video_tools.records.report_rounds import Rounds, told_rows
 
 _SWATCH = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><rect width="1" height="1" fill="{colour}"/></svg>'
 _ROWS = HEADLINES | {"generated tokens": "tokens/generated/mean"}
@@ -66,17 +67,19 @@ def _smoothed(runs: Sequence[Run]) -> str:
 def _section(run: Run, colour: str | None, page: str | None) -> dict[str, Any]:
     # A mean over the policy and the same policy without tools tells of neither.
     validation = f"held-out, {', '.join(methods_in(run.training))} alone" if run.only_measured() else "held-out"
-    parts = {name: steps for name, steps in (("training", run.training), (validation, run.validation)) if steps}
-    ends = {name: _ends(steps) for name, steps in parts.items()}
+    parts = {name: steps for name, steps in (("training", _ends(run.training)), (validation, run.rounds.ends)) if steps}
     rows = []
     for label, metric in _ROWS.items():
-        cells = [parts[name][step].get(metric) for name, chosen in ends.items() for step in chosen]
+        cells = [metrics.get(metric) for steps in parts.values() for metrics in steps.values()]
         rows.append((label, ["-" if cell is None else f"{cell:.3f}" for cell in cells]))
     return {
         "name": run.name,
         "swatch": None if colour is None else _base64(_SWATCH.format(colour=colour).encode()),
         "facts": _facts(run),
-        "parts": [{"name": name, "steps": chosen} for name, chosen in ends.items()],
+        "parts": [
+            {"name": name, "steps": list(steps), "on": _rows_of_ends(run.rounds) if name == validation else ""}
+            for name, steps in parts.items()
+        ],
         "rows": rows,
         "page": page,
         "page_of": f"held-out rows at step {max(run.validation)}"
@@ -85,8 +88,29 @@ def _section(run: Run, colour: str | None, page: str | None) -> dict[str, Any]:
     }
 
 
-def _ends(steps: Steps) -> list[int]:
-    return list(dict.fromkeys((min(steps), max(steps))))
+def _ends(steps: Steps) -> Steps:
+    return {step: steps[step] for step in (min(steps), max(steps))} if steps else {}
+
+
+def _rows_of_ends(rounds: Rounds) -> str:
+    """What rows the first and the last round are compared on."""
+    if not any(rounds.num_rows.values()):
+        return ""  # the policy was not measured
+    if not rounds.num_end_rows:
+        return "each on other rows"
+    is_cut = any(rounds.num_rows[step] > rounds.num_end_rows for step in rounds.ends)
+    return f"on the {told_rows(rounds.num_end_rows)} of both" if is_cut else f"on {told_rows(rounds.num_end_rows)}"
+
+
+def _rounds_told(rounds: Rounds) -> str:
+    told = f"held-out rounds recorded: {len(rounds.metrics)}"
+    if None not in rounds.marks:
+        return told
+    counts = [count for count in rounds.num_rows.values() if count]
+    told += f", of {min(counts)} to {told_rows(max(counts))}"
+    if not rounds.num_shared:
+        return f"{told}, none of which all have measured: points of their curves cannot be compared"
+    return f"{told}; their curves are over the {told_rows(rounds.num_shared)} that all have measured"
 
 
 def _facts(run: Run) -> str:
@@ -95,7 +119,7 @@ def _facts(run: Run) -> str:
     facts = [
         f"{', '.join(run.methods())}",
         f"training steps recorded: {len(run.training)}, with {num_rollouts} rollouts, {num_flagged} of them flagged",
-        f"held-out rounds recorded: {len(run.validation)}",
+        _rounds_told(run.rounds),
         "with verl's log" if run.log else "without verl's log",
     ]
     return f"{'; '.join(facts)}. Records: {run.records}"

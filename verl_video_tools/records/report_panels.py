@@ -146,8 +146,12 @@ def _method_panels(runs: Sequence[Run]) -> Iterable[Panel]:
         yield _by_method(runs, "Accuracy", "acc", share=True)
     # Those that were only measured have curves of their own beside the accuracy.
     if any(len(methods_in(run.validation)) - len(run.only_measured()) > 1 for run in runs):
-        validation = {method: f"video_tools/{method}/acc/mean" for method in methods}
-        curves = [_curves(run.validation, validation) for run in runs]
+        curves = [
+            _curves(
+                run.validation, {_marked(method, run, method): f"video_tools/{method}/acc/mean" for method in methods}
+            )
+            for run in runs
+        ]
         yield Panel("Held-out accuracy by method", curves, share=True, from_zero=True)
     for method in methods:
         names = {component: f"video_tools/{method}/{component}/mean" for component in _components(method, runs)}
@@ -169,18 +173,24 @@ def _answers(runs: Sequence[Run]) -> Panel:
 def _reward(run: Run) -> list[Curve]:
     """Not of methods that are only measured: their rewards are of another scale."""
     name = "rollout/score/mean"
-    return _curves(run.training, {"training": name}) + _curves(run.validation, {"held-out": name})
+    return _curves(run.training, {"training": name}) + _curves(run.validation, {_marked("held-out", run): name})
 
 
 def _accuracy(run: Run) -> list[Curve]:
     training = _curves(run.training, {"training": "rollout/acc/mean"})
     if run.validation:
-        names = {"held-out": "rollout/acc/mean"}
-        names |= {f"held-out {method}": f"video_tools/{method}/acc/mean" for method in run.only_measured()}
+        names = {_marked("held-out", run): "rollout/acc/mean"}
+        for method in run.only_measured():
+            names[_marked(f"held-out {method}", run, method)] = f"video_tools/{method}/acc/mean"
         return training + _curves(run.validation, names)
     logged = {match[1]: name for name in metric_names(run.log) if (match := _VALIDATION.fullmatch(name))}
     labels = {"held-out" if len(logged) == 1 else f"held-out {source}": name for source, name in logged.items()}
     return training + _curves(run.log, labels)
+
+
+def _marked(label: str, run: Run, method: str | None = None) -> str:
+    """A label of held-out rollouts, with what rows these are on where rounds have measured different ones."""
+    return label + run.rounds.marks.get(method, "")
 
 
 def _of_training(runs: Sequence[Run], names: Mapping[str, str]) -> list[list[Curve]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from verl_video_tools.records.report_curves import HEADLINES, LOG_NAMES, Steps, read_log, read_training
+from verl_video_tools.records.report_curves import HEADLINES, LOG_NAMES, Steps, merged, read_log, read_training
 
 FINE_TUNING = {"loss": "train/loss", "validation loss": "val/loss", "learning rate": "train/lr"}
 
@@ -29,14 +29,11 @@ def main(folder: Path) -> None:
         console.print(f"no recorded step in {folder}")
 
 
-def _fine_tuning(folder: Path) -> dict[int, dict[str, float]]:
+def _fine_tuning(folder: Path) -> Steps:
     """Of all starts, the latest of a step that was repeated."""
-    steps: dict[int, dict[str, float]] = {}
-    for path in sorted(folder.glob(LOG_NAMES)):
-        for step, values in read_log(path).items():
-            if "train/loss" in values:
-                steps[step] = dict(values)
-    return steps
+    trained = "train/loss"
+    steps = merged(map(read_log, sorted(folder.glob(LOG_NAMES))), trained)
+    return {step: values for step, values in steps.items() if trained in values}
 
 
 def _table(steps: Steps, metrics: Mapping[str, str], heading: str) -> Table:

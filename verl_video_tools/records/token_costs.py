@@ -9,7 +9,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.records.records import read_records, records_folder, step_files
+from verl_video_tools.records.records import read_records, records_folder, step_files, step_of
 from verl_video_tools.records.report_curves import LOG_NAMES, read_log
 from verl_video_tools.video import image_tokens
 
@@ -88,7 +88,7 @@ def training_tokens(run: Path, factor: int) -> dict[int, Tokens]:
     totals = {0: total}
     for number, path in enumerate(step_files(records_folder(run)), start=1):
         lines = list(read_records(path))
-        step = int(path.stem.rpartition("_")[2])
+        step = step_of(path)
         if step != number or not lines:
             raise UsageError(f"{path}: the records of step {number} are missing, so the run's tokens are not known")
         num_groups = len({line["uid"] for line in lines})

@@ -96,7 +96,7 @@ def record_of(line: Mapping[str, Any]) -> dict[str, Any]:
         "trajectory": line["trajectory"].to_dict(),
         "ground_truth": line.get("ground_truth"),
         "reward": line.get("reward") or {},
-        "not_scored": line["not_scored"] if "not_scored" in line else not_scored(line),
+        "not_scored": not_scored(line),
         "evidence_seconds": (line.get("extra_info") or {}).get("video_segment"),
         "row": {name: value for name, value in line.items() if name not in shown_elsewhere},
         "sequences": [_sequence(sequence) for sequence in line.get("sequences") or []],

@@ -11,7 +11,7 @@ of days. verl makes the trackers itself and has no registry for them, so registr
   data, and before verl saves its checkpoint: a run that dies after that goes on with the next step.
 - `_compute_metrics`: metrics, and alarms on them. Images of trained groups are freed, and what arrives late of groups
   that verl has cleared (`stored_images`).
-- `fit`: a last try.
+- `fit`: records of steps that are trained again are set aside before, and there is a last try behind.
 
 A tracker that cannot be set up still ends the run, before its first step.
 """
@@ -30,7 +30,7 @@ from verl.utils.tracking import Tracking
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.lasting import Lasting
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
-from verl_video_tools.records.records import RecordWriter
+from verl_video_tools.records.records import RecordWriter, set_aside
 from verl_video_tools.verl_plugin import tracked_rollouts
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.group_router import imbalance
@@ -107,7 +107,8 @@ class TellingMixin(PPOTrainer):
 
     def _init_telling(self, options: TrainerOptions) -> None:
         folder = options.records_dir or Path(self.config.trainer.default_local_dir) / "trajectories"
-        self._write_records = lasting_writer(Path(folder))
+        self._records_folder = Path(folder)
+        self._write_records = lasting_writer(self._records_folder)
         self._record_tokens = options.record_tokens
         self._tracked_every, self._tracked_count = options.tracked_rollouts_every, options.tracked_rollouts
         # verl's rows have the engine's log-probabilities only where it was asked for them.
@@ -120,6 +121,7 @@ class TellingMixin(PPOTrainer):
         return Lasting(super()._write_generations, "writing generations", _TRACKING_FAILURES)
 
     def fit(self, agent_loop_manager: Any) -> None:
+        self._lasting_set_aside()  # verl has loaded its checkpoint, and nothing is recorded yet
         try:
             super().fit(agent_loop_manager)
         finally:
@@ -149,6 +151,18 @@ class TellingMixin(PPOTrainer):
         for name, lasting in ((_TRACKING_FAILURES, self._trackers()), (_RECORD_FAILURES, self._recorders())):
             metrics[name] = sum(each.num_failures for each in lasting)
 
+    def _set_aside(self) -> None:
+        trainer = self.config.trainer
+        if trainer.get("val_only", False) and trainer.get("val_before_train", True):
+            return  # a run that only measures a checkpoint, maybe not the last one, abandons nothing
+        if moved := set_aside(self._records_folder, self.global_steps):
+            num_files, folder = moved
+            print(
+                f"[verl_video_tools] going on from step {self.global_steps}: records of later steps, which are trained "
+                f"again, are set aside ({num_files} files in {folder})",
+                flush=True,
+            )
+
     def _record(self, batch: KVBatchMeta) -> None:
         self._step_lines = []  # if this fails, the last step's are not this one's
         self._step_lines = self._lines(batch, self.global_steps, trained=True)
@@ -164,7 +178,12 @@ class TellingMixin(PPOTrainer):
     def _tell_validation(self, batch: KVBatchMeta) -> None:
         self._validation_lines += self._lines(batch, self.global_steps, trained=False)
 
-    # None of these can be tried again: TransferQueue forgets a batch's rows, and alarms look at a step's own metrics.
+    # None of these can be tried again: later steps are the run's own by then, TransferQueue forgets a batch's rows, and
+    # alarms look at a step's own metrics.
+    @cached_property
+    def _lasting_set_aside(self) -> Lasting:
+        return Lasting(self._set_aside, "setting aside records of abandoned steps", _RECORD_FAILURES, max_kept=0)
+
     @cached_property
     def _lasting_record(self) -> Lasting:
         return Lasting(self._record, "making records of a step", _RECORD_FAILURES, max_kept=0)
@@ -202,6 +221,7 @@ class TellingMixin(PPOTrainer):
     def _recorders(self) -> list[Lasting]:
         return [
             self._write_records,
+            self._lasting_set_aside,
             self._lasting_record,
             self._lasting_tell,
             self._keep_validation,

@@ -38,7 +38,7 @@ function differencesTable(names, summaries, records) {
   const terms = [...new Set(records.flatMap((record, side) => rewardNames(summaries[side], record)))];
   const rows = [
     ["answer", ...summaries.map(({ answer }) => answer)], ["stop reason", ...summaries.map(({ stop }) => stop)],
-    ...terms.map((name) => [name, ...records.map(({ reward }) => reward[name])]),
+    ...terms.map((name) => [name, ...records.map(({ reward, not_scored: unknown }) => (unknown.includes(name) ? null : reward[name]))]),
     ["advantage", ...summaries.map(({ advantage }) => advantage)],
     ["turns", ...records.map(({ trajectory }) => trajectory.turns.length)],
     ["calls", ...summaries.map(({ calls }) => calls)], ["frames", ...summaries.map(({ frames }) => frames)],
