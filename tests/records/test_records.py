@@ -145,6 +145,14 @@ def test_summary_of_fine_tuning_leaves_out_what_is_trained_again(tmp_path: Path,
     assert shown.startswith("2 steps") and "3.500" in shown and "1.000" not in shown
 
 
+@pytest.mark.parametrize("folder", ["", "trajectories"])
+def test_summary_takes_a_runs_folder_or_that_of_its_records(folder: str, tmp_path: Path, capsys) -> None:
+    RecordWriter(tmp_path / "trajectories").write(3, [line(3, "a", 0.5)])
+    main(tmp_path / folder)
+    shown = capsys.readouterr().out
+    assert shown.startswith("1 steps") and f"{tmp_path.resolve()}/trajectories/step_*.jsonl" in shown
+
+
 def test_summary_of_an_empty_folder_says_so(tmp_path: Path, capsys) -> None:
     main(tmp_path)
     assert "no recorded step" in capsys.readouterr().out

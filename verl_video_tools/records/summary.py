@@ -2,6 +2,8 @@
 fine-tuning run, which records none.
 
 Usage: python -m verl_video_tools.records.summary FOLDER
+
+FOLDER is a run's, or that of its trajectories.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from verl_video_tools.records.records import records_folder
 from verl_video_tools.records.report_curves import HEADLINES, LOG_NAMES, Steps, merged, read_log, read_training
 
 FINE_TUNING = {"loss": "train/loss", "validation loss": "val/loss", "learning rate": "train/lr"}
@@ -20,9 +23,10 @@ FINE_TUNING = {"loss": "train/loss", "validation loss": "val/loss", "learning ra
 
 def main(folder: Path) -> None:
     console = Console()
-    if steps := read_training(folder):
+    records = records_folder(folder)
+    if steps := read_training(records):
         console.print(_table(steps, HEADLINES, "mean over the step's rollouts"))
-        console.print(f"trajectories: {folder.resolve()}/step_*.jsonl", soft_wrap=True)
+        console.print(f"trajectories: {records.resolve()}/step_*.jsonl", soft_wrap=True)
     elif steps := _fine_tuning(folder):
         console.print(_table(steps, FINE_TUNING, "fine-tuning"))
     else:
