@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,13 @@ class Settings(Base):
 def test_tables_are_up_to_date(page: str) -> None:
     text = (SCRIPT.parent / page).read_text(encoding="utf-8")
     assert MADE["with_table"](text, MADE["PAGES"][page]) == text, "run python docs/make_settings.py"
+
+
+@pytest.mark.parametrize("page", MADE["PAGES"])
+def test_no_word_is_broken_at_the_end_of_a_line(page: str) -> None:
+    """Lines of a meaning are joined by a space."""
+    broken = [text for text in MADE["_meanings"](MADE["PAGES"][page]).values() if re.search(r"\w- \w", text)]
+    assert broken == []
 
 
 def test_a_table() -> None:

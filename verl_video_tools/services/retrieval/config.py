@@ -25,8 +25,8 @@ class RetrievalConfig:
     backend: Backend = "transformers"
     """`transformers` (CLIP, SigLIP and SigLIP2 of fixed resolution), or `open_clip` (extra `retrieval`)."""
     model: str = "google/siglip2-base-patch16-224"
-    """Folder or Hugging Face name; for `open_clip` also its own names, such as ViT-B-16-SigLIP2, or `local-
-    dir:/path`."""
+    """Folder or Hugging Face name; for `open_clip` also its own names, such as ViT-B-16-SigLIP2, or
+    `local-dir:/path`."""
     pretrained: str | None = None
     """Weights of a model that `open_clip` knows by name, such as `webli`."""
     num_gpus: float = 0.0
