@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.page_commands import page_commands
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.synthetic_rows import load_rows
 
@@ -53,7 +54,7 @@ def test_the_doctor_accepts_the_judge(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.slow
-def test_table_and_dialogues_become_rows(tmp_path: Path) -> None:
+def test_table_and_dialogues_become_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = [sys.executable, str(TUTORIAL / "make_data.py"), str(tmp_path / "d")]
     command += ["--videos=2", "--questions-per-video=2", "--expert-videos=3"]
     subprocess.run(command, check=True, timeout=300, cwd=tmp_path)
@@ -61,6 +62,18 @@ def test_table_and_dialogues_become_rows(tmp_path: Path) -> None:
     assert run(["data", "convert", str(table), str(rows), "--from=table", "--method=longvt", "--yes"]) == 0
     assert [row["extra_info"]["question_type"] in ("open", "numeric") for row in load_rows(rows)] == [True] * 4
     assert all(row["extra_info"]["video_segment"] is not None for row in load_rows(rows))
+    (validate,) = [
+        command.words[1:]
+        for command in page_commands()
+        if command.page == "docs/tutorial/1-questions.md" and command.words[:3] == ("vvt", "data", "validate")
+    ]
+    monkeypatch.chdir(tmp_path)
+    assert run(list(validate)) == 0
+    video = Path(load_rows(rows)[0]["extra_info"]["video_path"])
+    whole = video.read_bytes()
+    video.write_bytes(b"no video")
+    assert run(list(validate)) == 1, "the page says that it opens every video"
+    video.write_bytes(whole)
     expert, taught = tmp_path / "d" / "expert.parquet", tmp_path / "cold.parquet"
     words = ["data", "convert", str(expert), str(taught), "--from=longvt-parquet", "--turns", "--method=longvt"]
     assert run([*words, f"--videos={tmp_path / 'd'}"]) == 0
