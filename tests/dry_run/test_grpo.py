@@ -192,6 +192,12 @@ def test_memory_is_planned_for_gpus(dry_run: DryRunOf) -> None:
     assert unknown["plan"].status is Status.FAILED and "'abacus' is not known" in unknown["plan"].detail
 
 
+def test_more_gpus_than_can_share_the_model(dry_run: DryRunOf) -> None:
+    options = ("trainer.n_gpus_per_node=8", "actor_rollout_ref.rollout.tensor_model_parallel_size=8")
+    checks = dry_run(*options, device="gpu", gpu="h100")
+    assert failed(checks) == {"plan"} and "which has 4 heads" in checks["plan"].detail
+
+
 @pytest.mark.parametrize(("device", "times"), [("gpu", 1), ("cpu", 0)])
 def test_the_gpus_are_asked_for_once(
     device: str, times: int, dry_run: DryRunOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,15 @@ WORK = Workload(
     mean_initial_tokens=50,
     mean_initial_image_tokens=40,
     group_frames=4,
+    allowed_calls=4,
 )
+
+
+@dataclass
+class Configured:
+    """All that verl's patch asks of a model before it patches."""
+
+    config: SimpleNamespace
 
 
 def test_memory_of_the_actor_by_hand() -> None:
@@ -89,6 +98,33 @@ def test_recipes_share_a_sequence_among_as_few_gpus_as_hold_it() -> None:
             if actor_memory(model, replace(options, ulysses=size), work, 8, work.longest_tokens).total < 0.95 * 80e9
         ]
         assert options.ulysses == sizes[0], method
+
+
+@pytest.mark.parametrize(
+    ("name", "ulysses", "tp"),
+    [
+        ("qwen2.5-vl-3b", [1, 2, 4, 8, 16], [1, 2, 4]),  # its tower's MLPs have 3,420 inside
+        ("qwen2.5-vl-7b", [1, 2, 4, 28], [1, 2, 4]),
+        ("qwen3-vl-8b", [1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 16]),
+    ],
+)
+def test_gpus_that_can_share_a_model(name: str, ulysses: list[int], tp: list[int]) -> None:
+    model = find_model(name)
+    assert [size for size in range(1, 33) if model.shares_heads(size)] == ulysses
+    assert [size for size in range(1, 33) if model.shares_layers(size)] == tp
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", known_models())
+def test_verl_refuses_what_the_planner_does(name: str) -> None:
+    monkey_patch = pytest.importorskip("verl.models.transformers.monkey_patch")
+    model = find_model(name)
+    config = SimpleNamespace(num_attention_heads=model.heads, num_key_value_heads=model.kv_heads)
+    refused = [size for size in range(1, 33) if not model.shares_heads(size)]
+    assert refused
+    for size in refused:  # one that it takes would be patched
+        with pytest.raises(AssertionError, match="must be divisible by ulysses_sp_size"):
+            monkey_patch.apply_monkey_patch(Configured(config), size)
 
 
 def test_memory_of_the_engine_by_hand() -> None:

@@ -64,6 +64,32 @@ def test_as_many_workers_as_cores_allow(
     assert agent_workers(capsys.readouterr().out) == workers
 
 
+def test_a_smaller_batch_takes_the_mini_batch_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """And a larger one does not."""
+    for batch_size, mini_batch_size in (("16", "16"), ("64", "32")):
+        assert run(["plan", "--model", "qwen2.5-vl-7b", "--method", "framethinker", "--batch-size", batch_size]) == 0
+        assert f"TRAIN_BATCH_SIZE={batch_size}\nMINI_BATCH_SIZE={mini_batch_size}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (["--response-length", "2000"], "not a single call"),
+        (["--response-length", "2000", "--set", "max_turns=2"], "not a single call"),
+        ([], "only one call"),
+        (["--set", "max_turns=2"], None),  # as many as it may make
+        (["--response-length", "65536"], None),
+        (["--prompt-length", "1000", "--response-length", "2000"], None),  # there is no first look to call after
+    ],
+)
+def test_too_few_calls_are_warned_of(
+    options: list[str], warning: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run([*LONGVT, *options])
+    text = capsys.readouterr().out
+    assert ("at the largest size fits" in text) == (warning is not None) and (warning or "") in text
+
+
 def test_an_adapter_takes_less(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*LONGVT, "--json"]) == 0 and run([*LONGVT, "--lora-rank", "32", "--json"]) == 0
     text = capsys.readouterr().out
@@ -90,6 +116,14 @@ def test_for_a_machine(capsys: pytest.CaptureFixture[str]) -> None:
         ([*LONGVT, "--gpu", "tpu"], "'tpu'"),
         ([*LONGVT, "--gpus", "12"], "12"),
         ([*LONGVT, "--ulysses", "3"], "--ulysses 3"),
+        (
+            [*LONGVT, "--ulysses", "8"],
+            "qwen2.5-vl-7b so, which has 28 heads, 4 of keys and values; with --gpus 8 it can",
+        ),
+        ([*LONGVT, "--tp", "8"], "with --gpus 8 it can be 1, 2, 4\n"),
+        (["plan", "--model", "qwen2.5-vl-3b", "--method", "longvt", "--tp", "8"], "3,420 values inside the vision"),
+        ([*LONGVT, "--mini-batch-size", "32"], "--mini-batch-size 32 is more than --batch-size 16"),
+        ([*LONGVT, "--batch-size", "4", "--mini-batch-size", "8"], "8 is more than --batch-size 4"),
         (["plan", "--model", "qwen2.5-vl-7b", "--method", "guess"], "guess"),
     ],
 )
@@ -113,3 +147,8 @@ def test_a_plan_of_a_known_model_needs_no_torch() -> None:
 )
 def test_tables_of_the_documentation(table: Callable[[], str], page: str) -> None:
     assert table() in (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+
+
+def test_no_memory_is_told_where_heads_cannot_be_shared() -> None:
+    rows = [line for line in memory_page.ulysses_table().splitlines() if "qwen" in line]
+    assert [row.endswith("| - |") for row in rows] == ["qwen2.5-vl-7b" in row for row in rows]

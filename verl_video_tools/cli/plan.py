@@ -69,9 +69,10 @@ class Plan:
 
         method = get_method(self.method, **read_assignments(self.assignments or []))
         given = {field.name: getattr(self, field.name) for field in fields(RunOptions)}
-        options = replace(
-            recipe_options(method.name), **{name: value for name, value in given.items() if value is not None}
-        )
+        usual = recipe_options(method.name)
+        if self.batch_size is not None and self.mini_batch_size is None:
+            given["mini_batch_size"] = min(usual.mini_batch_size, self.batch_size)
+        options = replace(usual, **{name: value for name, value in given.items() if value is not None})
         cluster = Cluster(
             gpu=find_gpu(self.gpu),
             num_gpus=self.gpus,

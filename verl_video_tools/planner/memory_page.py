@@ -16,12 +16,13 @@ from verl_video_tools.planner.workload import Workload, estimated_tokens, plan_w
 
 SERVERS = 8
 ULYSSES = (1, 2, 4, 8)
+METHODS = tuple(method for method in RECIPES if method != "compose")  # whose work is its file's
 
 
 def recipes() -> Iterator[tuple[str, str, ModelShape, RunOptions, Workload]]:
     """Method, name of the model, and the recipe's options and work on eight GPUs, for an hour of 1920x1080."""
     info = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
-    for method in RECIPES:
+    for method in METHODS:
         name = "qwen3-vl-8b" if method == "videobrain" else "qwen2.5-vl-7b"
         model, options = find_model(name), recipe_options(method)
         yield (
@@ -51,7 +52,10 @@ def images_table() -> str:
 
 
 def ulysses_table() -> str:
-    """Memory of the actor on a GPU, by the number of GPUs that share a sequence; the recipe's in bold. Markdown."""
+    """Memory of the actor on a GPU, by the number of GPUs that share a sequence; the recipe's in bold. Markdown.
+
+    "-" where the model's heads cannot be shared among so many.
+    """
     lines = [
         "| | longest rollout, by its limits, x `MICRO_BATCH_SIZE` | "
         + " | ".join(f"Ulysses {size}" for size in ULYSSES)
@@ -62,7 +66,7 @@ def ulysses_table() -> str:
         cells = []
         for size in ULYSSES:
             memory = actor_memory(model, replace(options, ulysses=size), work, SERVERS, work.longest_tokens)
-            cells.append(f"{memory.total / 1e9:.0f} GB")
+            cells.append(f"{memory.total / 1e9:.0f} GB" if model.shares_heads(size) else "-")
             if size == options.ulysses:
                 cells[-1] = f"**{cells[-1]}**"
         lines.append(

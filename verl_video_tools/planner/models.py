@@ -67,6 +67,16 @@ class ModelShape:
     def num_text_parameters(self) -> int:
         return self.num_parameters - self.num_vision_parameters
 
+    def shares_heads(self, size: int) -> bool:
+        """Whether so many GPUs can share the heads of attention, as verl asks of Ulysses: those of keys and values are
+        divided or, where they are fewer, copied."""
+        return self.heads % size == 0 and (self.kv_heads % size == 0 or size % self.kv_heads == 0)
+
+    def shares_layers(self, size: int) -> bool:
+        """The same of whole layers, as vLLM divides them: heads, and both MLPs. The tower of Qwen2.5-VL has 3,420
+        inside, which eight GPUs cannot share."""
+        return self.shares_heads(size) and self.intermediate % size == 0 and self.vision_intermediate % size == 0
+
 
 @cache
 def known_models() -> Mapping[str, Mapping[str, Any]]:

@@ -87,9 +87,9 @@ def make_plan(
     """Model a run.
 
     Raises:
-        UsageError: the GPUs cannot be divided as the options say.
+        UsageError: GPUs, model or batch cannot be divided as the options say.
     """
-    _check(options, cluster)
+    _check(options, cluster, model)
     workload = plan_workload(method, info, tokens, options)
     actor, at_limits = (
         actor_memory(model, options, workload, cluster.num_gpus, tokens_each)
@@ -143,12 +143,29 @@ def settings(plan: Plan) -> list[str]:
     ]
 
 
-def _check(options: RunOptions, cluster: Cluster) -> None:
+def _check(options: RunOptions, cluster: Cluster, model: ModelShape) -> None:
     if cluster.num_gpus > cluster.gpus_per_node and cluster.num_gpus % cluster.gpus_per_node:
         raise UsageError(f"--gpus {cluster.num_gpus} are no whole nodes of {cluster.gpus_per_node}")
-    for name in ("tp", "ulysses"):
-        if cluster.num_gpus % getattr(options, name):
-            raise UsageError(f"--{name} {getattr(options, name)} does not divide --gpus {cluster.num_gpus}")
+    heads = f"{model.heads} heads, {model.kv_heads} of keys and values"
+    layers = f"{heads}, and {model.vision_intermediate:,} values inside the vision tower's layers"
+    for name, program, fits, divided in (
+        ("tp", "vLLM", model.shares_layers, layers),
+        ("ulysses", "verl", model.shares_heads, heads),
+    ):
+        size, gpus = getattr(options, name), cluster.num_gpus
+        allowed = ", ".join(str(each) for each in range(1, gpus + 1) if gpus % each == 0 and fits(each))
+        if gpus % size:
+            raise UsageError(f"--{name} {size} does not divide --gpus {gpus}; it can be {allowed}")
+        if not fits(size):
+            raise UsageError(
+                f"--{name} {size}: {program} cannot divide {model.name} so, which has {divided}; with --gpus {gpus} it "
+                f"can be {allowed}"
+            )
+    if options.mini_batch_size > options.batch_size:
+        raise UsageError(
+            f"--mini-batch-size {options.mini_batch_size} is more than --batch-size {options.batch_size}, which verl "
+            "refuses: an update takes at most a step's questions"
+        )
 
 
 def _judge(
@@ -193,6 +210,8 @@ def _judge(
         )
     if cluster.shm_bytes is not None and host.shm > cluster.shm_bytes:
         reasons.append(f"/dev/shm needs {host.shm / GB:.0f} GB and has {cluster.shm_bytes / GB:.0f}")
-    if 0 < workload.max_calls < 2 and workload.call_frames:
-        warnings.append("only one call at the largest size fits into a rollout's limits")
+    has_room = workload.initial_tokens <= options.prompt_length
+    if has_room and workload.call_frames and workload.max_calls < min(2, workload.allowed_calls):
+        fits = "only one call" if workload.max_calls else "not a single call"
+        warnings.append(f"{fits} at the largest size fits into a rollout's limits")
     return reasons, warnings

@@ -74,7 +74,7 @@ class Workload:
         initial_tokens, call_tokens: all that is written with the frames; `*_image_tokens` are those of images alone.
             Where the rollouts of a group see different initial frames, `initial_*` is of the dearest one, which limits
             and the peak of an update count with, and `mean_initial_*` the mean of a group, which sums count with.
-        max_calls: calls of a rollout that fit into the limits.
+        max_calls: calls of a rollout that fit into the limits, of the `allowed_calls` that its turns allow.
         longest_tokens: what the limits allow, prompt and response.
         mean_calls, turn_tokens: what time is modelled by.
         groups, rollouts: questions of a step, and rollouts of a question.
@@ -99,6 +99,7 @@ class Workload:
     mean_initial_tokens: float
     mean_initial_image_tokens: float
     group_frames: int
+    allowed_calls: int
 
     @property
     def fullest_tokens(self) -> int:
@@ -152,6 +153,7 @@ def plan_workload(method: Method, info: VideoInfo, tokens: ModelTokens, options:
         mean_initial_tokens=fmean(look.tokens for look in cost.group),
         mean_initial_image_tokens=fmean(look.num_frames * look.frame_tokens for look in cost.group),
         group_frames=len({image.record.index for look in requests for image in planned_images(look, info)}),
+        allowed_calls=cost.max_turns - 1 if call else 0,
     )
 
 
