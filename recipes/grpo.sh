@@ -69,6 +69,12 @@ if [ "$SYNTHETIC" = 0 ]; then
         REAL_FIELDS+=("+actor_rollout_ref.rollout.custom.video_tools.$METHOD.$field")
         PLAN_OPTIONS+=(--set "$field")
     done
+    for option in "${REAL_LENGTHS[@]}"; do # what a frame takes follows from them
+        case $option in
+        *data.mm_processor_kwargs.min_pixels=*) PLAN_OPTIONS+=(--min-pixels "${option#*=}") ;;
+        *data.mm_processor_kwargs.max_pixels=*) PLAN_OPTIONS+=(--max-pixels "${option#*=}") ;;
+        esac
+    done
     # GiB of processed images that an inference server keeps: those of all rollouts under way on it, by `vvt plan`. With a
     # model that it does not know vLLM's default stays.
     MM_CACHE_GB=${MM_CACHE_GB:-$("$PYTHON" -m verl_video_tools.cli plan --print mm-cache-gb --model "$MODEL_PATH" \

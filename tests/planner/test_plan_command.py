@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from verl_video_tools.planner import memory_page, published
 
 pytestmark = pytest.mark.slow
 
+LADDER = Path(__file__).parents[2] / "examples" / "compose" / "longvt_search_ladder.yaml"
 LONGVT = ["plan", "--model", "qwen2.5-vl-7b", "--method", "longvt"]
 
 
@@ -71,6 +73,16 @@ def test_a_smaller_batch_takes_the_mini_batch_with_it(capsys: pytest.CaptureFixt
         assert f"TRAIN_BATCH_SIZE={batch_size}\nMINI_BATCH_SIZE={mini_batch_size}\n" in capsys.readouterr().out
 
 
+def test_a_composition_has_the_lengths_of_its_file(capsys: pytest.CaptureFixture[str]) -> None:
+    compose = ["plan", "--model", "qwen2.5-vl-7b", "--method", "compose"]
+    assert run([*compose, "--set", f"file={LADDER}"]) == 0
+    pasted = capsys.readouterr().out.partition("# to paste")[2].splitlines()
+    assert {"MAX_PROMPT_LENGTH=16384", "MAX_RESPONSE_LENGTH=24576", f"COMPOSE={shlex.quote(str(LADDER))}"} <= set(
+        pasted
+    )
+    assert run([*compose, "--set", f"file={LADDER}", "--prompt-length", "9000"]) == 1, "given ones win"
+
+
 @pytest.mark.parametrize(
     ("options", "warning"),
     [
@@ -88,6 +100,11 @@ def test_too_few_calls_are_warned_of(
     run([*LONGVT, *options])
     text = capsys.readouterr().out
     assert ("at the largest size fits" in text) == (warning is not None) and (warning or "") in text
+
+
+def test_fields_of_the_method_are_to_paste_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*LONGVT, "--set", "initial_frames=256", "--set", "call_frames=64"]) == 0
+    assert "\nMETHOD_FIELDS='initial_frames=256 call_frames=64'\n" in capsys.readouterr().out
 
 
 def test_an_adapter_takes_less(capsys: pytest.CaptureFixture[str]) -> None:

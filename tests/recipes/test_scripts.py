@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -232,5 +233,13 @@ def test_the_processor_cache_holds_the_rollouts_under_way(
     assert int(cache_gb("mixed_grpo", "mixed")) >= 4
     one = {"NNODES": "1", "NDEVICES_PER_NODE": "1", "ULYSSES": "1"}  # the plan of the method's own 2 refuses one GPU
     assert int(cache_gb("videozoomer_grpo", "one", **one)) > 4
+    large = tmp_path / "large.yaml"
+    default = files("verl_video_tools.methods.compose").joinpath("default.yaml").read_text(encoding="utf-8")
+    large.write_text(
+        default.replace("num_frames: 32, min_pixels: 784, max_pixels: 50176", "num_frames: 12, max_pixels: 401408")
+    )
+    compose = {"COMPOSE": str(large), "TRAIN_BATCH_SIZE": "512"}
+    whole = int(cache_gb("compose_grpo", "compose", **compose))
+    assert whole > int(cache_gb("compose_grpo", "smaller", **compose, MAX_PIXELS="100352")), "the run's own bounds"
     assert cache_gb("longvt_grpo", "own", MM_CACHE_GB="7") == "7"
     assert cache_gb("longvt_grpo", "unknown", MODEL_PATH="nobody/no-model") == "4", "vLLM's default"

@@ -69,7 +69,7 @@ class Plan:
 
         method = get_method(self.method, **read_assignments(self.assignments or []))
         given = {field.name: getattr(self, field.name) for field in fields(RunOptions)}
-        usual = recipe_options(method.name)
+        usual = recipe_options(method.name, method.recipe_budget)
         if self.batch_size is not None and self.mini_batch_size is None:
             given["mini_batch_size"] = min(usual.mini_batch_size, self.batch_size)
         options = replace(usual, **{name: value for name, value in given.items() if value is not None})
@@ -84,7 +84,8 @@ class Plan:
         num_frames = max(1, round(self.video_seconds * self.fps))
         info = VideoInfo(self.video_seconds, num_frames, self.fps, self.width, self.height)
         model = find_model(self.model)
-        plan = make_plan(method, info, model, estimated_tokens(model.factor, options), options, cluster)
+        tokens = estimated_tokens(model.factor, options)
+        plan = make_plan(method, info, model, tokens, options, cluster, self.assignments or ())
         if self.only:
             print(plan.host.mm_cache_gb)
             return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,10 +20,25 @@ from verl_video_tools.planner.gpu_memory import (
 )
 from verl_video_tools.planner.host_memory import HostMemory, agent_workers, host_memory
 from verl_video_tools.planner.models import ModelShape
-from verl_video_tools.planner.recipes import RunOptions
+from verl_video_tools.planner.recipes import RunOptions, recipe_options
 from verl_video_tools.planner.seconds import stage_seconds
 from verl_video_tools.planner.workload import Workload, plan_workload
 from verl_video_tools.rollout.tokens import ModelTokens
+
+VERL_OPTIONS = {
+    "offload": (
+        "actor_rollout_ref.actor.fsdp_config.param_offload",
+        "actor_rollout_ref.actor.fsdp_config.optimizer_offload",
+    ),
+    "reference": ("actor_rollout_ref.actor.use_kl_loss",),
+    "ref_offload": ("actor_rollout_ref.ref.fsdp_config.param_offload",),
+    "entropy": ("actor_rollout_ref.actor.entropy_coeff",),
+    "min_pixels": ("++data.mm_processor_kwargs.min_pixels",),
+    "max_pixels": ("++data.mm_processor_kwargs.max_pixels",),
+}
+"""verl's options for fields of `RunOptions` that no variable of a recipe sets."""
+ENTROPY_COEFFICIENT = 0.001
+"""Of the recipes that have an entropy term."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +62,14 @@ class Plan:
     """All figures are modelled, in bytes and seconds.
 
     Attributes:
+        method_fields: of the method, as `--set` takes them.
         actor: with the fullest rollouts planned; `warnings` tell of the longest that the limits allow.
         reasons: why it cannot fit; none where it does.
         warnings: what fits and will hurt.
     """
 
     method: str
+    method_fields: tuple[str, ...]
     model: ModelShape
     cluster: Cluster
     options: RunOptions
@@ -82,9 +101,18 @@ class Plan:
 
 
 def make_plan(
-    method: Method, info: VideoInfo, model: ModelShape, tokens: ModelTokens, options: RunOptions, cluster: Cluster
+    method: Method,
+    info: VideoInfo,
+    model: ModelShape,
+    tokens: ModelTokens,
+    options: RunOptions,
+    cluster: Cluster,
+    method_fields: Sequence[str] = (),
 ) -> Plan:
     """Model a run.
+
+    Args:
+        method_fields: those of `method` that were set, for `settings`.
 
     Raises:
         UsageError: GPUs, model or batch cannot be divided as the options say.
@@ -113,21 +141,37 @@ def make_plan(
             f"{at_limits.total / GB:.0f} GB of a GPU's {cluster.gpu.memory_bytes / GB:.0f} in the update"
         )
     return Plan(
-        method.name, model, cluster, options, workload, actor, engine, host, seconds, tuple(reasons), tuple(warnings)
+        method=method.name,
+        method_fields=tuple(method_fields),
+        model=model,
+        cluster=cluster,
+        options=options,
+        workload=workload,
+        actor=actor,
+        engine=engine,
+        host=host,
+        seconds=seconds,
+        reasons=tuple(reasons),
+        warnings=tuple(warnings),
     )
 
 
 def settings(plan: Plan) -> list[str]:
-    """Variables of our recipes, and verl options that follow them on the command line."""
-    options, cluster = plan.options, plan.cluster
-    variables = {
+    """Variables of our recipes, and verl options that follow them on the command line.
+
+    Nodes, batches and lengths are always there, all else only where it is not the recipe's own.
+    """
+    options, cluster, usual = plan.options, plan.cluster, recipe_options(plan.method)
+    # FrameMind's recipe has a variable for the actor alone.
+    micro_batch_size = "ACTOR_MICRO_BATCH_SIZE" if plan.method == "framemind" else "MICRO_BATCH_SIZE"
+    variables: dict[str, Any] = {
         "NNODES": cluster.nodes,
         "NDEVICES_PER_NODE": min(cluster.num_gpus, cluster.gpus_per_node),
         "ROLLOUT_TP": options.tp,
         "ROLLOUT_N": options.rollouts,
         "TRAIN_BATCH_SIZE": options.batch_size,
         "MINI_BATCH_SIZE": options.mini_batch_size,
-        "MICRO_BATCH_SIZE": options.micro_batch_size,
+        micro_batch_size: options.micro_batch_size,
         "MAX_PROMPT_LENGTH": options.prompt_length,
         "MAX_RESPONSE_LENGTH": options.response_length,
         "MAX_MODEL_LEN": options.prompt_length + options.response_length,
@@ -136,11 +180,34 @@ def settings(plan: Plan) -> list[str]:
     }
     if options.lora_rank:
         variables["LORA_RANK"] = options.lora_rank
+    if options.freeze_vision != usual.freeze_vision:
+        variables["FREEZE_VISION_TOWER"] = int(options.freeze_vision)
     return [
+        *_method_settings(plan),
         *(f"{name}={value}" for name, value in variables.items()),
         f"actor_rollout_ref.actor.ulysses_sequence_parallel_size={options.ulysses}",
         f"actor_rollout_ref.rollout.gpu_memory_utilization={options.utilization}",
+        *(
+            f"{name}={_value(field, getattr(options, field))}"
+            for field, names in VERL_OPTIONS.items()
+            if getattr(options, field) != getattr(usual, field)
+            for name in names
+        ),
     ]
+
+
+def _method_settings(plan: Plan) -> list[str]:
+    """Variables for the method's fields; that of a composition's file has a name of its own."""
+    files = [field for field in plan.method_fields if plan.method == "compose" and field.startswith("file=")]
+    others = " ".join(field for field in plan.method_fields if field not in files)
+    return [
+        *(f"COMPOSE={shlex.quote(file.removeprefix('file='))}" for file in files),
+        *([f"METHOD_FIELDS={shlex.quote(others)}"] if others else []),
+    ]
+
+
+def _value(field: str, value: Any) -> Any:
+    return ENTROPY_COEFFICIENT * value if field == "entropy" else value
 
 
 def _check(options: RunOptions, cluster: Cluster, model: ModelShape) -> None:

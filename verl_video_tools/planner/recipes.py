@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from verl_video_tools.core.types import RolloutLimits
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,26 @@ RECIPES = {
         freeze_vision=True,
         ulysses=2,
     ),
+    "compose": RunOptions(  # lengths of the default composition
+        batch_size=16,
+        mini_batch_size=16,
+        response_length=16_384,
+        micro_batch_size=1,
+        min_pixels=784,
+        max_pixels=401_408,
+    ),
 }
 """By method. One without a recipe takes the defaults of `RunOptions`."""
 
 
-def recipe_options(method: str) -> RunOptions:
-    return RECIPES.get(method, RunOptions())
+def recipe_options(method: str, budget: RolloutLimits | None = None) -> RunOptions:
+    """Of a method's recipe.
+
+    Args:
+        budget: the method's `recipe_budget`, from which the lengths are; that of a composition is its file's. None: as
+            the method has them by default.
+    """
+    options = RECIPES.get(method, RunOptions())
+    if budget is None:
+        return options
+    return replace(options, prompt_length=budget.prompt_tokens, response_length=budget.response_tokens)
