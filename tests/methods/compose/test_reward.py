@@ -143,6 +143,8 @@ async def test_format() -> None:
     assert [await of.Format(refused_calls=allowed).value(rollout(refused)) for allowed in (True, False)] == [1.0, 0.0]
     failed = replace(refused, error=CallError(CallErrorCode.DEADLINE, "late"))
     assert await of.Format(refused_calls=False).value(rollout(failed)) == 1.0, "not the policy's fault"
+    empty = replace(refused, error=CallError(CallErrorCode.NOTHING_FOUND, "no subtitle"))
+    assert await of.Format(refused_calls=False).value(rollout(empty)) == 1.0, "nobody can know that nothing is there"
     again, other = call(start_time=1, end_time=2), call(start_time=1, end_time=3)
     strict = of.Format(repeated_calls=False)
     assert [await strict.value(rollout(good, last)) for last in (again, other)] == [0.0, 1.0]

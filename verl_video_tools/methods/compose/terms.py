@@ -129,7 +129,7 @@ class Format(Term):
     Attributes:
         valid, invalid: what one that does earns, and one that does not.
         refused_calls: whether a rollout may have calls that were refused; calls that failed through no fault of the
-            policy are always allowed.
+            policy, or found nothing, are always allowed.
         repeated_calls: whether it may carry out the same call twice.
         max_answer_characters: an answer of this length or longer is invalid.
     """
@@ -147,7 +147,7 @@ class Format(Term):
         trajectory, limit = rollout.trajectory, self.max_answer_characters
         if limit is not None and len(trajectory.answer or "") >= limit:
             return False
-        if not self.refused_calls and any(not call.ok and not call.failed() for call in trajectory.calls()):
+        if not self.refused_calls and any(call.refused() for call in trajectory.calls()):
             return False
         said = [(call.name, call.result or call.arguments) for call in trajectory.executed_calls()]
         if not self.repeated_calls and any(call in said[:place] for place, call in enumerate(said)):
