@@ -52,18 +52,18 @@ class FrameAt:
 
 
 def time_argument(arguments: Mapping[str, Any], name: str, info: vt.VideoInfo) -> float:
-    """A time within the video, in seconds.
+    """A time within the video, in seconds; the end for one beyond it by no more than a label's rounding.
 
     Raises:
-        CallRejected: `malformed_call` if it is no number, `out_of_range` outside [0, duration].
+        CallRejected: `malformed_call` if it is no number, `out_of_range` outside the video.
     """
     seconds = vt.seconds_argument(arguments, name)
-    if not 0 <= seconds <= info.duration_seconds:
+    if not 0 <= seconds <= info.duration_seconds + vt.LABEL_ROUNDING_SECONDS:
         raise vt.CallRejected(
             vt.CallErrorCode.OUT_OF_RANGE,
             f"{name}={seconds:g} is outside the video, from 0 to {vt.format_seconds(info.duration_seconds)} seconds",
         )
-    return seconds
+    return min(seconds, info.duration_seconds)
 
 
 def request_times(times_seconds: tuple[float, ...], info: vt.VideoInfo, rounding: Rounding) -> tuple[float, ...]:

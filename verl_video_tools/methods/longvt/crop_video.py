@@ -13,9 +13,6 @@ import numpy as np
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt.crop_video_reference import checked_times, published_indices
 
-_LABEL_ROUNDING_SECONDS = 0.05
-"""LongVT labels frames with times to a tenth of a second: that of the last frame may lie so far beyond the end."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class CropVideo:
@@ -77,7 +74,7 @@ class CropVideo:
             raise vt.CallRejected(
                 vt.CallErrorCode.REVERSED_SEGMENT, f"end_time {end:g} must be after start_time {start:g}"
             )
-        if end > duration + _LABEL_ROUNDING_SECONDS:
+        if end > duration + vt.LABEL_ROUNDING_SECONDS:
             raise vt.CallRejected(
                 vt.CallErrorCode.OUT_OF_RANGE,
                 f"end_time {end:g} is after the end of the video ({vt.format_seconds(duration)} seconds)",
