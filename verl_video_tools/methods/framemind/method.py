@@ -268,7 +268,7 @@ class FrameMind(vt.Method):
             return (f"ERROR: {vt.format_error(record)}.{lasts}",)
         frames = vt.with_text(outcome, protocol.labelled_frames(outcome.images, self.label_decimals))
         if record.name == VideoClip.name and len(outcome.images) < self.min_call_frames:
-            return (*frames, f"\nThere are only {len(outcome.images)} different frames in this clip.")
+            return (*frames, f"\nThis clip shows only {len(outcome.images)} different frames.")
         return frames
 
     def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
