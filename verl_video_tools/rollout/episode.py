@@ -302,7 +302,7 @@ class Episode:
         record = CallRecord(name=call.name, arguments=dict(call.arguments), ok=False, error=call.error)
         plan = ToolPlan()
         if record.error is None and tool is None:
-            record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}")
+            record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r:.80}")
         if record.error is None and tool is not None:
             context = self._contexts.of_call(self._videos.opened, record)
             try:

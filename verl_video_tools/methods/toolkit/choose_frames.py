@@ -60,20 +60,23 @@ class ChooseFrames:
             if not 0 <= start <= last_end:
                 raise CallRejected(
                     CallErrorCode.OUT_OF_RANGE,
-                    f"start {start} is outside the video; frame numbers run from 0 to {last_end - 1}",
+                    f"start {start!s:.80} is outside the video; frame numbers run from 0 to {last_end - 1}",
                 )
             end = min(end, last_end)
         elif start > end:
-            raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"start {start} is after end {end}; give START < END")
+            raise CallRejected(
+                CallErrorCode.REVERSED_SEGMENT, f"start {start!s:.80} is after end {end!s:.80}; give START < END"
+            )
         elif start < 0 or start >= last_end or end > last_end:
             raise CallRejected(
                 CallErrorCode.OUT_OF_RANGE,
-                f"segment {start} to {end} is outside the video; frame numbers run from 0 to {last_end - 1}",
+                f"segment {start!s:.80} to {end!s:.80} is outside the video; "
+                f"frame numbers run from 0 to {last_end - 1}",
             )
         if end - start < self.num_frames + 1:
             raise CallRejected(
                 CallErrorCode.SEGMENT_TOO_SHORT,
-                f"segment {start} to {end} is too short for {self.num_frames} frames; "
+                f"segment {start} to {end!s:.80} is too short for {self.num_frames} frames; "
                 f"END must be at least START + {self.num_frames + 1}",
             )
         width, height = fit_box(
@@ -91,5 +94,5 @@ class ChooseFrames:
 def _frame_number(arguments: Mapping[str, Any], name: str) -> int:
     value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a whole frame number, got {value!r}")
+        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a whole frame number, got {value!r:.80}")
     return value

@@ -103,7 +103,8 @@ class Grid:
             raise CallRejected(CallErrorCode.MALFORMED_CALL, f"num_frames must be 1 or more, got {count!r:.80}")
         if count > self.max_frames:
             raise CallRejected(
-                CallErrorCode.TOO_MANY_FRAMES, f"{count} frames are too many; a grid shows at most {self.max_frames}"
+                CallErrorCode.TOO_MANY_FRAMES,
+                f"{count!s:.80} frames are too many; a grid shows at most {self.max_frames}",
             )
         return count
 

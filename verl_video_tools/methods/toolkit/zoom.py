@@ -160,7 +160,7 @@ class Zoom:
             raise CallRejected(CallErrorCode.MALFORMED_CALL, f"frame must be a whole number, got {position!r:.80}")
         if not 0 <= position < len(context.shown):
             known = f"pictures run from 0 to {len(context.shown) - 1}" if context.shown else "none was shown"
-            raise CallRejected(CallErrorCode.UNKNOWN_FRAME, f"there is no picture {position}; {known}")
+            raise CallRejected(CallErrorCode.UNKNOWN_FRAME, f"there is no picture {position!s:.80}; {known}")
         shown = context.shown[position]
         if shown.tiles:
             raise CallRejected(
