@@ -173,10 +173,12 @@ class Zoom:
 def _one_of(names: Sequence[str], arguments: Mapping[str, Any]) -> str:
     """The one of some arguments that a call has; of a single name that one, there or not.
 
+    None stands for an argument that is left out, as some models write it.
+
     Raises:
         CallRejected: `malformed_call` if it has none or both.
     """
-    given = [name for name in names if name in arguments]
+    given = [name for name in names if arguments.get(name) is not None]
     if len(names) == 1 or len(given) == 1:
         return (given or names)[0]
     told = "both" if given else "neither"
