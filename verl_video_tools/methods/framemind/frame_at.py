@@ -21,6 +21,9 @@ class FrameAt:
         side_pixels: side of the square, or root of the area, that the frame is scaled to.
         resize: `square` ignores the aspect ratio (paper), `area` keeps it.
         rounding: `nearest` frame, half way the later one; or the one `shown` at that time.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "FrameAt"
@@ -37,6 +40,9 @@ class FrameAt:
     side_pixels: int
     resize: Resize = "square"
     rounding: Rounding = "nearest"
+
+    def __post_init__(self) -> None:
+        vt.require(self, "side_pixels", self.side_pixels >= 1, "at least 1")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """The frame for ``{"t": seconds}``; the result repeats the number.

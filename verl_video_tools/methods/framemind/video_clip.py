@@ -29,6 +29,9 @@ class VideoClip:
         endpoints: whether the frame at `t_end` is shown.
         empty: what an interval of no length gives: the one `frame` there, or an `error`.
         side_pixels, resize, rounding: as for `FrameAt`.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "VideoClip"
@@ -52,6 +55,12 @@ class VideoClip:
     empty: Literal["frame", "error"] = "frame"
     resize: Resize = "square"
     rounding: Rounding = "nearest"
+
+    def __post_init__(self) -> None:
+        for name in ("min_frames", "side_pixels"):
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require(self, "max_frames", self.max_frames >= self.min_frames, f"at least min_frames, {self.min_frames}")
+        vt.require(self, "frames_per_second", 0.0 < self.frames_per_second < math.inf, "a finite number above 0")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"t_start": seconds, "t_end": seconds}``; the result repeats the numbers.

@@ -27,6 +27,9 @@ class CropVideo:
         min_pixels, max_pixels: area of a frame (code: 28 x 28 and 50,176).
         compat: `reference` checks calls and chooses frames as the published tool does: the path has to be given as it
             was given, and numbers may be written as strings.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "crop_video"
@@ -50,6 +53,12 @@ class CropVideo:
     min_pixels: int
     max_pixels: int
     compat: vt.Compat = "strict"
+
+    def __post_init__(self) -> None:
+        vt.require(self, "fps", 0.0 < self.fps < math.inf, "a finite number above 0")
+        vt.require(self, "max_frames", self.max_frames >= 2, "at least 2")
+        vt.require(self, "min_pixels", self.min_pixels >= 1, "at least 1")
+        vt.require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least min_pixels, {self.min_pixels}")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"start_time": seconds, "end_time": seconds, "video_path"?: str}``; others are ignored.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
 from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolDescription, ToolPlan
 from verl_video_tools.video.resize import fit_box
@@ -27,6 +28,9 @@ class ChooseFrames:
         box_width, box_height: pixels; a frame is shrunk to fit, keeping its aspect ratio, and never enlarged.
         compat: `reference` takes an end beyond the video as the video's end, and truncates sizes as the published code
             does.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "choose_frames"
@@ -47,6 +51,10 @@ class ChooseFrames:
     box_width: int
     box_height: int
     compat: Compat = "strict"
+
+    def __post_init__(self) -> None:
+        for name in ("num_frames", "box_width", "box_height"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
         """Frames for ``{"start_frame": int, "end_frame": int}``.

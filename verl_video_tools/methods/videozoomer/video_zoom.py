@@ -33,6 +33,9 @@ class VideoZoom:
         compat: `reference` truncates before it compares with the limit, clamps segments to the video, repeats frames
             where the rate is higher than the video's, and shows nothing for a segment too short for a frame, as the
             published code does.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "video_zoom"
@@ -51,6 +54,10 @@ class VideoZoom:
     max_frames: int
     max_pixels: int
     compat: vt.Compat = "strict"
+
+    def __post_init__(self) -> None:
+        for name in ("max_frames", "max_pixels"):
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"segment": [start_seconds, end_seconds], "fps": frames_per_second}``.
