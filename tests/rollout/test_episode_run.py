@@ -11,6 +11,7 @@ import pytest
 
 import verl_video_tools.rollout.rollout_videos as videos_module
 from tests.turns.framethinker import answer, choose
+from tests.turns.tagged import think, tool_call
 from tests.verl_plugin.harness import QUESTION, video
 from tests.videos.files import write_video
 from verl_video_tools.core.errors import PolicyError
@@ -53,6 +54,15 @@ async def test_a_policy_is_given_the_prompt_then_each_observation() -> None:
     assert shown == [trajectory.initial_frames, trajectory.turns[0].calls[0].frames]
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWER, "B")
     assert [turn.reasoning for turn in trajectory.turns] == [None, "so"]
+
+
+async def test_the_name_of_an_unknown_tool_is_not_repeated_at_length() -> None:
+    """What a policy writes comes back in an observation, which counts against the rollout's budget."""
+    policy = Listener([AssistantTurn(think(tool_call("x" * 3000)))])
+    trajectory = await Episode(get_method("longvt"), Sample(QUESTION, "B", video(), "mc")).run(policy)
+    error = str(trajectory.turns[0].calls[0].error)
+    assert error.startswith("unknown_tool: no tool is called 'xxx") and len(error) < 150
+    assert len(trajectory.turns[0].observation or "") < 300
 
 
 async def test_a_cut_turn_ends_the_rollout() -> None:

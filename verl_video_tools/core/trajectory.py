@@ -104,6 +104,10 @@ class CallRecord:
         """Whether it was a right call that had nothing to show (`errors.EMPTY_CODES`)."""
         return self.error is not None and self.error.code in EMPTY_CODES
 
+    def refused(self) -> bool:
+        """Whether the policy is to blame for a call that was not carried out."""
+        return not (self.ok or self.failed() or self.found_nothing())
+
     def exceeded_budget(self) -> bool:
         """Whether it was refused because what it would have shown did not fit (`errors.BUDGET_CODES`)."""
         return self.error is not None and self.error.code in BUDGET_CODES

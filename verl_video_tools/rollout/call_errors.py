@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 from verl_video_tools.core.errors import CallErrorCode, DeadlineError, RetrievalError, ToolModelError, VideoError
-from verl_video_tools.core.types import CallRecord
-
-
-def is_refused(record: CallRecord) -> bool:
-    """Whether the policy is to blame for a call that was not carried out."""
-    return not (record.ok or record.failed() or record.found_nothing())
 
 
 def failure_code(error: RetrievalError | ToolModelError | VideoError) -> CallErrorCode:

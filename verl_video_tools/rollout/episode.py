@@ -50,7 +50,7 @@ from verl_video_tools.core.types import (
     content_text,
     with_pixels,
 )
-from verl_video_tools.rollout.call_errors import failure_code, is_refused
+from verl_video_tools.rollout.call_errors import failure_code
 from verl_video_tools.rollout.initial_frames import group_prefetch, initial_messages, initial_requests
 from verl_video_tools.rollout.pictures import decoded_messages, planned_messages
 from verl_video_tools.rollout.policy import BudgetCheck, Policy
@@ -253,7 +253,7 @@ class Episode:
         tools = self._tools()
         plans = [await self._plan(call, tools.get(call.name)) for call in parsed.calls]
         turn.calls = [record for record, _ in plans]
-        if self.method.end_on_call_error and any(map(is_refused, turn.calls)):
+        if self.method.end_on_call_error and any(call.refused() for call in turn.calls):
             self._leave_undone(turn, "another call of the turn was refused")
             self._end(StopReason.INVALID_ACTION)
             return None
@@ -302,7 +302,7 @@ class Episode:
         record = CallRecord(name=call.name, arguments=dict(call.arguments), ok=False, error=call.error)
         plan = ToolPlan()
         if record.error is None and tool is None:
-            record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}")
+            record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r:.80}")
         if record.error is None and tool is not None:
             context = self._contexts.of_call(self._videos.opened, record)
             try:

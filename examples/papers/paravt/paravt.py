@@ -76,7 +76,7 @@ class ParaVT(vt.Method):
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         if self.summaries:
-            ask = vt.AskModel(num_frames=self.call_frames, max_pixels=self.max_pixels, question=SUMMARY)
+            ask = vt.AskModel(num_frames=self.call_frames, min_pixels=1, max_pixels=self.max_pixels, question=SUMMARY)
             return {ask.name: ask}
         crop = CropVideo(fps=self.fps, max_frames=self.call_frames, min_pixels=1, max_pixels=self.max_pixels)
         return {crop.name: crop}

@@ -60,6 +60,11 @@ FAULTS = [
     ("box: [64, 36]", "min_pixels: 9, max_pixels: 4", r"initial_frames: .*min_pixels must be from 1 to max_pixels"),
     ("box: [64, 36]", "box: [64, 36], selector: 3", r"initial_frames\.selector: must be a text, got 3"),
     (
+        "plan: uniform, num_frames: 4, box: [64, 36]",
+        "plan: none, selector: most_similar",
+        r"initial_frames\.selector: chooses among frames, and the plan `none` shows none",
+    ),
+    (
         "box: [64, 36]",
         "box: [64, 36], selector: best",
         r"initial_frames\.selector: .*'best'; choose one of: most",
@@ -74,6 +79,11 @@ FAULTS = [
     ("  - {name: crop_video, fps: 2, max_frames: 8}", "  crop_video: {fps: 2}", r"tools: must be a list"),
     ("fps: 2", "fsp: 2", r"tools\[0\]\.fsp: CropVideo has no field 'fsp'; its fields are: "),
     ("fps: 2", "fps: fast", r"tools\[0\]\.fps: CropVideo\.fps takes float, got 'fast'"),
+    ("fps: 2", "fps: 0", r"tools\[0\]: CropVideo\.fps must be a finite number above 0, got 0\.0"),
+    ("fps: 2", "fps: .inf", r"tools\[0\]: CropVideo\.fps must be a finite number above 0, got inf"),
+    ("fps: 2", "min_pixels: 0", r"tools\[0\]: CropVideo\.min_pixels must be at least 1, got 0"),
+    ("fps: 2", "max_pixels: 700", r"tools\[0\]: CropVideo\.max_pixels must be at least min_pixels, 784, got 700"),
+    ("max_frames: 8", "max_frames: 1", r"tools\[0\]: CropVideo\.max_frames must be at least 2, got 1"),
     ("fps: 2", "compat: reference", r"tools\[0\]\.compat: published behaviour is the papers' own methods' alone"),
     ("fps: 2", "about: 5", r"tools\[0\]\.about: must be a text, got 5"),
     ("turns:", "  - {name: crop_video}\nturns:", r"tools\[1\]\.name: there is a tool 'crop_video' already"),
@@ -156,6 +166,47 @@ def test_a_fault_names_file_key_and_mend(part: str, broken: str, told: str, tmp_
     with pytest.raises(UsageError, match=told) as caught:
         get_method("compose", file=file)
     assert str(caught.value).startswith(f"{file}: ")
+
+
+OUT_OF_RANGE = {
+    "video_zoom": ["max_frames: 0", "max_pixels: 0"],
+    "FrameAt": ["side_pixels: 0"],
+    "VideoClip": [
+        "min_frames: 0",
+        "max_frames: 7",
+        "frames_per_second: 0",
+        "frames_per_second: .nan",
+        "frames_per_second: .inf",
+        "side_pixels: -1",
+    ],
+    "choose_frames": ["num_frames: 0", "box_width: 0", "box_height: 0"],
+    "uniform_sample": ["num_frames: 0", "box_width: 0", "box_height: 0"],
+    "clip_sample": [
+        "num_frames: 0",
+        "num_candidates: [128, 3]",
+        "box_width: 0",
+        "box_height: 0",
+        "deadline_seconds: 0",
+    ],
+    "subtitles_at": ["max_characters: 0"],
+    "search_subtitles": ["max_captions: 0", "max_characters: 0"],
+    "ask_model": [
+        "num_frames: 0",
+        "min_pixels: 0",
+        "max_pixels: 700",
+        "question: ' '",
+        "max_question_characters: 0",
+        "max_characters: 0",
+        "deadline_seconds: 0",
+    ],
+}
+
+
+@pytest.mark.parametrize(("name", "field"), [(name, field) for name, given in OUT_OF_RANGE.items() for field in given])
+def test_a_field_out_of_range_is_told_before_the_run(name: str, field: str, tmp_path: Path) -> None:
+    tools = GOOD.replace("{name: crop_video, fps: 2, max_frames: 8}", f"{{name: {name}, {field}}}")
+    with pytest.raises(UsageError, match=rf"tools\[0\]: \w+\.{field.partition(':')[0]} must be .*, got "):
+        get_method("compose", file=write(tmp_path, tools))
 
 
 @pytest.mark.parametrize("text", ["", "- a", "a", "grammar", "3"])

@@ -46,6 +46,17 @@ async def test_a_rollout_is_run_and_paid_by_the_file(tmp_path: Path, make_video:
     assert wrong == {"score": 0.0, "accuracy": 0.0, "tool": 0.0}
 
 
+async def test_only_what_a_tool_takes_is_paid_as_its_segment(tmp_path: Path, make_video: MakeVideo) -> None:
+    text = GOOD.replace("name: crop_video, fps: 2", "name: video_zoom").replace("name: tool", "name: temporal_iou")
+    method = get_method("compose", file=write(tmp_path, text.replace("[tool]", "[temporal_iou]")))
+    truth = replace(SAMPLE, video_path=make_video(300), video_segment_seconds=(2.0, 4.0))
+    for segment, paid in (([2, 4], 0.5), ([6, 8], 0.0)):
+        look = think(tool_call("video_zoom", segment=segment, fps=2, start_time=2, end_time=4))
+        trajectory = await execute(method, truth, [look, answer("A")], ScoringRetriever())
+        assert len(trajectory.executed_calls()) == 1
+        assert (await method.score(trajectory, truth))["temporal_iou"] == paid
+
+
 async def test_turns_end_where_the_file_says(tmp_path: Path, make_video: MakeVideo) -> None:
     file = write(tmp_path, GOOD)
     trajectory, reward = await run(file, [CROP] * 4, make_video(300))

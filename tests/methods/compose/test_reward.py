@@ -17,6 +17,7 @@ from verl_video_tools.core.types import (
     FrameRecord,
     Sample,
     StopReason,
+    Tile,
     Trajectory,
     Turn,
     VideoInfo,
@@ -25,11 +26,13 @@ from verl_video_tools.methods.compose import terms as of
 from verl_video_tools.methods.compose.grammar import Hermes
 from verl_video_tools.methods.compose.reward import Reward, RewardTerm, read_reward
 from verl_video_tools.methods.compose.section import Section
-from verl_video_tools.methods.compose.terms import Scored, Term, segment_of_call
+from verl_video_tools.methods.compose.terms import Scored, Term, segment_of_facts
+from verl_video_tools.methods.compose.tools import TOOLS, read_tool
 
 VIDEO = VideoInfo(duration_seconds=100.0, num_frames=1000, average_fps=10.0, width=96, height=64)
 SAMPLE = Sample("Which?", "A", "v.mp4", "mc", ("a cat", "a dog"), (10.0, 20.0))
 OPEN = replace(SAMPLE, question_type="open", ground_truth="a cat", options=())
+PARAMETERS = {name: read_tool(Section("f.yaml", "tools[0]", {"name": name})).parameters for name in TOOLS}
 
 
 def frames(*indices: int) -> list[FrameRecord]:
@@ -49,7 +52,7 @@ def rollout(*calls: CallRecord, answer: str | None = "A", sample: Sample = SAMPL
         turns.append(Turn(text, answer=answer, well_formed=True))
     stop = StopReason.MAX_TURNS if answer is None else StopReason.ANSWER
     trajectory = Trajectory("compose", "Which?", VIDEO, turns=turns, stop_reason=stop, answer=answer)
-    return Scored(trajectory, sample, judge, Hermes())
+    return Scored(trajectory, sample, judge, Hermes(), PARAMETERS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +146,75 @@ async def test_format() -> None:
     assert [await of.Format(refused_calls=allowed).value(rollout(refused)) for allowed in (True, False)] == [1.0, 0.0]
     failed = replace(refused, error=CallError(CallErrorCode.DEADLINE, "late"))
     assert await of.Format(refused_calls=False).value(rollout(failed)) == 1.0, "not the policy's fault"
+    empty = replace(refused, error=CallError(CallErrorCode.NOTHING_FOUND, "no subtitle"))
+    assert await of.Format(refused_calls=False).value(rollout(empty)) == 1.0, "nobody can know that nothing is there"
     again, other = call(start_time=1, end_time=2), call(start_time=1, end_time=3)
     strict = of.Format(repeated_calls=False)
     assert [await strict.value(rollout(good, last)) for last in (again, other)] == [0.0, 1.0]
     assert await of.Format(max_answer_characters=1).value(rollout(good)) == 0.0
+
+
+def executed(name: str, arguments: dict[str, Any], **result: Any) -> CallRecord:
+    return CallRecord(name, arguments, True, None, frames(1), result)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "repeats"),
+    [
+        pytest.param(
+            executed("zoom", {"time": 4, "box": [0, 0, 1, 1]}, box=[0, 0, 96, 64]),
+            executed("zoom", {"time": 5, "box": [0, 0, 1, 1]}, box=[0, 0, 96, 64]),
+            False,
+            id="one box at two times",
+        ),
+        pytest.param(
+            executed("zoom", {"time": 4, "box": [0, 0, 1, 1]}, box=[0, 0, 96, 64]),
+            executed("zoom", {"time": 4.0, "box": [0, 0, 0.999, 1]}, box=[0, 0, 96, 64]),
+            True,
+            id="one box in other numbers",
+        ),
+        pytest.param(
+            executed("ask_model", {"question": "who?", "time": 4}, model="m", num_frames=1, cut=False),
+            executed("ask_model", {"question": "where?", "time": 4}, model="m", num_frames=1, cut=False),
+            False,
+            id="two questions",
+        ),
+        pytest.param(
+            executed("ask_model", {"question": "who?", "time": 4}, model="m", num_frames=1, cut=False),
+            executed("ask_model", {"question": "who?", "time": 4, "end_time": None}, model="n", num_frames=1, cut=True),
+            True,
+            id="one question, two replies",
+        ),
+        pytest.param(
+            executed("crop_video", {"start_time": "1", "end_time": 2}, start_time=1.0, end_time=2.0),
+            executed("crop_video", {"start_time": 1, "end_time": 2}, start_time=1.0, end_time=2.0),
+            True,
+            id="numbers that the result tells",
+        ),
+        pytest.param(
+            executed("crop_video", {"start_time": 1, "end_time": 2, "video_path": "v.mp4"}, start_time=1, end_time=2),
+            executed("crop_video", {"start_time": 1, "end_time": 2}, start_time=1, end_time=2),
+            True,
+            id="with the path of the video and without",
+        ),
+        pytest.param(
+            executed("video_zoom", {"segment": [1, 2], "fps": 2}),
+            executed("video_zoom", {"segment": [1, 2], "fps": 2, "again": True}),
+            True,
+            id="an argument that the tool does not take",
+        ),
+        pytest.param(
+            executed("video_zoom", {"segment": [1, 2], "fps": 2}),
+            executed("video_zoom", {"segment": [1, 2], "fps": 4}),
+            False,
+            id="two rates",
+        ),
+    ],
+)
+async def test_a_call_repeats_another_one_of_the_same_arguments(
+    one: CallRecord, other: CallRecord, repeats: bool
+) -> None:
+    assert await of.Format(repeated_calls=False).value(rollout(one, other)) == float(not repeats)
 
 
 async def test_tools_count_once_and_only_where_they_were_carried_out() -> None:
@@ -165,6 +233,8 @@ async def test_tools_count_once_and_only_where_they_were_carried_out() -> None:
         0.0,
         1.0,
     ]
+    grid = replace(call("grid"), frames=[replace(frames(5)[0], tiles=(Tile(5, 0.5), Tile(9, 0.9)))])
+    assert [await of.ToolUse(min_frames=least).value(rollout(grid)) for least in (2, 3)] == [1.0, 0.0]
 
 
 async def test_turns_and_calls() -> None:
@@ -186,9 +256,62 @@ SEGMENTS = [
 
 @pytest.mark.parametrize(("record", "expected"), SEGMENTS)
 async def test_segments_are_those_that_were_carried_out(record: CallRecord, expected: Any) -> None:
-    assert segment_of_call(record, VIDEO) == expected
+    assert segment_of_facts(record.result, VIDEO) == expected
     iou = await of.TemporalOverlap().value(rollout(record))
     assert iou == pytest.approx(0.6 if expected else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("record", "iou"),
+    [
+        pytest.param(
+            executed("video_zoom", {"segment": [25, 27], "fps": 2, "start_time": 10, "end_time": 20}), 0.0, id="zoom"
+        ),
+        pytest.param(executed("video_zoom", {"segment": ["10", 20.0], "fps": 2, "t_start": 0}), 1.0, id="as text"),
+        pytest.param(
+            executed("search_subtitles", {"words": "a", "start_time": 10, "end_time": 20}, num_captions=1),
+            0.0,
+            id="words",
+        ),
+        pytest.param(
+            executed(
+                "clip_sample",
+                {"start_frame": 500, "end_frame": 600, "prompt": "a", "start_time": 10, "end_time": 20},
+                start_frame=500,
+                end_frame=600,
+                prompt="a",
+            ),
+            0.0,
+            id="search",
+        ),
+        pytest.param(executed("subtitles_at", {"start_time": 10, "end_time": 20}, num_captions=1), 1.0, id="subtitles"),
+        pytest.param(
+            executed("crop_video", {"start_time": 10, "end_time": 99}, start_time=10.0, end_time=20.0), 1.0, id="result"
+        ),
+    ],
+)
+async def test_arguments_that_no_tool_takes_are_no_segment(record: CallRecord, iou: float) -> None:
+    assert await of.TemporalOverlap().value(rollout(record)) == iou
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        executed("video_zoom", {"segment": [10, 15, 20], "fps": 1}),
+        executed("video_zoom", {"segment": [None, 20], "fps": 1}),
+        executed("video_zoom", {"segment": "10-20", "fps": 1}),
+        executed("ask_model", {"question": "who?", "time": 4, "start_time": None, "end_time": None}),
+        executed("subtitles_at", {"start_time": "at ten", "end_time": 20}),
+        executed("subtitles_at", {"start_time": 10}),
+        executed("uniform_sample", {"start_frame": [100], "end_frame": 10**400}),
+        executed("uniform_sample", {"start_frame": 100, "end_frame": float("inf")}),
+        executed("no_such_tool", {"start_time": 10, "end_time": 20}),
+    ],
+    ids=lambda record: f"{record.arguments}"[:60],
+)
+async def test_what_is_not_two_numbers_is_no_segment_and_no_error(record: CallRecord) -> None:
+    """The reward manager takes a JudgeError alone: any other would cost the whole group."""
+    assert await of.TemporalOverlap().value(rollout(record)) == 0.0
 
 
 async def test_which_segments_count() -> None:

@@ -348,7 +348,7 @@ async def test_labels_tell_the_frame_and_not_the_request(video: str) -> None:
     trajectory, _ = await run(video, [CLIP.replace("10, 14", "0.0, 0.1"), RIGHT])
     assert (trajectory.turns[0].observation or "").split("\n")[3:] == [
         "[t=0.10s]<image>",
-        "There are only 4 different frames in this clip.",
+        "This clip shows only 4 different frames.",
         "Turn 2 of 3.",
     ]
 

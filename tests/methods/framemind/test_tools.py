@@ -20,7 +20,7 @@ SAMPLE = Sample("What?", "A", "/data/videos/yard.mp4", "mc")
 
 
 async def look(call: dict[str, float], envelope: PixelEnvelope | None = None, **fields: Any) -> FrameRequest:
-    context = ToolContext(INFO, SAMPLE, envelope or PixelEnvelope(), awaited(lambda seconds: int(seconds * 30)))
+    context = ToolContext(INFO, SAMPLE, envelope or PixelEnvelope(), awaited(lambda seconds: int(seconds * 30 + 1e-6)))
     name = "FrameAt" if "t" in call else "VideoClip"
     plan = await FrameMind(**fields).tools(INFO)[name].plan(call, context)
     assert plan.frames is not None and plan.result == call
@@ -30,7 +30,8 @@ async def look(call: dict[str, float], envelope: PixelEnvelope | None = None, **
 def shown(request: FrameRequest) -> list[int]:
     """Frames that the planned times mean."""
     half = 0.5 + 1e-6 if request.rounding == "nearest" else 0.0
-    return [min(int(seconds * 30 + half), INFO.num_frames - 1) for seconds in request.seconds or ()]
+    frames = [min(int(seconds * 30 + half), INFO.num_frames - 1) for seconds in request.seconds or ()]
+    return list(dict.fromkeys(frames)) if request.unique else frames
 
 
 async def frame(t: float, **fields: Any) -> int:
@@ -78,6 +79,48 @@ async def test_a_clip_shows_each_frame_once_where_the_rate_varies(rounding: str,
         plan = await clip.plan({"t_start": 0.0, "t_end": 4.0}, context)
         assert plan.frames is not None and len(plan.frames) == 8
         assert video.frames(plan.frames).indices.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("rounding", ["nearest", "shown"])
+@pytest.mark.parametrize("endpoints", ["inclusive", "half_open"])
+async def test_a_clip_shows_what_is_there_where_the_rate_is_above_the_average(
+    rounding: str, endpoints: str, tmp_path: Path
+) -> None:
+    """A slide every two seconds, but for one second of 30 frames: two frames a second on average."""
+    times = [*range(0, 10, 2), *(10 + step / 30 for step in range(30)), *range(12, 31, 2)]
+    with Video(write_video(tmp_path / "slides.mp4", times_seconds=times)) as video:
+        context = ToolContext(video.info, SAMPLE, PixelEnvelope(), awaited(video.index_at))
+        method = FrameMind(time_rounding=rounding, clip_endpoints=endpoints)
+        plan = await method.tools(video.info)["VideoClip"].plan({"t_start": 10.0, "t_end": 11.0}, context)
+        assert plan.frames is not None
+        indices = video.frames(plan.frames).indices.tolist()
+        assert len(indices) == 8 and indices == sorted(set(indices))
+
+
+@pytest.mark.parametrize("endpoints", ["inclusive", "half_open"])
+@pytest.mark.parametrize("rounding", ["nearest", "shown"])
+@settings(max_examples=50)
+@given(start=st.integers(0, 599), length=st.integers(0, 60))
+async def test_the_frames_that_an_expert_expects_are_shown(
+    endpoints: Any, rounding: Any, start: int, length: int
+) -> None:
+    fields = {"clip_endpoints": endpoints, "time_rounding": rounding}
+    ends = start / 10, min(start + length, 600) / 10
+    assert FrameMind(**fields).video_clip().frame_numbers(*ends, INFO) == await clip(*ends, **fields)
+
+
+async def test_the_label_of_the_last_frame_may_lie_beyond_the_end() -> None:
+    context = ToolContext(INFO, SAMPLE, PixelEnvelope(), awaited(lambda seconds: int(seconds * 30)))
+    tools = FrameMind().tools(INFO)
+    for name, asked, done in (
+        ("FrameAt", {"t": 60.04}, {"t": 60.0}),
+        ("VideoClip", {"t_start": 58, "t_end": 60.05}, {"t_start": 58, "t_end": 60.0}),
+    ):
+        plan = await tools[name].plan(asked, context)
+        assert plan.result == done and plan.frames is not None and shown(plan.frames)[-1] == 1799
+        assert max(plan.frames.seconds or ()) == 60.0
+    with pytest.raises(CallRejected, match="out_of_range"):
+        await tools["FrameAt"].plan({"t": 60.06}, context)
 
 
 async def test_sizes() -> None:

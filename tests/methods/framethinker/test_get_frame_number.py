@@ -64,6 +64,14 @@ async def test_times(time: object, video: ToolContext, strict: int | str, refere
     assert await told(GetFrameNumber(compat="reference"), time, video) == reference
 
 
+@pytest.mark.parametrize("time", ["9" * 5000, ["0:34"] * 999])
+async def test_refusals_do_not_repeat_all_that_was_written(time: object) -> None:
+    for tool in (GetFrameNumber(), GetFrameNumber(compat="reference")):
+        with pytest.raises(CallRejected) as refused:
+            await tool.plan({"time": time}, CONSTANT)
+        assert len(str(refused.value)) < 250
+
+
 async def test_refusals_say_what_would_be_accepted() -> None:
     with pytest.raises(CallRejected, match=r"1:41 is after the end of the video \(100\.00 s\)"):
         await GetFrameNumber().plan({"time": "1:41"}, CONSTANT)

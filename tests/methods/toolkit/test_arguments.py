@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.methods.toolkit.arguments import finite_number, format_seconds
+from tests.methods.toolkit.contexts import context
+from verl_video_tools.core.errors import CallRejected
+from verl_video_tools.methods.toolkit.arguments import finite_number, format_seconds, time_argument
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,17 @@ from verl_video_tools.methods.toolkit.arguments import finite_number, format_sec
 def test_finite_number(value: Any, number: float | None, number_with_text: float | None) -> None:
     assert finite_number(value, read_text=False) == number
     assert finite_number(value, read_text=True) == number_with_text
+
+
+@pytest.mark.parametrize(("seconds", "meant"), [(0, 0), (99.5, 99.5), (100, 100), (100.05, 100)])
+def test_the_label_of_the_last_frame_may_lie_beyond_the_end(seconds: float, meant: float) -> None:
+    assert time_argument({"t": seconds}, "t", context().info) == meant
+
+
+@pytest.mark.parametrize("seconds", [-0.01, 100.06, 200])
+def test_a_time_outside_the_video_is_refused(seconds: float) -> None:
+    with pytest.raises(CallRejected, match=r"out_of_range: t .* is outside the video"):
+        time_argument({"t": seconds}, "t", context().info)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,18 @@ async def test_a_frame_number_is_an_integer(start: object) -> None:
     assert await shown(SHORT, start, 200) == "malformed_call"
 
 
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [("a" * 5000, 200), (10**1000, 10**1001), (10**1001, 10**1000), (100, -(10**1000)), ([[0] * 999], 1)],
+    ids=["text", "outside", "reversed", "too short", "list"],
+)
+@pytest.mark.parametrize("compat", ["strict", "reference"])
+async def test_refusals_do_not_repeat_all_that_was_written(start: object, end: object, compat: Compat) -> None:
+    with pytest.raises(CallRejected) as refused:
+        await with_compat(SHORT, compat).plan({"start_frame": start, "end_frame": end}, context())
+    assert len(str(refused.value)) < 300
+
+
 @pytest.mark.parametrize("compat", ["strict", "reference"])
 async def test_negative_frame_numbers_are_outside(compat: Compat) -> None:
     """The model is told; a plan of such frames would be an error of the video, for which a rollout does not train."""

@@ -34,6 +34,8 @@ async def planned(tool: Grid, arguments: Any, **of: Any) -> FrameRequest:
         ({"start_time": 10, "end_time": 10}, (300,), (1, 1)),
         ({"start_time": 0, "end_time": 0.1}, (0, 1, 2, 3), (3, 2)),  # all that there are
         ({"start_time": 99.9, "end_time": 100}, (2997, 2998, 2999), (3, 1)),
+        ({"start_time": 99.9, "end_time": 100.04}, (2997, 2998, 2999), (3, 1)),  # the rounded label of the end
+        ({"start_time": 0, "end_time": 0.1, "num_frames": None}, (0, 1, 2, 3), (3, 2)),  # null: left out
     ],
 )
 async def test_frames_are_spread_over_the_span(arguments: Any, indices: tuple[int, ...], grid: tuple[int, int]) -> None:

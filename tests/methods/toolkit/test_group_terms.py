@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_video_tools.core.temporal import covered_iou
-from verl_video_tools.core.types import CallRecord, FrameRecord, Trajectory, Turn
+from verl_video_tools.core.types import CallRecord, FrameRecord, Tile, Trajectory, Turn
 from verl_video_tools.methods import toolkit as vt
 
 
@@ -25,6 +25,8 @@ def test_what_a_rollout_looked_at() -> None:
     looked = rollout(call(4.0, 2.0, 3.0), call(9.0), call(1.0, 8.0, ok=False), call())
     assert vt.looked_at_spans(looked) == [(2.0, 4.0), (9.0, 9.0)]
     assert vt.looked_at_spans(looked, margin_seconds=0.5) == [(1.5, 4.5), (8.5, 9.5)]
+    grid = CallRecord("grid", {}, ok=True, frames=[FrameRecord(2, 2.0, 84, 28, tiles=(Tile(2, 2.0), Tile(7, 7.0)))])
+    assert vt.looked_at_spans(rollout(grid)) == [(2.0, 7.0)]
     assert vt.uses_tools(looked) and not vt.uses_tools(rollout(call(1.0, ok=False)))
     spoken = rollout(texts=("abc", "de"))
     spoken.turns[1].reasoning = "four"

@@ -199,7 +199,7 @@ async def test_a_point_of_a_part_is_of_the_part_and_recorded_in_the_frame() -> N
         ({"point": [0.5, "1"]}, "malformed_call: point must be"),
         ({"point": [True, 0]}, "malformed_call: point must be"),
         ({"point": [0.5, float("nan")]}, "malformed_call: point must be"),
-        ({"point": None}, "malformed_call: point must be"),
+        ({"point": None}, "malformed_call: give either box or point, got neither"),
         ({"point": [0.5, 1.01]}, "point_outside: point [0.5, 1.01] is outside the frame, which is [0, 0, 1, 1]"),
         ({"point": [-0.1, 0]}, "point_outside: "),
         ({"box": [0, 0, 2, 1]}, "box_outside: "),
@@ -211,6 +211,21 @@ async def test_refusals_of_points(arguments: Any, error: str) -> None:
     with pytest.raises(CallRejected) as refused:
         await Zoom(part_by="either").plan({"time": 4, **arguments}, context())
     assert str(refused.value).startswith(error)
+
+
+async def test_null_stands_for_an_argument_that_is_left_out() -> None:
+    tool, shown = Zoom(frame_by="either", part_by="either"), with_shown(seen(None, None))
+    box, point = {"box": [0, 0, 1, 1]}, {"point": [0.5, 0.5]}
+    for frame in ({"time": 1.0}, {"frame": 1}):
+        for part in (box, point):
+            nulls = dict.fromkeys(("time", "frame", "box", "point"))
+            assert await tool.plan({**nulls, **frame, **part}, shown) == await tool.plan({**frame, **part}, shown)
+
+
+async def test_the_picture_number_in_a_refusal_is_cut() -> None:
+    with pytest.raises(CallRejected) as refused:
+        await Zoom(frame_by="frame").plan({"frame": 10**1000, "box": [0, 0, 1, 1]}, with_shown(seen(None)))
+    assert len(str(refused.value)) < 200
 
 
 async def test_a_part_is_named_as_the_tool_says() -> None:

@@ -10,8 +10,10 @@ from tests.methods.videobrain.scripted import BROKEN, COMPATS, LEGACY, RIGHT_WIT
 from tests.turns.tagged import tool_call
 from tests.turns.videobrain import answer, clip, think, uniform
 from tests.videos.files import MakeVideo
+from verl_video_tools.core.errors import CallError, CallErrorCode
+from verl_video_tools.core.types import CallRecord
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.videobrain.gate import reference_text_gate
+from verl_video_tools.methods.videobrain.gate import record_gate, reference_text_gate
 
 
 @COMPATS
@@ -148,6 +150,22 @@ async def test_where_the_published_gate_or_environment_differs(
 )
 def test_the_published_text_gate_never_raises(turns: list[str], passes: bool) -> None:
     assert (reference_text_gate([(turn, "") for turn in turns]).fault is None) is passes
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        (CallErrorCode.OUT_OF_RANGE, "a call that was refused"),
+        (CallErrorCode.RETRIEVAL_ERROR, None),
+        (CallErrorCode.NOTHING_FOUND, None),
+    ],
+)
+async def test_a_call_counts_as_refused_where_the_policy_is_to_blame(
+    make_video: MakeVideo, code: CallErrorCode, fault: str | None
+) -> None:
+    trajectory, _ = await run(make_video(), [uniform(0, 100), answer()], "strict")
+    trajectory.turns[0].calls.append(CallRecord("another_tool", {}, ok=False, error=CallError(code, "so")))
+    assert record_gate(trajectory, 1).fault == fault
 
 
 async def test_without_a_gate_the_answer_counts_whatever_the_form(make_video: MakeVideo) -> None:

@@ -33,6 +33,7 @@ def clip(video: str, compat: str, start: float, end: float, fps: Any) -> list[fl
 
 
 EIGHT_FRAMES = [round(frame / 30, 2) for frame in range(120, 128)]
+LAST_SECOND = [round((2970 + int(29 * i / 15)) / 30, 2) for i in range(16)]
 TO_THE_END = [98.0, 98.17, 98.33, 98.53, 98.7, 98.87, 99.07, 99.23, 99.4, 99.6, 99.77, 99.97]
 
 
@@ -79,6 +80,10 @@ TO_THE_END = [98.0, 98.17, 98.33, 98.53, 98.7, 98.87, 99.07, 99.23, 99.4, 99.6, 
         ((4, 4.001, 16_000), [4.0], [4.0] * 16),  # each frame once, however high the rate
         ((4, 4.25, 64), EIGHT_FRAMES, [round((120 + int(7 * i / 15)) / 30, 2) for i in range(16)]),
         ((99, 100, 3), [99.0, 99.5, 99.97], [99.0, 99.47, 99.97]),  # up to the very end
+        ((99, 100.04, 3), [99.0, 99.5, 99.97], [99.0, 99.47, 99.97]),  # up to the label of the last frame, rounded up
+        ((99, 100.04, 16), [*(round(99 + i / 15, 2) for i in range(15)), 99.97], LAST_SECOND),  # 16 frames, not 16.64
+        ((99, 100.06, 3), "out_of_range: ", [99.0, 99.47, 99.97]),
+        ((101, 100.04, 3), "reversed_segment: ", None),
         ((4, 6, 0), "malformed_call: fps must be above 0, got 0", []),
         ((4, 6, -2), "malformed_call: fps must be above 0, got -2", "reversed_segment: "),
         ((4, 6, "two"), "malformed_call: fps takes finite numbers, got 'two'", "malformed_call: "),

@@ -18,7 +18,7 @@ from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.resolve import resolve
 from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.compose.frames import PLANS, FramePlan
+from verl_video_tools.methods.compose.frames import PLANS, FramePlan, NoFrames
 from verl_video_tools.methods.compose.grammar import GRAMMARS, Grammar
 from verl_video_tools.methods.compose.messages import read_templates
 from verl_video_tools.methods.compose.reward import Reward, read_reward
@@ -262,6 +262,10 @@ def _check_whole(root: Section, composition: Composition) -> None:
             "grammar.name",
             f"its turns can call {', '.join(sorted(callable_tools))} alone, and tools has {', '.join(strange)}; take "
             "the grammar hermes or tags, which call any tool, or leave the tool out",
+        )
+    if composition.selector is not None and isinstance(composition.initial_frames, NoFrames):
+        raise root.fault(
+            "initial_frames.selector", "chooses among frames, and the plan `none` shows none; leave one of the two out"
         )
     accuracies = [term for term in composition.reward.terms if term.key == "accuracy"]
     if not accuracies:

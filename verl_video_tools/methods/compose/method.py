@@ -196,8 +196,11 @@ class Compose(vt.Method):
         Raises:
             JudgeError: the judge gave no verdict.
         """
-        rollout = Scored(trajectory, sample, judge, self.composition.grammar)
-        return await self.composition.reward.components(rollout, {"accuracy": self.accuracy_reward})
+        composition = self.composition
+        # Hidden ones, such as the path of the video, say nothing of what is done.
+        parameters = {name: offered.parameters.keys() for name, offered in composition.tools.items()}
+        rollout = Scored(trajectory, sample, judge, composition.grammar, parameters)
+        return await composition.reward.components(rollout, {"accuracy": self.accuracy_reward})
 
     def score_group(
         self, trajectories: Sequence[vt.Trajectory], rewards: Sequence[Mapping[str, float]], sample: vt.Sample

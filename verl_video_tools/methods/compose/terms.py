@@ -7,7 +7,7 @@ A term is a dataclass whose fields are its keys in the list `reward`, beside `na
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -41,12 +41,18 @@ Segment = tuple[float, float]
 
 @dataclass
 class Scored:
-    """A rollout that is scored, its row, and what several terms ask of it."""
+    """A rollout that is scored, its row, and what several terms ask of it.
+
+    Attributes:
+        parameters: names of the arguments that each tool takes. What else a policy writes into a call is read by no
+            tool, and must earn nothing.
+    """
 
     trajectory: vt.Trajectory
     sample: vt.Sample
     judge: vt.Judge | None
     grammar: Grammar
+    parameters: Mapping[str, Collection[str]]
     _score: float | None = field(default=None, init=False)
 
     async def answer_score(self) -> float:
@@ -58,6 +64,16 @@ class Scored:
         if self._score is None:
             self._score = await vt.answer_score(self.trajectory.answer, self.sample, self.judge)
         return self._score
+
+    def taken(self, call: vt.CallRecord) -> dict[str, Any]:
+        """The arguments of an executed call that its tool takes, without those that are null, which means left out."""
+        known = self.parameters.get(call.name, ())
+        return {name: value for name, value in call.arguments.items() if name in known and value is not None}
+
+    def carried_out(self, call: vt.CallRecord) -> dict[str, Any]:
+        """What an executed call says, by its arguments: as its result repeats them, else as they were written."""
+        known = self.parameters.get(call.name, ())
+        return self.taken(call) | {name: value for name, value in call.result.items() if name in known}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +145,7 @@ class Format(Term):
     Attributes:
         valid, invalid: what one that does earns, and one that does not.
         refused_calls: whether a rollout may have calls that were refused; calls that failed through no fault of the
-            policy are always allowed.
+            policy, or found nothing, are always allowed.
         repeated_calls: whether it may carry out the same call twice.
         max_answer_characters: an answer of this length or longer is invalid.
     """
@@ -147,9 +163,9 @@ class Format(Term):
         trajectory, limit = rollout.trajectory, self.max_answer_characters
         if limit is not None and len(trajectory.answer or "") >= limit:
             return False
-        if not self.refused_calls and any(not call.ok and not call.failed() for call in trajectory.calls()):
+        if not self.refused_calls and any(call.refused() for call in trajectory.calls()):
             return False
-        said = [(call.name, call.result or call.arguments) for call in trajectory.executed_calls()]
+        said = [(call.name, rollout.carried_out(call)) for call in trajectory.executed_calls()]
         if not self.repeated_calls and any(call in said[:place] for place, call in enumerate(said)):
             return False
         return rollout.grammar.is_in_form(trajectory)
@@ -177,8 +193,7 @@ class ToolUse(Term):
         used = {
             call.name
             for call in rollout.trajectory.executed_calls()
-            if (not self.tools or call.name in self.tools)
-            and len({frame.index for frame in call.frames}) >= self.min_frames
+            if (not self.tools or call.name in self.tools) and len(_indices_shown(call)) >= self.min_frames
         }
         return self.pays[min(len(used), len(self.pays)) - 1] if used else 0.0
 
@@ -251,7 +266,8 @@ class TemporalOverlap(Term):
         segments = [
             segment
             for call in rollout.trajectory.executed_calls()
-            if (not self.tools or call.name in self.tools) and (segment := segment_of_call(call, info)) is not None
+            if (not self.tools or call.name in self.tools)
+            and (segment := segment_of_facts({**rollout.taken(call), **call.result}, info)) is not None
         ]
         if not segments:
             return 0.0
@@ -331,25 +347,35 @@ class Consistency(Term):
         return None
 
 
-_SEGMENT_KEYS = (("start_time", "end_time"), ("t_start", "t_end"))
+_SECONDS_KEYS = (("start_time", "end_time"), ("t_start", "t_end"))
 
 
-def segment_of_call(call: vt.CallRecord, info: vt.VideoInfo) -> Segment | None:
-    """The segment in seconds that an executed call was about; None where it names none.
+def segment_of_facts(facts: Mapping[str, Any], info: vt.VideoInfo) -> Segment | None:
+    """The segment in seconds that an executed call was about; None where it names none by two finite numbers.
 
-    Read from what was carried out, the call's result, and from its arguments where the result is silent. Frame numbers
-    become times by the video's average rate.
+    Frame numbers become times by the video's average rate.
+
+    Args:
+        facts: what was carried out, the call's result, and its arguments where the result is silent.
     """
-    facts: dict[str, Any] = {**call.arguments, **call.result}
-    for first, last in _SEGMENT_KEYS:
-        if first in facts and last in facts:
-            return float(facts[first]), float(facts[last])
-    if isinstance(facts.get("segment"), list | tuple):
-        start, end = facts["segment"]
-        return float(start), float(end)
-    if "start_frame" in facts and "end_frame" in facts:
-        return float(facts["start_frame"]) / info.average_fps, float(facts["end_frame"]) / info.average_fps
-    return None
+    for first, last in _SECONDS_KEYS:
+        if (segment := _two_numbers(facts.get(first), facts.get(last))) is not None:
+            return segment
+    both = facts.get("segment")
+    if isinstance(both, list | tuple) and len(both) == 2 and (segment := _two_numbers(*both)) is not None:
+        return segment
+    frames = _two_numbers(facts.get("start_frame"), facts.get("end_frame"))
+    return None if frames is None else (frames[0] / info.average_fps, frames[1] / info.average_fps)
+
+
+def _two_numbers(first: Any, last: Any) -> tuple[float, float] | None:
+    start, end = (vt.finite_number(value, read_text=True) for value in (first, last))
+    return None if start is None or end is None else (start, end)
+
+
+def _indices_shown(call: vt.CallRecord) -> set[int]:
+    """Numbers of the frames that a call showed, those of a grid one by one."""
+    return {shown.index for frame in call.frames for shown in frame.tiles or (frame,)}
 
 
 def unknown_tools(named: Sequence[str], tools: Sequence[str]) -> str | None:

@@ -21,6 +21,9 @@ class FrameAt:
         side_pixels: side of the square, or root of the area, that the frame is scaled to.
         resize: `square` ignores the aspect ratio (paper), `area` keeps it.
         rounding: `nearest` frame, half way the later one; or the one `shown` at that time.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "FrameAt"
@@ -38,6 +41,9 @@ class FrameAt:
     resize: Resize = "square"
     rounding: Rounding = "nearest"
 
+    def __post_init__(self) -> None:
+        vt.require(self, "side_pixels", self.side_pixels >= 1, "at least 1")
+
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """The frame for ``{"t": seconds}``; the result repeats the number.
 
@@ -52,18 +58,18 @@ class FrameAt:
 
 
 def time_argument(arguments: Mapping[str, Any], name: str, info: vt.VideoInfo) -> float:
-    """A time within the video, in seconds.
+    """A time within the video, in seconds; the end for one beyond it by no more than a label's rounding.
 
     Raises:
-        CallRejected: `malformed_call` if it is no number, `out_of_range` outside [0, duration].
+        CallRejected: `malformed_call` if it is no number, `out_of_range` outside the video.
     """
     seconds = vt.seconds_argument(arguments, name)
-    if not 0 <= seconds <= info.duration_seconds:
+    if not 0 <= seconds <= info.duration_seconds + vt.LABEL_ROUNDING_SECONDS:
         raise vt.CallRejected(
             vt.CallErrorCode.OUT_OF_RANGE,
             f"{name}={seconds:g} is outside the video, from 0 to {vt.format_seconds(info.duration_seconds)} seconds",
         )
-    return seconds
+    return min(seconds, info.duration_seconds)
 
 
 def request_times(times_seconds: tuple[float, ...], info: vt.VideoInfo, rounding: Rounding) -> tuple[float, ...]:

@@ -165,6 +165,7 @@ class FrameMind(vt.Method):
         bounds = f"at least {self.min_call_frames}"
         vt.require(self, "call_frames", self.call_frames >= self.min_call_frames, bounds)
         vt.require(self, "clip_frames_per_second", self.clip_frames_per_second > 0, "above 0")
+        vt.require(self, "clip_frames_per_second", math.isfinite(self.clip_frames_per_second), "a finite number")
         vt.require(self, "label_decimals", 0 <= self.label_decimals <= 6, "0 to 6")
         for name in ("exploration_share", "judge_threshold"):
             vt.require(self, name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
@@ -268,7 +269,7 @@ class FrameMind(vt.Method):
             return (f"ERROR: {vt.format_error(record)}.{lasts}",)
         frames = vt.with_text(outcome, protocol.labelled_frames(outcome.images, self.label_decimals))
         if record.name == VideoClip.name and len(outcome.images) < self.min_call_frames:
-            return (*frames, f"\nThere are only {len(outcome.images)} different frames in this clip.")
+            return (*frames, f"\nThis clip shows only {len(outcome.images)} different frames.")
         return frames
 
     def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:

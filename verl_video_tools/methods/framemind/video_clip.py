@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -29,6 +29,9 @@ class VideoClip:
         endpoints: whether the frame at `t_end` is shown.
         empty: what an interval of no length gives: the one `frame` there, or an `error`.
         side_pixels, resize, rounding: as for `FrameAt`.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "VideoClip"
@@ -53,19 +56,29 @@ class VideoClip:
     resize: Resize = "square"
     rounding: Rounding = "nearest"
 
+    def __post_init__(self) -> None:
+        for name in ("min_frames", "side_pixels"):
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require(self, "max_frames", self.max_frames >= self.min_frames, f"at least min_frames, {self.min_frames}")
+        vt.require(self, "frames_per_second", 0.0 < self.frames_per_second < math.inf, "a finite number above 0")
+
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"t_start": seconds, "t_end": seconds}``; the result repeats the numbers.
 
         Raises:
             CallRejected: `malformed_call`, `out_of_range`, `reversed_segment`, or `segment_too_short` for an interval
                 of no length where that is an error.
+            VideoError: the file cannot be asked which frames are shown when.
         """
         start, end = (time_argument(arguments, name, context.info) for name in ("t_start", "t_end"))
         if end < start:
             raise vt.CallRejected(vt.CallErrorCode.REVERSED_SEGMENT, f"t_end={end:g} is before t_start={start:g}")
         if end == start and self.empty == "error":
             raise vt.CallRejected(vt.CallErrorCode.SEGMENT_TOO_SHORT, f"t_start and t_end are both {start:g}")
-        times = request_times(self._times(start, end, context.info), context.info, self.rounding)
+        num_inside = None
+        if self.endpoints == "half_open":
+            num_inside = await context.index_at(end) - await context.index_at(start) + 1
+        times = request_times(self._times(start, end, num_inside), context.info, self.rounding)
         width, height = frame_size(context.info, self.side_pixels, self.resize, context.envelope)
         return vt.ToolPlan(
             frames=vt.FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding, unique=True),
@@ -74,24 +87,28 @@ class VideoClip:
 
     def frame_numbers(self, start: float, end: float, info: vt.VideoInfo) -> list[int]:
         """Numbers of the frames of a clip, ascending, in a video of an even rate."""
-        numbers: list[int] = _frame_numbers(np.array(self._times(start, end, info)), info, self.rounding).tolist()
+        first, last = _frame_numbers((start, end), info, "shown").tolist()
+        times = self._times(start, end, last - first + 1)
+        numbers: list[int] = np.unique(_frame_numbers(times, info, self.rounding)).tolist()
         return numbers
 
-    def _times(self, start: float, end: float, info: vt.VideoInfo) -> tuple[float, ...]:
+    def _times(self, start: float, end: float, num_inside: int | None) -> tuple[float, ...]:
+        """Times to ask for. Several may mean one frame: which ones do, the file alone knows where the rate varies.
+
+        Args:
+            num_inside: frames of the video from the one shown at `start` to the one shown at `end`; None: any number.
+        """
         if end == start:
             return (start,)
         count = min(max(math.floor(self.frames_per_second * (end - start) + 0.5), self.min_frames), self.max_frames)
-        first, last = _frame_numbers(np.array([start, end]), info, self.rounding)
-        count = min(count, int(last - first) + 1)
+        if self.endpoints == "half_open" and num_inside is not None:
+            count = min(count, num_inside)  # the last of closer times would mean the frame at the end
         times = np.linspace(start, end, count, endpoint=self.endpoints == "inclusive")
-        _, kept = np.unique(_frame_numbers(times, info, self.rounding), return_index=True)
-        return tuple(float(time) for time in times[kept])
+        return tuple(float(time) for time in times)
 
 
-def _frame_numbers(times_seconds: np.ndarray, info: vt.VideoInfo, rounding: Rounding) -> np.ndarray:
-    """Numbers of the frames wanted for these times, at the video's average rate: only to tell equal ones.
-
-    Where the rate varies, more of them may turn out equal; the request asks for each frame once.
-    """
+def _frame_numbers(times_seconds: Sequence[float], info: vt.VideoInfo, rounding: Rounding) -> np.ndarray:
+    """Numbers of the frames that times mean in a video of an even rate."""
     half = 0.5 if rounding == "nearest" else 0.0
-    return np.minimum(np.floor(times_seconds * info.average_fps + half + 1e-6), info.num_frames - 1).astype(int)
+    numbers = np.floor(np.array(times_seconds) * info.average_fps + half + 1e-6)
+    return np.minimum(numbers, info.num_frames - 1).astype(int)

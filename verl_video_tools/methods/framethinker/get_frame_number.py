@@ -43,7 +43,7 @@ class GetFrameNumber:
         """
         time = arguments.get("time")
         if not isinstance(time, str):
-            raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"time must be text like '12:05', got {time!r}")
+            raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"time must be text like '12:05', got {time!r:.80}")
         if self.compat == "reference":
             frame_number = int(_seconds_reference(time) * context.info.average_fps)
         else:
@@ -56,7 +56,7 @@ def _seconds(time: str, duration_seconds: float) -> float:
     if match is None or int(match[2]) >= 60:
         raise vt.CallRejected(
             vt.CallErrorCode.MALFORMED_CALL,
-            f"time {time!r} is not MM:SS with up to three digits of minutes and two of seconds below 60",
+            f"time {time!r:.80} is not MM:SS with up to three digits of minutes and two of seconds below 60",
         )
     seconds = 60.0 * int(match[1]) + int(match[2])
     if seconds > duration_seconds:

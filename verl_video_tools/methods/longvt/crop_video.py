@@ -13,9 +13,6 @@ import numpy as np
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt.crop_video_reference import checked_times, published_indices
 
-_LABEL_ROUNDING_SECONDS = 0.05
-"""LongVT labels frames with times to a tenth of a second: that of the last frame may lie so far beyond the end."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class CropVideo:
@@ -30,6 +27,9 @@ class CropVideo:
         min_pixels, max_pixels: area of a frame (code: 28 x 28 and 50,176).
         compat: `reference` checks calls and chooses frames as the published tool does: the path has to be given as it
             was given, and numbers may be written as strings.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "crop_video"
@@ -54,6 +54,12 @@ class CropVideo:
     max_pixels: int
     compat: vt.Compat = "strict"
 
+    def __post_init__(self) -> None:
+        vt.require(self, "fps", 0.0 < self.fps < math.inf, "a finite number above 0")
+        vt.require(self, "max_frames", self.max_frames >= 2, "at least 2")
+        vt.require(self, "min_pixels", self.min_pixels >= 1, "at least 1")
+        vt.require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least min_pixels, {self.min_pixels}")
+
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"start_time": seconds, "end_time": seconds, "video_path"?: str}``; others are ignored.
 
@@ -77,7 +83,7 @@ class CropVideo:
             raise vt.CallRejected(
                 vt.CallErrorCode.REVERSED_SEGMENT, f"end_time {end:g} must be after start_time {start:g}"
             )
-        if end > duration + _LABEL_ROUNDING_SECONDS:
+        if end > duration + vt.LABEL_ROUNDING_SECONDS:
             raise vt.CallRejected(
                 vt.CallErrorCode.OUT_OF_RANGE,
                 f"end_time {end:g} is after the end of the video ({vt.format_seconds(duration)} seconds)",

@@ -5,6 +5,7 @@ Sources named at the fields: "paper" with its section; "code" is the published t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -95,6 +96,7 @@ class LongVT(vt.Method):
         for name in ("initial_frames", "call_frames"):
             vt.require(self, name, getattr(self, name) >= 2, "at least 2")
         vt.require(self, "fps", self.fps > 0, "above 0")
+        vt.require(self, "fps", math.isfinite(self.fps), "a finite number")
         vt.require(self, "min_pixels", self.min_pixels >= 1, "at least 1")
         vt.require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least {self.min_pixels}")
 

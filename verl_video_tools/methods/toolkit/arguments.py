@@ -9,6 +9,9 @@ from typing import Any
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
 from verl_video_tools.core.types import VideoInfo
 
+LABEL_ROUNDING_SECONDS = 0.05
+"""Models read times to a tenth of a second: that of the last frame may lie so far beyond the end."""
+
 
 def seconds_argument(arguments: Mapping[str, Any], name: str) -> float:
     """A time in seconds.
@@ -24,18 +27,18 @@ def seconds_argument(arguments: Mapping[str, Any], name: str) -> float:
 
 
 def time_argument(arguments: Mapping[str, Any], name: str, info: VideoInfo) -> float:
-    """A time of the video in seconds.
+    """A time of the video in seconds; the end for one beyond it by no more than a label's rounding.
 
     Raises:
         CallRejected: `malformed_call` if it is no finite number, `out_of_range` if it is outside the video.
     """
     seconds = seconds_argument(arguments, name)
-    if not 0 <= seconds <= info.duration_seconds:
+    if not 0 <= seconds <= info.duration_seconds + LABEL_ROUNDING_SECONDS:
         raise CallRejected(
             CallErrorCode.OUT_OF_RANGE,
             f"{name} {seconds:g} is outside the video, which lasts from 0 to {format_seconds(info.duration_seconds)} s",
         )
-    return seconds
+    return min(seconds, info.duration_seconds)
 
 
 def finite_number(value: Any, *, read_text: bool) -> float | None:

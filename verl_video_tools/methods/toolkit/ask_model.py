@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import CallErrorCode, CallRejected, ToolModelError
 from verl_video_tools.core.types import (
     Content,
@@ -21,10 +22,10 @@ from verl_video_tools.core.types import (
     ToolDescription,
     ToolPlan,
 )
-from verl_video_tools.methods.toolkit.arguments import format_seconds, seconds_argument
+from verl_video_tools.methods.toolkit.arguments import LABEL_ROUNDING_SECONDS, format_seconds, seconds_argument
 from verl_video_tools.methods.toolkit.frame_lines import frame_lines
 from verl_video_tools.methods.toolkit.frame_size import frame_size
-from verl_video_tools.methods.toolkit.spans import LABEL_ROUNDING_SECONDS, span_argument
+from verl_video_tools.methods.toolkit.spans import span_argument
 from verl_video_tools.methods.toolkit.video_argument import video_argument
 from verl_video_tools.video.sampling import uniform_seconds
 
@@ -43,6 +44,9 @@ class AskModel:
         max_question_characters: of a call's own question.
         max_characters: of the reply, of which more is cut.
         deadline_seconds: for the reply. The endpoint's own deadline holds beside it.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "ask_model"
@@ -69,6 +73,13 @@ class AskModel:
     max_question_characters: int = 1_000
     max_characters: int = 4_000
     deadline_seconds: float = 120.0
+
+    def __post_init__(self) -> None:
+        for name in ("num_frames", "min_pixels", "max_question_characters", "max_characters"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
+        require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least min_pixels, {self.min_pixels}")
+        require(self, "question", self.question is None or bool(self.question.strip()), "some text, or null")
+        require(self, "deadline_seconds", self.deadline_seconds > 0.0, "above 0")
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
         """The reply to ``{"question": text, "time": seconds}`` or, for a span, ``start_time`` and ``end_time``.

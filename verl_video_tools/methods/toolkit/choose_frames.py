@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
 from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolDescription, ToolPlan
 from verl_video_tools.video.resize import fit_box
@@ -27,6 +28,9 @@ class ChooseFrames:
         box_width, box_height: pixels; a frame is shrunk to fit, keeping its aspect ratio, and never enlarged.
         compat: `reference` takes an end beyond the video as the video's end, and truncates sizes as the published code
             does.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "choose_frames"
@@ -48,6 +52,10 @@ class ChooseFrames:
     box_height: int
     compat: Compat = "strict"
 
+    def __post_init__(self) -> None:
+        for name in ("num_frames", "box_width", "box_height"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
+
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
         """Frames for ``{"start_frame": int, "end_frame": int}``.
 
@@ -60,20 +68,23 @@ class ChooseFrames:
             if not 0 <= start <= last_end:
                 raise CallRejected(
                     CallErrorCode.OUT_OF_RANGE,
-                    f"start {start} is outside the video; frame numbers run from 0 to {last_end - 1}",
+                    f"start {start!s:.80} is outside the video; frame numbers run from 0 to {last_end - 1}",
                 )
             end = min(end, last_end)
         elif start > end:
-            raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"start {start} is after end {end}; give START < END")
+            raise CallRejected(
+                CallErrorCode.REVERSED_SEGMENT, f"start {start!s:.80} is after end {end!s:.80}; give START < END"
+            )
         elif start < 0 or start >= last_end or end > last_end:
             raise CallRejected(
                 CallErrorCode.OUT_OF_RANGE,
-                f"segment {start} to {end} is outside the video; frame numbers run from 0 to {last_end - 1}",
+                f"segment {start!s:.80} to {end!s:.80} is outside the video; "
+                f"frame numbers run from 0 to {last_end - 1}",
             )
         if end - start < self.num_frames + 1:
             raise CallRejected(
                 CallErrorCode.SEGMENT_TOO_SHORT,
-                f"segment {start} to {end} is too short for {self.num_frames} frames; "
+                f"segment {start} to {end!s:.80} is too short for {self.num_frames} frames; "
                 f"END must be at least START + {self.num_frames + 1}",
             )
         width, height = fit_box(
@@ -91,5 +102,5 @@ class ChooseFrames:
 def _frame_number(arguments: Mapping[str, Any], name: str) -> int:
     value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a whole frame number, got {value!r}")
+        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a whole frame number, got {value!r:.80}")
     return value

@@ -22,15 +22,17 @@ def read_frame_range(arguments: Mapping[str, Any], num_frames: int, compat: Comp
     start, end = (_frame_number(arguments, name, compat) for name in ("start_frame", "end_frame"))
     if start < 0 or start >= num_frames:
         raise CallRejected(
-            CallErrorCode.OUT_OF_RANGE, f"start_frame {start} must be from 0 to {num_frames - 1}, the last frame"
+            CallErrorCode.OUT_OF_RANGE, f"start_frame {start!s:.80} must be from 0 to {num_frames - 1}, the last frame"
         )
     if compat == "reference":
         end = min(end, num_frames)
     if end <= start:
-        raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"end_frame {end} must be larger than start_frame {start}")
+        raise CallRejected(
+            CallErrorCode.REVERSED_SEGMENT, f"end_frame {end!s:.80} must be larger than start_frame {start}"
+        )
     if end > num_frames:
         raise CallRejected(
-            CallErrorCode.OUT_OF_RANGE, f"end_frame {end} is beyond the video; it must be at most {num_frames}"
+            CallErrorCode.OUT_OF_RANGE, f"end_frame {end!s:.80} is beyond the video; it must be at most {num_frames}"
         )
     return start, end
 

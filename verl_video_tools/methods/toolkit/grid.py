@@ -98,12 +98,15 @@ class Grid:
         return dearest
 
     def _count(self, arguments: Mapping[str, Any]) -> int:
-        count = arguments.get("num_frames", self.max_frames)
+        count = arguments.get("num_frames")
+        if count is None:  # or left out: some models write null
+            return self.max_frames
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise CallRejected(CallErrorCode.MALFORMED_CALL, f"num_frames must be 1 or more, got {count!r:.80}")
         if count > self.max_frames:
             raise CallRejected(
-                CallErrorCode.TOO_MANY_FRAMES, f"{count} frames are too many; a grid shows at most {self.max_frames}"
+                CallErrorCode.TOO_MANY_FRAMES,
+                f"{count!s:.80} frames are too many; a grid shows at most {self.max_frames}",
             )
         return count
 

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.methods.toolkit.arguments import format_seconds, seconds_argument
-
-LABEL_ROUNDING_SECONDS = 0.05
-"""Models read times to a tenth of a second: that of the last frame may lie so far beyond the end."""
+from verl_video_tools.methods.toolkit.arguments import LABEL_ROUNDING_SECONDS, format_seconds, seconds_argument
 
 
 def span_argument(arguments: Mapping[str, Any], duration_seconds: float) -> tuple[float, float]:

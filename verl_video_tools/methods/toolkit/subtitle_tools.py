@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
 from verl_video_tools.core.types import Subtitle, ToolContext, ToolDescription, ToolPlan
 from verl_video_tools.methods.toolkit.captions import caption_lines, captions_between, captions_with
@@ -25,6 +26,9 @@ class SubtitlesAt:
 
     Attributes:
         max_characters: of the answer; of more captions it says how many are left out.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "subtitles_at"
@@ -38,6 +42,9 @@ class SubtitlesAt:
     )
 
     max_characters: int = 4_000
+
+    def __post_init__(self) -> None:
+        require(self, "max_characters", self.max_characters >= 1, "at least 1")
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
         """Captions for ``{"start_time": seconds, "end_time": seconds}``; equal times ask for a moment.
@@ -66,6 +73,9 @@ class SubtitleSearch:
     Attributes:
         max_captions: told by one call; of more it says how many are left out.
         max_characters: of the answer.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "search_subtitles"
@@ -77,6 +87,10 @@ class SubtitleSearch:
 
     max_captions: int = 8
     max_characters: int = 4_000
+
+    def __post_init__(self) -> None:
+        for name in ("max_captions", "max_characters"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
         """Captions for ``{"words": text}``.

@@ -160,7 +160,7 @@ class Zoom:
             raise CallRejected(CallErrorCode.MALFORMED_CALL, f"frame must be a whole number, got {position!r:.80}")
         if not 0 <= position < len(context.shown):
             known = f"pictures run from 0 to {len(context.shown) - 1}" if context.shown else "none was shown"
-            raise CallRejected(CallErrorCode.UNKNOWN_FRAME, f"there is no picture {position}; {known}")
+            raise CallRejected(CallErrorCode.UNKNOWN_FRAME, f"there is no picture {position!s:.80}; {known}")
         shown = context.shown[position]
         if shown.tiles:
             raise CallRejected(
@@ -173,10 +173,12 @@ class Zoom:
 def _one_of(names: Sequence[str], arguments: Mapping[str, Any]) -> str:
     """The one of some arguments that a call has; of a single name that one, there or not.
 
+    None stands for an argument that is left out, as some models write it.
+
     Raises:
         CallRejected: `malformed_call` if it has none or both.
     """
-    given = [name for name in names if name in arguments]
+    given = [name for name in names if arguments.get(name) is not None]
     if len(names) == 1 or len(given) == 1:
         return (given or names)[0]
     told = "both" if given else "neither"

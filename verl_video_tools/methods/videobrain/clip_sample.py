@@ -27,6 +27,9 @@ class ClipSample:
         deadline_seconds: time for the search.
         aspect: what becomes of frames of another shape than the box's.
         compat: see `methods.toolkit.frame_range.read_frame_range`; `reference` also takes a prompt that is not text.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "clip_sample"
@@ -53,6 +56,13 @@ class ClipSample:
     dense_by: Literal["range", "video"] = "range"
     aspect: Aspect = "fit"
     compat: vt.Compat = "strict"
+
+    def __post_init__(self) -> None:
+        for name in ("num_frames", "box_width", "box_height"):
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        least = self.num_frames
+        vt.require(self, "num_candidates", min(self.num_candidates) >= least, f"at least num_frames, {least}, each")
+        vt.require(self, "deadline_seconds", self.deadline_seconds > 0.0, "above 0")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"start_frame": number, "end_frame": number, "prompt": str}``; others are ignored.

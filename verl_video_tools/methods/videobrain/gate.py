@@ -43,7 +43,7 @@ def record_gate(trajectory: vt.Trajectory, tolerance_frames: int) -> GateFinding
     """Judge a rollout by its record: it answers, each turn is one thought and one action, no call was refused, and none
     says the same as an earlier one.
 
-    A call that failed through no fault of the policy does not count against it, nor as a call.
+    A call that failed through no fault of the policy, or found nothing, does not count against it, nor as a call.
 
     Args:
         tolerance_frames: calls of uniform_sample whose two ends are this near are the same. Calls of clip_sample with
@@ -53,7 +53,7 @@ def record_gate(trajectory: vt.Trajectory, tolerance_frames: int) -> GateFinding
         return GateFindings("no answer")
     if not all(turn.well_formed for turn in trajectory.turns):
         return GateFindings("a turn that is not one thought and one action")
-    if any(not call.ok and not call.failed() for call in trajectory.calls()):
+    if any(call.refused() for call in trajectory.calls()):
         return GateFindings("a call that was refused")
     calls = trajectory.executed_calls()
     said = _Said(tolerance_frames)

@@ -20,6 +20,9 @@ class UniformSample:
         box_width, box_height: pixels that a frame is shown in, see `video.resize.size_in_box`.
         aspect: what becomes of frames of another shape than the box's.
         compat: see `methods.toolkit.frame_range.read_frame_range`.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "uniform_sample"
@@ -41,6 +44,10 @@ class UniformSample:
     box_height: int
     aspect: Aspect = "fit"
     compat: vt.Compat = "strict"
+
+    def __post_init__(self) -> None:
+        for name in ("num_frames", "box_width", "box_height"):
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"start_frame": number, "end_frame": number}``; others are ignored.

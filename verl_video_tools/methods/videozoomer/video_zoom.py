@@ -33,6 +33,9 @@ class VideoZoom:
         compat: `reference` truncates before it compares with the limit, clamps segments to the video, repeats frames
             where the rate is higher than the video's, and shows nothing for a segment too short for a frame, as the
             published code does.
+
+    Raises:
+        UsageError: a value is out of its range.
     """
 
     name: ClassVar[str] = "video_zoom"
@@ -52,6 +55,10 @@ class VideoZoom:
     max_pixels: int
     compat: vt.Compat = "strict"
 
+    def __post_init__(self) -> None:
+        for name in ("max_frames", "max_pixels"):
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"segment": [start_seconds, end_seconds], "fps": frames_per_second}``.
 
@@ -65,6 +72,8 @@ class VideoZoom:
             indices = self._indices_reference(*_numbers_or_refusal(arguments), info)
             return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, indices=indices) if indices else None)
         start, end, fps = _numbers(arguments)
+        if start <= end <= info.duration_seconds + vt.LABEL_ROUNDING_SECONDS:
+            start, end = min(start, info.duration_seconds), min(end, info.duration_seconds)
         count = self._count(start, end, fps, info.duration_seconds)
         seconds = not_before(uniform_seconds(start, end, count), info.duration_seconds)
         return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, seconds=seconds, unique=True))
