@@ -15,8 +15,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 RETRIEVAL=actor_rollout_ref.rollout.custom.video_tools.retrieval
 ULYSSES=${ULYSSES:-2}
 GPU_MEMORY_UTILIZATION=${GPU_MEMORY_UTILIZATION:-0.75}
-REAL_OPTIONS=(
-    actor_rollout_ref.ref.fsdp_config.param_offload=True actor_rollout_ref.rollout.enable_chunked_prefill=True)
+REAL_OPTIONS=(actor_rollout_ref.rollout.enable_chunked_prefill=True)
 if [ "$SYNTHETIC" = 0 ]; then # the published script
     MODEL_PATH=${MODEL_PATH:-Qwen/Qwen3-VL-8B-Instruct}
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-32}

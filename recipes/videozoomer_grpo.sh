@@ -12,7 +12,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 ULYSSES=${ULYSSES:-2}
 GPU_MEMORY_UTILIZATION=${GPU_MEMORY_UTILIZATION:-0.7}
-REAL_OPTIONS=(actor_rollout_ref.ref.fsdp_config.param_offload=True)
+REAL_OPTIONS=()
 if [ "$SYNTHETIC" = 0 ]; then # table 5 of the paper; its published script where the paper is silent
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-128}
     MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-32}

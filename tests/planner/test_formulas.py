@@ -32,6 +32,7 @@ from verl_video_tools.planner.host_memory import (
     checkpoint_bytes,
     feature_bytes,
     groups_per_server,
+    host_memory,
     queue_image_bytes,
     rollouts_per_server,
     step_image_tokens,
@@ -252,7 +253,17 @@ def test_bytes_of_a_step_of_the_tiny_model(family: Family, rank: int) -> None:
     assert planned.weights == sum(parameter.nbytes for parameter in model.parameters())
     assert planned.gradients == sum(parameter.grad.nbytes for parameter in trained)
     assert planned.optimizer == sum(state.nbytes for state in states)
-    assert (planned.reference == 0) == (rank > 0), "the actor without its adapter is the reference"
+
+
+@pytest.mark.parametrize(("lora_rank", "num_bytes"), [(0, 2), (4, 0)])
+def test_a_reference_is_in_main_memory_in_two_bytes(lora_rank: int, num_bytes: int) -> None:
+    """verl's FSDP2 offloads what is never trained. With an adapter, the actor without it is the reference."""
+    options = RunOptions(lora_rank=lora_rank)
+    with_kl, without = (
+        host_memory(SMALL, replace(options, reference=reference), WORK, 8, 8, 96).offloaded
+        for reference in (True, False)
+    )
+    assert with_kl - without == pytest.approx(num_bytes * SMALL.num_parameters, abs=64)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

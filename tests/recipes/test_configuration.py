@@ -156,7 +156,7 @@ def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(
 def test_what_a_plan_prints_makes_the_run_that_was_planned(method: str, tmp_path: Path) -> None:
     """With every option other than the recipe's."""
     usual = RECIPES_PLANNED[method]
-    switches = ("offload", "reference", "ref_offload", "entropy", "freeze_vision")
+    switches = ("offload", "reference", "entropy", "freeze_vision")
     options = replace(
         usual,
         **{name: not getattr(usual, name) for name in switches},

@@ -36,7 +36,6 @@ REHEARSED = {
 REAL = (
     "actor_rollout_ref.actor.fsdp_config.param_offload",
     "actor_rollout_ref.actor.fsdp_config.optimizer_offload",
-    "actor_rollout_ref.ref.fsdp_config.param_offload",
     "actor_rollout_ref.rollout.gpu_memory_utilization",
     "actor_rollout_ref.actor.fsdp_config._target_",
 )

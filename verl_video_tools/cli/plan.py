@@ -45,7 +45,6 @@ class Plan:
     ulysses: Annotated[int | None, typer.Option(min=1, help=f"GPUs that share a sequence. {_DEFAULT}")] = None
     offload: Annotated[bool | None, typer.Option(help=f"Of weights and optimiser, to host memory. {_DEFAULT}")] = None
     reference: Annotated[bool | None, typer.Option(help=f"A loss with KL. {_DEFAULT}")] = None
-    ref_offload: Annotated[bool | None, typer.Option(help=f"Of the reference's weights. {_DEFAULT}")] = None
     entropy: Annotated[bool | None, typer.Option(help=f"A loss with entropy. {_DEFAULT}")] = None
     freeze_vision: Annotated[bool | None, typer.Option(help=f"Keep the vision tower as it is. {_DEFAULT}")] = None
     lora_rank: Annotated[int | None, typer.Option(min=0, help="LORA_RANK; 0, the default, trains all weights.")] = None

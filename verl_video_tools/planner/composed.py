@@ -32,7 +32,6 @@ def run_options(config: Any, envelope: PixelEnvelope | None = None) -> RunOption
         ulysses=int(actor.ulysses_sequence_parallel_size),
         offload=bool(actor.fsdp_config.param_offload and actor.fsdp_config.optimizer_offload),
         reference=bool(actor.use_kl_loss or config.algorithm.get("use_kl_in_reward")),
-        ref_offload=bool(parts.ref.fsdp_config.param_offload),
         entropy=float(actor.entropy_coeff) != 0,
         freeze_vision=bool(actor.get("freeze_vision_tower")),
         lora_rank=int(parts.model.lora_rank),

@@ -74,7 +74,9 @@ CONSTANTS = {
     "weight_bytes": Constant(4, "bytes per parameter of the actor", _VERL),
     "gradient_bytes": Constant(4, "bytes per parameter of the actor", _VERL),
     "optimizer_bytes": Constant(8, "bytes per parameter of the actor", _VERL),
-    "reference_bytes": Constant(2, "bytes per parameter of the reference", "verl 0.9.1: bf16 where it only infers"),
+    "reference_bytes": Constant(
+        2, "bytes per parameter of the reference", "the recipes' bf16; verl 0.9.1 keeps it on the host"
+    ),
     "inference_bytes": Constant(2, "bytes per parameter and per value of the KV cache", "bf16"),
     "logit_copies": Constant(2, "bf16 copies of the logits", "logits and their gradient"),
     "entropy_copies": Constant(

@@ -23,7 +23,6 @@ class ActorMemory:
     weights: float
     gradients: float
     optimizer: float
-    reference: float
     gathered: float
     kept: float
     layer: float
@@ -32,7 +31,7 @@ class ActorMemory:
 
     @property
     def resident(self) -> float:
-        return self.weights + self.gradients + self.optimizer + self.reference
+        return self.weights + self.gradients + self.optimizer
 
     @property
     def total(self) -> float:
@@ -143,7 +142,7 @@ def logits_bytes(model: ModelShape, tokens: float, options: RunOptions) -> float
 def actor_memory(
     model: ModelShape, options: RunOptions, workload: Workload, num_gpus: int, longest_tokens: int
 ) -> ActorMemory:
-    """At the peak of an update. With offloading weights and optimiser come back for it, and the reference does not.
+    """At the peak of an update, for which offloaded weights and optimiser come back. A reference stays on the host.
 
     Args:
         longest_tokens: of each sequence of the micro-batch.
@@ -151,12 +150,10 @@ def actor_memory(
     trained = trained_parameters(model, options)
     tokens = options.micro_batch_size * longest_tokens / options.ulysses
     images = options.micro_batch_size * workload.longest_image_tokens
-    is_reference_there = has_reference(options) and not options.ref_offload
     return ActorMemory(
         weights=sharded_bytes(held_parameters(model, options), constant("weight_bytes"), num_gpus),
         gradients=sharded_bytes(trained, constant("gradient_bytes"), num_gpus),
         optimizer=sharded_bytes(trained, constant("optimizer_bytes"), num_gpus),
-        reference=sharded_bytes(model.num_parameters, constant("reference_bytes") * is_reference_there, num_gpus),
         gathered=gathered_bytes(model),
         kept=text_kept_bytes(model, tokens) + vision_kept_bytes(model, images, frozen=options.freeze_vision),
         layer=max(text_layer_bytes(model, tokens), vision_layer_bytes(model, images)),
@@ -184,4 +181,4 @@ def engine_memory(model: ModelShape, options: RunOptions, gpu: GPU, longest_toke
 def resident_while_generating(memory: ActorMemory, options: RunOptions) -> float:
     """Bytes of the actor that stay on the GPU beside the engine. Gradients are freed after the update."""
     kept = 0.0 if options.offload else memory.weights + memory.optimizer
-    return kept + memory.reference + memory.context
+    return kept + memory.context

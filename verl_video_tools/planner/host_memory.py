@@ -120,8 +120,7 @@ def host_memory(
     held, trained = held_parameters(model, options), trained_parameters(model, options)
     offloaded = sharded_bytes(held, constant("weight_bytes") * options.offload, num_gpus)
     offloaded += sharded_bytes(trained, constant("optimizer_bytes") * options.offload, num_gpus)
-    is_reference_here = has_reference(options) and options.ref_offload
-    offloaded += sharded_bytes(model.num_parameters, constant("reference_bytes") * is_reference_here, num_gpus)
+    offloaded += sharded_bytes(model.num_parameters, constant("reference_bytes") * has_reference(options), num_gpus)
     processes = (
         gpus * (constant("trainer_process_bytes") + constant("trainer_image_cache_bytes"))
         + servers_here * constant("server_process_bytes")

@@ -31,7 +31,6 @@ VERL_OPTIONS = {
         "actor_rollout_ref.actor.fsdp_config.optimizer_offload",
     ),
     "reference": ("actor_rollout_ref.actor.use_kl_loss",),
-    "ref_offload": ("actor_rollout_ref.ref.fsdp_config.param_offload",),
     "entropy": ("actor_rollout_ref.actor.entropy_coeff",),
     "min_pixels": ("++data.mm_processor_kwargs.min_pixels",),
     "max_pixels": ("++data.mm_processor_kwargs.max_pixels",),

@@ -18,7 +18,6 @@ class RunOptions:
         tp: GPUs of an inference server, `ROLLOUT_TP`.
         ulysses: GPUs among which the actor divides a sequence.
         offload: actor's weights and optimiser are in host memory while they are not needed.
-        ref_offload: likewise the reference's weights.
         lora_rank: of an adapter on the language model's linear layers, `LORA_RANK`; 0 trains all weights.
     """
 
@@ -35,7 +34,6 @@ class RunOptions:
     ulysses: int = 1
     offload: bool = True
     reference: bool = True
-    ref_offload: bool = False
     entropy: bool = False
     freeze_vision: bool = False
     lora_rank: int = 0
@@ -52,7 +50,6 @@ RECIPES = {
         min_pixels=25_088,
         max_pixels=100_352,
         utilization=0.7,
-        ref_offload=True,
         entropy=True,
         ulysses=2,
     ),
@@ -85,7 +82,6 @@ RECIPES = {
         response_length=16_384,
         min_pixels=4096,
         utilization=0.75,
-        ref_offload=True,
         entropy=True,
         freeze_vision=True,
         ulysses=2,

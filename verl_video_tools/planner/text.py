@@ -27,7 +27,6 @@ def as_text(plan: Plan) -> str:
                 "weights": actor.weights,
                 "gradients": actor.gradients,
                 "optimiser": actor.optimizer,
-                "reference": actor.reference,
                 "gathered layers": actor.gathered,
                 "kept for the backward pass": actor.kept,
                 "then logits and entropy": actor.logits,
