@@ -11,6 +11,7 @@ from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.video.edit_list import max_edits
 from verl_video_tools.video.segments import (
     Between,
+    PacketRow,
     PacketsUnusable,
     Segment,
     SegmentTable,
@@ -59,10 +60,10 @@ class SampleTable:
             is_beyond=lambda packet: packet.dts is not None and packet.dts > dts,
             deadline=deadline,
         )
-        rows = [
-            read_row(self._source, packet, begins_segment=count == 0)
-            for count, packet in enumerate(islice(packets, num_packets))
-        ]
+        rows: list[PacketRow] = []
+        for packet in islice(packets, num_packets):
+            first_key_pts = rows[0].pts if rows and number == 0 else None
+            rows.append(read_row(self._source, packet, begins_segment=not rows, first_key_pts=first_key_pts))
         if len(rows) != num_packets or (is_last and next(packets, None) is not None):
             raise PacketsUnusable
         return make_segment(self._source, rows, self.seek_ticks[number], is_first=number == 0)
