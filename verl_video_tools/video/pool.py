@@ -122,13 +122,15 @@ async def run_with_reader(
 ) -> Result:
     """Await `work(video, deadline)` on a decode thread; works on one reader take turns, and wait without a thread.
 
-    Should the reader hang, having missed a deadline, or be closed since its file failed, the file is opened anew.
+    Should the reader hang, having missed a deadline, or be closed since its file failed or its table is wrong, the file
+    is opened anew, and `work` begins again.
 
     Raises:
         DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
     """
     deadline = Deadline(deadline_seconds, what := f"{video.path}: {what}")
     while True:
+        video.is_shared = True
         try:
             return await _pool().run(partial(work, video, deadline), deadline.left_seconds(), what, lane=video)
         except (StuckLaneError, ClosedVideoError):

@@ -29,6 +29,10 @@ class PacketsUnusable(Exception):
     """Packets do not tell the frames: a time is missing or doubled, or no key frame is marked."""
 
 
+class TableContradicted(Exception):
+    """Packets read from a file are not those of its own table, which opening it had found right where it looked."""
+
+
 @dataclass(frozen=True)
 class PacketMarks:
     """What a stretch of packets is known again by: presentation times in ticks, and sizes in bytes.
