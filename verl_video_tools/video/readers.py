@@ -66,7 +66,7 @@ class FrameReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Free the file and the decoder."""
+        """Free the file and the decoder; what is asked after that opens the file again."""
         ...
 
 

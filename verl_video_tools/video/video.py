@@ -247,9 +247,28 @@ class Video:
         with self._lock:
             self._close()
 
+    def release(self) -> None:
+        """Free the file and the decoder until the next call needs them; where each frame is stays known.
+
+        Does nothing while a call is under way.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._source is not None:
+                    self._free()
+            finally:
+                self._lock.release()
+
     @property
     def closed(self) -> bool:
+        """Whether it is closed for good."""
         return self._source is None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds the file now."""
+        source = self._source
+        return source is not None and source.is_open
 
     def __enter__(self) -> Video:
         return self
@@ -266,9 +285,14 @@ class Video:
 
     def _close(self) -> None:
         if self._source is not None:
-            self._decoder.close()
-            self._source.close()
+            self._free()
             self._source = None
+
+    def _free(self) -> None:
+        assert self._source is not None
+        self._decoder.close()
+        self._source.close()
+        self._converter = FrameConverter()
 
     def _asked(self, read: Callable[[], Result], deadline: Deadline) -> Result:
         """What `read` gives with the lock held; it is called again where the file's table turns out wrong."""
@@ -346,6 +370,8 @@ class Video:
         for builder, (indices, _) in zip(builders, wanted, strict=True):
             for row, index in enumerate(indices):
                 rows_of_index[index].append((builder, row))
+        if self.backend != "pyav" and self._source is not None:
+            self._source.wake()  # others open the file themselves, and it must be the same one still
         frames = frames_or_stand_ins(self.path, self._decoder, self._reader, sorted(rows_of_index), deadline)
         for asked, shown, frame in frames:
             time_seconds = self._seconds_of(self._reader.pts_at(shown, deadline))
