@@ -20,7 +20,7 @@ import pytest
 
 from tests.video.conftest import Reference
 from tests.videos.files import read_number, write_video
-from verl_video_tools.core.errors import BackendError, DeadlineError, SetupError, UsageError
+from verl_video_tools.core.errors import BackendError, DeadlineError, SetupError, UnreadableVideoError, UsageError
 from verl_video_tools.video import Video
 from verl_video_tools.video.segments import DecodeRun
 
@@ -162,6 +162,21 @@ def test_decord_ends_with_its_video(reference_of: Callable[[str], Reference]) ->
     del video
     gc.collect()
     assert child.poll() is not None
+
+
+def test_a_video_that_was_released_goes_on(backend: str, tmp_path: Path) -> None:
+    reference = Reference(write_video(tmp_path / "plain.mp4", num_frames=60))
+    with Video(reference.path, backend=backend) as video:
+        for index in (50, 7):
+            video.release()
+            assert not video.is_open and not video.closed
+            assert video.frames_at_indices([index]).indices.tolist() == [index]
+            assert video.is_open
+        video.release()
+        write_video(reference.path, num_frames=61)
+        with pytest.raises(UnreadableVideoError, match="the file was changed while it was in use"):
+            video.frames_at_indices([50])
+        assert video.closed
 
 
 def test_a_frame_with_another_time_is_refused(backend: str, reference_of: Callable[[str], Reference]) -> None:

@@ -11,11 +11,17 @@ import av
 import numpy as np
 import pytest
 
+from tests.videos.boxes import empty_a_sample, repeat_a_time
+from tests.videos.compare import compare
 from tests.videos.files import read_number, write_video
 from tests.videos.kinds import scramble, unreadable_files
+from tests.videos.reference import Reference
 from verl_video_tools.core.errors import UnreadableVideoError, VideoError, VideoNotFoundError
 from verl_video_tools.core.types import FrameRequest
-from verl_video_tools.video import Video
+from verl_video_tools.video import Video, decode_frames, open_video, planned_frames, sample_table, table_trust
+from verl_video_tools.video.file_locks import StripedLocks
+from verl_video_tools.video.frame_store import FrameStore
+from verl_video_tools.video.provider import FrameProvider
 from verl_video_tools.video.source import VideoSource
 
 
@@ -147,6 +153,83 @@ def test_times_never_go_back_where_opening_saw_no_damage(first_read: str, whole:
         assert [read_number(frame) for frame in video.frames_at_indices([0, 100]).frames_THWC] == [0, 100]
 
 
+@pytest.fixture(scope="module")
+def index_last(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 frames in groups of 30, the index after the frames."""
+    return write_video(tmp_path_factory.mktemp("damage") / "index_last.mp4", num_frames=300, gop_frames=30)
+
+
+@pytest.mark.parametrize("index", [95, 104, 106, 119])
+def test_two_frames_of_one_time(index: int, index_last: Path, tmp_path: Path) -> None:
+    """In a group of pictures that opening has not looked at; FFmpeg shows all frames."""
+    reference = Reference(repeat_a_time(index_last, tmp_path / "twice.mp4", 104))
+    assert reference.numbers == list(range(300))
+    with Video(reference.path) as video:
+        assert video.trusts_table and video.is_random_access, "opening saw the damage, so this tests nothing"
+        assert read_number(video.frames_at_indices([0]).frames_THWC[0]) == 0
+        np.testing.assert_array_equal(video.frames_at_indices([index]).frames_THWC[0], reference.pictures[index])
+        assert not video.trusts_table
+        assert compare(video, reference).wrong is None
+    with Video(reference.path) as video:
+        assert not video.trusts_table, "what was found out is forgotten"
+        assert compare(video, reference).wrong is None
+
+
+async def test_two_frames_of_one_time_in_a_reader_that_several_use(index_last: Path, tmp_path: Path) -> None:
+    path = repeat_a_time(index_last, tmp_path / "twice.mp4", 104)
+    video = await open_video(path)
+    assert video.trusts_table
+    for index in (95, 106, 200):  # each rollout goes on with the object that it has
+        batch = await decode_frames(video, FrameRequest(96, 64, indices=(index, 0, 299)), 30.0)
+        assert [read_number(frame) for frame in batch.frames_THWC] == [index, 0, 299]
+        assert video.closed
+    records = await planned_frames(video, FrameRequest(96, 64, seconds=(1.0,)), 30.0)
+    assert [record.index for record in records] == [30]
+    assert not (await open_video(path)).trusts_table
+
+
+def test_an_empty_sample_is_no_frame(index_last: Path, tmp_path: Path) -> None:
+    path = tmp_path / "empty.mp4"
+    empty_a_sample(index_last, path, 195)
+    reference = Reference(path)
+    assert len(reference.numbers) == 299
+    with Video(path) as video:
+        assert compare(video, reference).wrong is None
+
+
+@pytest.mark.parametrize("order", [(209, 210), (212, 209, 194), (250, 196, 250)])
+def test_a_sample_that_ffmpeg_drops(
+    order: tuple[int, ...], index_last: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a reason that the table does not tell."""
+    monkeypatch.setattr(sample_table, "all_samples_hold_data", lambda path: True)
+    path = tmp_path / "dropped.mp4"
+    empty_a_sample(index_last, path, 195)
+    reference = Reference(path)
+    with Video(path) as video:
+        assert video.info.num_frames == 300, "opening saw the damage, so this tests nothing"
+        for number in order:
+            (frame,) = video.frames_at([number / 30]).frames_THWC
+            assert read_number(frame) == reference.numbers[reference.index_at(number / 30)]
+        assert compare(video, reference).wrong is None
+
+
+def test_frames_counted_by_a_wrong_table_are_not_taken_for_others(
+    index_last: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache outlives the moment when the table is found wrong."""
+    monkeypatch.setattr(sample_table, "all_samples_hold_data", lambda path: True)
+    path = tmp_path / "dropped.mp4"
+    empty_a_sample(index_last, path, 195)
+    request = FrameRequest(96, 64, indices=(250,))
+    provider = FrameProvider([FrameStore(tmp_path / "store", 1 << 20)], StripedLocks(tmp_path / "locks"))
+    with Video(path) as video:
+        provider.provide(video, [request])
+        video.frames_at_indices([195])
+        (batch,) = provider.provide(video, [request])
+    np.testing.assert_array_equal(batch.frames_THWC[0], Reference(path).pictures[250])
+
+
 def test_nothing_decodable_in_a_sound_container(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "noise.mp4"
     data = whole.read_bytes()
@@ -198,8 +281,10 @@ def test_file_that_is_cut_while_open_gives_a_video_error(tmp_path: Path) -> None
     path = write_video(tmp_path / "cut.mp4", num_frames=300, gop_frames=30, container_options={"movflags": "faststart"})
     with Video(path) as video:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-        with pytest.raises(VideoError, match=r"cut\.mp4"):
-            video.frames_at_indices([200])
+        for _ in range(2):
+            with pytest.raises(VideoError, match=r"cut\.mp4: .*; was it changed or cut while it was open\?"):
+                video.frames_at_indices([200])
+        assert table_trust.trusts_table(video.identity), "a change tells nothing of the table"
 
 
 @pytest.mark.parametrize("method", ["packets", "decode"])

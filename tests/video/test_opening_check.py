@@ -14,7 +14,7 @@ from tests.videos.files import write_grey, write_video
 from tests.videos.hostile import announce_samples, write_days
 from tests.waiting import is_gone, wait_until
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError
-from verl_video_tools.video import Video, opening_check, source, video
+from verl_video_tools.video import Video, opening, opening_check, source
 from verl_video_tools.video.child_process import ChildProcess
 from verl_video_tools.video.identity import file_identity
 from verl_video_tools.video.opening_check import OpeningCheck
@@ -168,7 +168,7 @@ def test_other_decoders_see_no_file_that_is_refused(
     backend: str, suffix: str, hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handed: list[Path] = []
-    monkeypatch.setattr(video, "open_backend", lambda name, opened, *_: handed.append(opened.path))
+    monkeypatch.setattr(opening, "open_backend", lambda name, opened, *_: handed.append(opened.path))
     long = write_days(tmp_path / f"long.{suffix}", 90_000)
     plain = write_video(tmp_path / f"plain.{suffix}", num_frames=12)
     listed = tmp_path / f"listed.{suffix}"

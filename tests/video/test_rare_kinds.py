@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import av
 import pytest
 
 from tests.videos.compare import compare
 from tests.videos.files import write_video
-from tests.videos.kinds import WRITERS
+from tests.videos.kinds import WRITERS, X265
 from tests.videos.rare_kinds import RARE_WRITERS
 from tests.videos.reference import Reference
 from verl_video_tools.video import Video
@@ -22,6 +23,38 @@ def test_random_access_equals_one_pass(name: str, tmp_path: Path) -> None:
         comparison = compare(video, reference)
     assert comparison.wrong is None
     assert comparison.asked > len(reference.pictures) >= 20
+
+
+def copy_from_second_key_frame(source: Path, target: Path) -> None:
+    """Copy packets unchanged, so that the frame shown first has time 0."""
+    with av.open(str(source)) as reader, av.open(str(target), "w") as writer:
+        stream = writer.add_stream_from_template(reader.streams.video[0])
+        packets = [packet for packet in reader.demux(video=0) if packet.size]
+        (_, second, *_) = [number for number, packet in enumerate(packets) if packet.is_keyframe]
+        first_pts = min(packet.pts for packet in packets[second:])
+        for packet in packets[second:]:
+            packet.pts -= first_pts
+            packet.dts -= first_pts
+            packet.stream = stream
+            writer.mux(packet)
+
+
+@pytest.mark.parametrize("suffix", ["mkv", "mp4", "ts"])
+def test_pictures_shown_before_the_first_key_frame(suffix: str, tmp_path: Path) -> None:
+    """Those of HEVC that refer to nothing before it (RADL) are shown where the file begins with that key frame, too."""
+    parameters = f"radl=2:bframes=4:open-gop=0:keyint=24:min-keyint=24:scenecut=0:{X265}"
+    path = tmp_path / f"cut.{suffix}"
+    whole = path.with_name("whole.ts" if suffix == "ts" else "whole.mp4")
+    write_video(whole, num_frames=120, codec="libx265", codec_options={"x265-params": parameters})
+    if suffix == "ts":
+        path.write_bytes(whole.read_bytes()[30 * 188 :])  # the first key frame is gone
+    else:
+        copy_from_second_key_frame(whole, path)
+    reference = Reference(path)
+    assert reference.numbers == list(range(22, 120)), "the first two are no such pictures, so this tests nothing"
+    with Video(path) as video:
+        comparison = compare(video, reference)
+    assert comparison.wrong is None and comparison.is_random_access
 
 
 def test_wrong_frames_are_noticed(tmp_path: Path) -> None:

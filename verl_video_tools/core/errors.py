@@ -193,7 +193,7 @@ class FrameRangeError(VideoError, ValueError):
 
 
 class ClosedVideoError(VideoError):
-    """The reader was closed, by its user or because its file failed; the file may be opened anew."""
+    """The reader was closed, by its user or since its file or its table failed; the file may be opened anew."""
 
 
 class DeadlineError(VideoError, TimeoutError):

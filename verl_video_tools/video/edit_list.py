@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+
+from verl_video_tools.video.mp4_boxes import Mp4Boxes, Span
 
 HEADER_BYTES = 8
-HANDLER_OFFSET = 8
-"""Of the handler type in an `hdlr` box, after version, flags and a reserved field."""
+"""Of an `elst` box's contents: version, flags, number of entries."""
 EMPTY_EDIT = -1
 
-Span = tuple[int, int]
-"""Where the contents of a box begin and end, in bytes from the start of the file."""
+MAX_BYTES = 1 << 20
+"""Most that is read of a file's edit lists: 50,000 edits and more."""
 
 
 def has_edit_list(path: Path) -> bool:
@@ -23,7 +21,8 @@ def has_edit_list(path: Path) -> bool:
     """
     try:
         with path.open("rb") as file:
-            return any(_is_video(file, track) and any(_edit_lists(file, track)) for track in _tracks(file))
+            boxes = Mp4Boxes(file, MAX_BYTES)
+            return any(boxes.is_video(track) and any(boxes.within(track, b"edts", b"elst")) for track in boxes.tracks())
     except (OSError, ValueError):
         return False
 
@@ -35,57 +34,22 @@ def max_edits(path: Path) -> int | None:
     """
     try:
         with path.open("rb") as file:
-            edits = [_num_edits(file, edits) for track in _tracks(file) for edits in _edit_lists(file, track)]
+            boxes = Mp4Boxes(file, MAX_BYTES)
+            edits = [
+                _num_edits(boxes, edits) for track in boxes.tracks() for edits in boxes.within(track, b"edts", b"elst")
+            ]
     except (OSError, ValueError):
         return None
     return max([1, *edits])
 
 
-def _tracks(file: BinaryIO) -> Iterator[Span]:
-    for moov in _boxes(file, b"moov", (0, os.fstat(file.fileno()).st_size)):
-        yield from _boxes(file, b"trak", moov)
-
-
-def _is_video(file: BinaryIO, track: Span) -> bool:
-    for media in _boxes(file, b"mdia", track):
-        for start, _ in _boxes(file, b"hdlr", media):
-            file.seek(start + HANDLER_OFFSET)
-            return file.read(4) == b"vide"
-    return False
-
-
-def _edit_lists(file: BinaryIO, track: Span) -> Iterator[Span]:
-    for edits in _boxes(file, b"edts", track):
-        yield from _boxes(file, b"elst", edits)
-
-
-def _boxes(file: BinaryIO, kind: bytes, within: Span) -> Iterator[Span]:
-    """The contents of each box of a kind. Raises ValueError where a box is shorter than its header."""
-    start, end = within
-    while start + HEADER_BYTES <= end:
-        file.seek(start)
-        header = file.read(2 * HEADER_BYTES)
-        size, header_bytes = int.from_bytes(header[:4], "big"), HEADER_BYTES
-        if size == 1:  # too large for 32 bits
-            size, header_bytes = int.from_bytes(header[8:16], "big"), 2 * HEADER_BYTES
-        elif size == 0:  # up to the end
-            size = end - start
-        if size < header_bytes:
-            raise ValueError(f"box {header[4:8]!r} at byte {start} has size {size}")
-        if header[4:8] == kind:
-            yield start + header_bytes, min(start + size, end)
-        start += size
-
-
-def _num_edits(file: BinaryIO, edits: Span) -> int:
-    file.seek(edits[0])
-    data = file.read(edits[1] - edits[0])
-    field_bytes = 8 if data[:1] == b"\x01" else 4
+def _num_edits(boxes: Mp4Boxes, edits: Span) -> int:
+    header = boxes.read(edits, 0, HEADER_BYTES)
+    field_bytes = 8 if header[0] == 1 else 4
     entry_bytes = 2 * field_bytes + 4  # duration, media time, rate
-    count = int.from_bytes(data[4:8], "big")
-    if len(data) < 8 + count * entry_bytes:
-        raise ValueError(f"an edit list of {count} entries has {len(data)} bytes")
-    media_times = [8 + number * entry_bytes + field_bytes for number in range(count)]
+    count = int.from_bytes(header[4:], "big")
+    data = boxes.read(edits, HEADER_BYTES, count * entry_bytes)
+    media_times = range(field_bytes, len(data), entry_bytes)
     return sum(
         int.from_bytes(data[place : place + field_bytes], "big", signed=True) != EMPTY_EDIT for place in media_times
     )

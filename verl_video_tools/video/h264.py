@@ -1,4 +1,4 @@
-"""What an H.264 packet that is marked as a key frame really is.
+"""What an H.264 packet that is marked as a key frame really is; and the units that packets of H.264 and HEVC hold.
 
 A stream with gradual intra refresh marks pictures as key frames from which decoding merely *begins to recover*, and
 some muxers mark pictures that are no key frames at all. Both show in the slice types: only pictures made of intra
@@ -25,7 +25,9 @@ START_CODE = re.compile(rb"\x00\x00\x01")
 
 def has_inter_slices(packet: bytes, extradata: bytes | None) -> bool:
     """Whether a packet holds slices that are predicted from other pictures. False for what cannot be parsed."""
-    for unit in _nal_units(packet, extradata or b""):
+    record = extradata or b""
+    is_avcc = record[:1] == b"\x01" and len(record) > 4
+    for unit in nal_units(packet, (record[4] & 3) + 1 if is_avcc else None):
         unit_type = unit[0] & 31
         if unit_type == IDR_SLICE:
             return False
@@ -34,10 +36,13 @@ def has_inter_slices(packet: bytes, extradata: bytes | None) -> bool:
     return False
 
 
-def _nal_units(packet: bytes, extradata: bytes) -> Iterator[bytes]:
-    """The beginning of each unit, far enough to hold the two numbers that are read from it."""
-    if extradata[:1] == b"\x01" and len(extradata) > 4:  # units preceded by their length, as in MP4
-        length_size = (extradata[4] & 3) + 1
+def nal_units(packet: bytes, length_size: int | None) -> Iterator[bytes]:
+    """The beginning of each unit, far enough to hold the numbers that are read from it.
+
+    Args:
+        length_size: bytes of the length before each unit, as in MP4; None where start codes part them, as in MPEG-TS.
+    """
+    if length_size is not None:
         start = 0
         while start + length_size < len(packet):
             length = int.from_bytes(packet[start : start + length_size], "big")
@@ -46,7 +51,7 @@ def _nal_units(packet: bytes, extradata: bytes) -> Iterator[bytes]:
                 return
             yield packet[start : start + min(length, HEADER_BYTES)]
             start += length
-    else:  # units preceded by start codes, as in MPEG-TS
+    else:
         for match in START_CODE.finditer(packet):
             if match.end() < len(packet):
                 yield packet[match.end() : match.end() + HEADER_BYTES]

@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from verl_video_tools.core.errors import UnreadableVideoError
-from verl_video_tools.video.segments import (
-    PacketsUnusable,
-    SegmentTable,
-    make_segment,
-    read_row,
-)
+from verl_video_tools.video.segments import PacketRow, PacketsUnusable, SegmentTable, make_segment, read_row
 from verl_video_tools.video.source import Deadline, VideoSource
 
 
@@ -22,7 +17,13 @@ def segments_of_packets(source: VideoSource, deadline: Deadline) -> SegmentTable
             runs backwards.
         UnreadableVideoError: the stream holds no packets.
     """
-    rows = [read_row(source, packet, begins_segment=packet.is_keyframe) for packet in source.packets(deadline)]
+    rows: list[PacketRow] = []
+    first_key_pts, num_keys = None, 0
+    for packet in source.packets(deadline):
+        if packet.is_keyframe:
+            num_keys += 1
+            first_key_pts = packet.pts if num_keys == 1 else None
+        rows.append(read_row(source, packet, begins_segment=packet.is_keyframe, first_key_pts=first_key_pts))
     if not rows:
         raise UnreadableVideoError(f"{source.path}: the video stream holds no frames")
     if any(row.pts is None for row in rows):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from verl_video_tools.core.errors import ClosedVideoError, DeadlineError
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest
@@ -23,7 +25,8 @@ from verl_video_tools.video.video import Video
 Result = TypeVar("Result")
 
 MAX_OPEN_VIDEOS = 16
-"""Readers kept open per process; each holds about 7 MB for an hour of video."""
+"""Readers that hold a file and a decoder at the same time, per process; with more decode threads, one for each. A
+decoder of 1920x1080 has some 25 MB, the index of an hour of video about 7."""
 
 MAX_OPEN_SECONDS = 300.0
 """Bound on opening one file, however long those who asked for it are ready to wait."""
@@ -37,13 +40,18 @@ class PoolStats:
     stuck_threads: int
     """Threads that did not come back from work whose deadline has passed; fresh ones have their place."""
     open_videos: int
+    """Readers that have their file open."""
 
 
 class ReaderCache:
-    """Open readers by file identity, so that the rollouts of a group share one.
+    """Readers by file identity, so that the rollouts of a group share one.
 
     A file is opened once, however many ask for it at the same time. Beyond `capacity` the least recently asked one is
     dropped; it closes when its last user lets go of it. A reader that hangs is dropped, too.
+
+    Whoever holds them, at most `capacity` have their file open, and more only where each of them is at work: the one
+    longest without work releases its own (`Video.release`). Work on it opens the file again, which takes some 20 ms; to
+    look for the frames again would take a second in an hour of MPEG-TS.
     """
 
     def __init__(self, pool: DecodePool, capacity: int) -> None:
@@ -51,22 +59,66 @@ class ReaderCache:
         self._capacity = capacity
         self._lock = threading.Lock()
         self._videos: OrderedDict[FileIdentity, Task[Video]] = OrderedDict()
+        self._last_work: WeakKeyDictionary[Video, int] = WeakKeyDictionary()
+        """Readers that anybody holds -> when the last work on them began, counted in works."""
+        self._num_works = 0
+        self._at_work: set[Video] = set()
+        self._leaving: set[Video] = set()
+        """Readers that a thread is about to release."""
 
     def __len__(self) -> int:
         with self._lock:
             return len(self._videos)
+
+    @property
+    def num_open(self) -> int:
+        """Readers that have their file open."""
+        with self._lock:
+            return sum(video.is_open for video in self._last_work)
 
     def request(self, path: str | os.PathLike[str], identity: FileIdentity) -> Task[Video]:
         """The future of an open reader; whoever awaits it has a deadline of their own."""
         with self._lock:
             task = self._videos.get(identity)
             if task is None or self._is_spent(task):
-                task = self._pool.submit(partial(Video, Path(path), MAX_OPEN_SECONDS), bound_seconds=MAX_OPEN_SECONDS)
+                task = self._pool.submit(partial(self._open, Path(path)), bound_seconds=MAX_OPEN_SECONDS)
                 self._videos[identity] = task
             self._videos.move_to_end(identity)
             while len(self._videos) > self._capacity:
                 self._videos.popitem(last=False)
         return task
+
+    @contextmanager
+    def work_on(self, video: Video) -> Iterator[None]:
+        """For a thread that works on a reader: it may open its file meanwhile."""
+        video.is_shared = True
+        self._make_room(video)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work.discard(video)
+
+    def _open(self, path: Path) -> Video:
+        video = Video(path, MAX_OPEN_SECONDS)
+        with self.work_on(video):
+            return video
+
+    def _make_room(self, video: Video) -> None:
+        with self._lock:
+            self._num_works += 1
+            self._last_work[video] = self._num_works
+            self._at_work.add(video)
+            opened = {each for each in self._last_work if each.is_open} - self._leaving | self._at_work
+            idle = sorted(opened - self._at_work, key=self._last_work.__getitem__)
+            surplus = idle[: max(0, len(opened) - self._capacity)]
+            self._leaving.update(surplus)
+        try:
+            for other in surplus:  # without the lock: a file system may take its time
+                other.release()
+        finally:
+            with self._lock:
+                self._leaving.difference_update(surplus)
 
     def _is_spent(self, task: Task[Video]) -> bool:
         """A file that could not be opened is tried again; a reader that somebody closed, or that hangs, is replaced."""
@@ -122,15 +174,22 @@ async def run_with_reader(
 ) -> Result:
     """Await `work(video, deadline)` on a decode thread; works on one reader take turns, and wait without a thread.
 
-    Should the reader hang, having missed a deadline, or be closed since its file failed, the file is opened anew.
+    Should the reader hang, having missed a deadline, or be closed since its file failed or its table is wrong, the file
+    is opened anew, and `work` begins again.
 
     Raises:
         DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
     """
     deadline = Deadline(deadline_seconds, what := f"{video.path}: {what}")
+    readers = _reader_cache()
+
+    def at_work(reader: Video) -> Result:
+        with readers.work_on(reader):
+            return work(reader, deadline)
+
     while True:
         try:
-            return await _pool().run(partial(work, video, deadline), deadline.left_seconds(), what, lane=video)
+            return await _pool().run(partial(at_work, video), deadline.left_seconds(), what, lane=video)
         except (StuckLaneError, ClosedVideoError):
             video = await open_video(video.path, deadline.left_seconds())
 
@@ -231,7 +290,7 @@ async def open_video(path: str | os.PathLike[str], deadline_seconds: float | Non
 
 def pool_stats() -> PoolStats:
     """State of this process's decode threads and open readers."""
-    return PoolStats(threads=_pool().num_threads, stuck_threads=_pool().num_stuck, open_videos=len(_reader_cache()))
+    return PoolStats(threads=_pool().num_threads, stuck_threads=_pool().num_stuck, open_videos=_reader_cache().num_open)
 
 
 def cache_stats() -> CacheStats:

@@ -91,8 +91,8 @@ def probe(
     file, is_clip = Path(clip.file), clip.seconds is not None
     deadline = Deadline(deadline_seconds, f"{path}: probe")
     with Video(path, deadline_seconds, backend="pyav") as video:
-        info = video.info
         timestamps_seconds = video.timestamps_seconds(deadline)
+        info = video.info  # only now: should the file's table be wrong, this has been found out
         keyframe_indices = video.keyframe_indices(deadline)
         is_random_access = video.is_random_access
         first_tick_seconds = video.start_seconds

@@ -144,9 +144,9 @@ class _Collection:
         self._stores = stores
         self._locks = locks
         self._deadline = deadline
-        self._digest = (
-            f"{video.identity.digest}-{video.backend}-{decoder_version()}"  # they differ in a pixel's last bits
-        )
+        # Backends differ in a pixel's last bits; without a table that is wrong the same index may mean another frame.
+        decoder = f"{video.backend}{'' if video.trusts_table else '-packets'}"
+        self._digest = f"{video.identity.digest}-{decoder}-{decoder_version()}"
         self._builders: list[BatchBuilder] = []
         self._rows: dict[FrameKey, list[BatchRow]] = defaultdict(list)
         """Where each frame was asked for."""

@@ -66,12 +66,16 @@ class FrameReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Free the file and the decoder."""
+        """Free the file and the decoder; what is asked after that opens the file again."""
         ...
 
 
-def open_reader(source: VideoSource, deadline: Deadline) -> FrameReader:
+def open_reader(source: VideoSource, deadline: Deadline, trusts_table: bool = True) -> FrameReader:
     """The cheapest reader that is exact for a file just opened.
+
+    Args:
+        trusts_table: believe the sample table of an MP4 file where it looks right. The reader raises
+            `TableContradicted` should it turn out wrong elsewhere.
 
     Raises:
         UnreadableVideoError: the stream holds no frames.
@@ -79,7 +83,7 @@ def open_reader(source: VideoSource, deadline: Deadline) -> FrameReader:
     """
     if not _packets_tell_frames(source):
         return SequentialReader(source, deadline)
-    if "mov" in source.container_names:
+    if trusts_table and "mov" in source.container_names:
         try:
             return SegmentReader(source, segments_of_sample_table(source, deadline))
         except PacketsUnusable:

@@ -9,11 +9,14 @@ from av.index import IndexEntries
 
 from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.video.edit_list import max_edits
+from verl_video_tools.video.sample_sizes import all_samples_hold_data
 from verl_video_tools.video.segments import (
     Between,
+    PacketRow,
     PacketsUnusable,
     Segment,
     SegmentTable,
+    TableContradicted,
     Ticks,
     make_segment,
     read_row,
@@ -37,7 +40,8 @@ class SampleTable:
         # Where one stretch of media ends and another begins, hidden packets have the times of shown ones.
         if max_edits(source.path) != 1:
             raise PacketsUnusable
-        if not entries[0].is_keyframe:
+        # No packet comes for a sample without data, so that those after it would be counted one too high.
+        if not entries[0].is_keyframe or not all_samples_hold_data(source.path):
             raise PacketsUnusable
         starts = _key_positions(entries)
         ends = np.append(starts[1:], len(entries))
@@ -51,18 +55,26 @@ class SampleTable:
             raise PacketsUnusable
 
     def read(self, number: int, deadline: Deadline, is_last: bool = False) -> Segment:
-        """Read the times of one segment's packets; `is_last` asks that the file ends after it."""
+        """Read the times of one segment's packets; `is_last` asks that the file ends after it.
+
+        Raises:
+            PacketsUnusable: the packets there are not as many as the table has, or no segment.
+        """
         dts, num_packets = int(self.key_dts[number]), int(self.num_packets[number])
+        next_dts = int(self.key_dts[number + 1]) if number + 1 < len(self.key_dts) else None
         packets = self._source.packets_from(
             self.seek_ticks[number],
             is_entry=lambda packet: packet.dts == dts,
             is_beyond=lambda packet: packet.dts is not None and packet.dts > dts,
             deadline=deadline,
         )
-        rows = [
-            read_row(self._source, packet, begins_segment=count == 0)
-            for count, packet in enumerate(islice(packets, num_packets))
-        ]
+        rows: list[PacketRow] = []
+        for packet in islice(packets, num_packets):
+            # Where FFmpeg drops a sample, as many packets reach into the next segment.
+            if next_dts is not None and packet.dts is not None and packet.dts >= next_dts:
+                raise PacketsUnusable
+            first_key_pts = rows[0].pts if rows and number == 0 else None
+            rows.append(read_row(self._source, packet, begins_segment=not rows, first_key_pts=first_key_pts))
         if len(rows) != num_packets or (is_last and next(packets, None) is not None):
             raise PacketsUnusable
         return make_segment(self._source, rows, self.seek_ticks[number], is_first=number == 0)
@@ -105,6 +117,8 @@ def _num_hidden(entries: IndexEntries, starts: Ticks, ends: Ticks) -> Ticks:
 def segments_of_sample_table(source: VideoSource, deadline: Deadline) -> SegmentTable:
     """Segments of an MP4 file whose table proves right at both ends and in the middle.
 
+    Reading another segment raises TableContradicted where the table does not prove right.
+
     Raises:
         PacketsUnusable: the table is not the whole truth.
     """
@@ -127,9 +141,8 @@ def segments_of_sample_table(source: VideoSource, deadline: Deadline) -> Segment
         except PacketsUnusable:
             segment = None
         if segment is None or len(segment.frame_pts) != table.counts[number]:
-            raise UnreadableVideoError(
-                f"{source.path}: the packets of segment {number} are not those of the file's own table; "
-                "was it changed or cut while it was open?"
+            raise TableContradicted(
+                f"{source.path}: the packets of segment {number} are not those of the file's own table"
             )
         before, after = between
         if len(pts := segment.frame_pts) and (

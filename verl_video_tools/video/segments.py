@@ -16,13 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from verl_video_tools.video.h264 import has_inter_slices
+from verl_video_tools.video.hevc import is_skipped_leading
 from verl_video_tools.video.source import Deadline, VideoSource
 
 Ticks = npt.NDArray[np.int64]
-
-DROPS_LEADING_FRAMES = frozenset({"h264", "hevc"})
-"""Codecs whose decoder drops frames shown before the file's first key frame, since they refer to frames not there."""
-
 
 Between = tuple[int | None, int | None]
 """A time before and a time after, both exclusive, in ticks; None for no bound."""
@@ -30,6 +27,10 @@ Between = tuple[int | None, int | None]
 
 class PacketsUnusable(Exception):
     """Packets do not tell the frames: a time is missing or doubled, or no key frame is marked."""
+
+
+class TableContradicted(Exception):
+    """Packets read from a file are not those of its own table, which opening it had found right where it looked."""
 
 
 @dataclass(frozen=True)
@@ -87,24 +88,41 @@ class DecodeRun:
 
 @dataclass(frozen=True, slots=True)
 class PacketRow:
-    """What is kept of a packet."""
+    """What is kept of a packet. `is_dropped`: no decoder shows it, since the file begins after what it refers to."""
 
     pts: int | None
     is_keyframe: bool
     is_false_key: bool
     is_hidden: bool
+    is_dropped: bool
     duration: int
     num_bytes: int
 
 
-def read_row(source: VideoSource, packet: av.Packet, begins_segment: bool) -> PacketRow:
+def read_row(
+    source: VideoSource, packet: av.Packet, begins_segment: bool, first_key_pts: int | None = None
+) -> PacketRow:
+    """What is kept of a packet.
+
+    Args:
+        first_key_pts: for a packet of the file's first segment, the time of its key frame.
+    """
     is_false_key = (
         begins_segment
         and source.codec_name == "h264"
         and has_inter_slices(bytes(packet), source.stream.codec_context.extradata)
     )
+    is_leading = first_key_pts is not None and packet.pts is not None and packet.pts < first_key_pts
+    is_dropped = is_leading and _drops_leading(source, packet)
     duration = packet.duration or 0
-    return PacketRow(packet.pts, packet.is_keyframe, is_false_key, packet.is_discard, duration, packet.size)
+    return PacketRow(packet.pts, packet.is_keyframe, is_false_key, packet.is_discard, is_dropped, duration, packet.size)
+
+
+def _drops_leading(source: VideoSource, packet: av.Packet) -> bool:
+    """Whether the decoder drops a frame that is shown before the file's first key frame, though sent after it."""
+    if source.codec_name == "hevc":
+        return is_skipped_leading(bytes(packet), source.stream.codec_context.extradata)
+    return source.codec_name == "h264"
 
 
 def make_segment(source: VideoSource, rows: Sequence[PacketRow], seek_tick: int, is_first: bool) -> Segment:
@@ -116,17 +134,13 @@ def make_segment(source: VideoSource, rows: Sequence[PacketRow], seek_tick: int,
     times = [row.pts for row in rows]
     if not rows or None in times or len(set(times)) != len(times) or (is_first and rows[0].is_false_key):
         raise PacketsUnusable
-    drop_leading = is_first and source.codec_name in DROPS_LEADING_FRAMES
-    key_pts = times[0]
-    assert key_pts is not None
+    assert times[0] is not None
     shown = sorted(
-        (row.pts, row.duration)
-        for row in rows
-        if not row.is_hidden and row.pts is not None and not (drop_leading and row.pts < key_pts)
+        (row.pts, row.duration) for row in rows if row.pts is not None and not (row.is_hidden or row.is_dropped)
     )
     return Segment(
         seek_tick=seek_tick,
-        key_pts=key_pts,
+        key_pts=times[0],
         packets=PacketMarks(np.array(times, dtype=np.int64), np.array([row.num_bytes for row in rows], dtype=np.int32)),
         frame_pts=np.array([pts for pts, _ in shown], dtype=np.int64),
         last_duration=shown[-1][1] if shown else 0,

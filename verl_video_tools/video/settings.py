@@ -22,7 +22,7 @@ class VideoSettings:
     """How this process decodes and caches. Variables, not options, since every worker process of a run reads them."""
 
     decode_threads: int
-    """`VVT_DECODE_THREADS`: threads that decode at the same time; default: the CPU count."""
+    """`VVT_DECODE_THREADS`: threads that decode at the same time; default: the CPUs that this process may use."""
     cache_name: str
     """`VVT_FRAME_CACHE`: processes of one user on one node that give the same name share frames."""
     cache_bytes: int | None
@@ -54,9 +54,10 @@ class VideoSettings:
                 raise UsageError(f"environment variable {name} must be {expected}, got {text!r}")
             return value
 
+        num_cpus = len(os.sched_getaffinity(0))  # not the machine's: a job may be allowed a few of them
         disk_folder = environment.get("VVT_FRAME_CACHE_DISK")
         return cls(
-            decode_threads=read("VVT_DECODE_THREADS", _positive, os.cpu_count() or 1, "a whole number above 0"),
+            decode_threads=read("VVT_DECODE_THREADS", _positive, num_cpus, "a whole number above 0"),
             cache_name=read("VVT_FRAME_CACHE", _name, "default", "letters, digits, '.', '_' and '-'"),
             cache_bytes=read("VVT_FRAME_CACHE_BYTES", _whole, None, "a number of bytes, 0 for no cache"),
             disk_folder=Path(disk_folder).expanduser() if disk_folder else None,

@@ -56,6 +56,8 @@ class LostFileError(UnreadableVideoError):
 class VideoSource:
     """The video stream of one file. Not thread-safe: PyAV forbids two threads in one container.
 
+    After `close`, whatever needs the file opens it again, see `wake`.
+
     Raises:
         VideoNotFoundError: there is no such file.
         UnreadableVideoError: FFmpeg cannot open it, or it holds no video stream that can be decoded.
@@ -71,6 +73,8 @@ class VideoSource:
             raise UnreadableVideoError(f"{self.path}: cannot be opened as a video: {error.strerror}") from error
         if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device may wait for ever
             raise UnreadableVideoError(f"{self.path}: not a regular file, so no video can be read from it")
+        self._size_bytes, self._modified_ns = status.st_size, status.st_mtime_ns
+        self._stream: VideoStream | None = None
         self._open()
         self.container_names = frozenset(self._container.format.name.split(","))
         self.codec_name: str = self.stream.codec_context.codec.canonical_name
@@ -86,16 +90,17 @@ class VideoSource:
         except (av.FFmpegError, OSError) as error:
             raise UnreadableVideoError(f"{self.path}: cannot be opened as a video: {error}") from error
         try:
-            self.stream, self.time_base = self._video_stream()
+            stream, self.time_base = self._video_stream()
         except BaseException:
             self._container.close()
             raise
         for other in self._container.streams:
-            if other is not self.stream:
+            if other is not stream:
                 other.discard = Discard.all
+        self._stream = stream
         # One thread: many requests run side by side, and frame threads cost CPU and delay without gain.
-        self.stream.codec_context.thread_count = 1
-        self.stream.codec_context.thread_type = "NONE"
+        stream.codec_context.thread_count = 1
+        stream.codec_context.thread_type = "NONE"
 
     def _video_stream(self) -> tuple[VideoStream, Fraction]:
         stream = self._container.streams.best("video")
@@ -112,8 +117,37 @@ class VideoSource:
         stream.codec_context.options = {"max_pixels": str(MAX_PICTURE_PIXELS)}  # a stream may change its size
         return stream, stream.time_base
 
+    @property
+    def stream(self) -> VideoStream:
+        """Of the file as it is open now. Do not keep it: it ends with `close` and `rewind`."""
+        self.wake()
+        assert self._stream is not None
+        return self._stream
+
+    @property
+    def is_open(self) -> bool:
+        return self._stream is not None
+
     def close(self) -> None:
+        """Free the file and the decoder."""
+        self._stream = None  # the decoder, with its pictures, lives as long
         self._container.close()
+
+    def wake(self) -> None:
+        """Open the file again if it was closed; what is read then begins with the first packet.
+
+        Raises:
+            LostFileError: it cannot be opened any more, or is another one by now.
+        """
+        if self._stream is not None:
+            return
+        try:
+            status = self.path.stat()
+        except OSError as error:
+            raise LostFileError(f"{self.path}: cannot be opened again: {error.strerror}") from error
+        if (status.st_size, status.st_mtime_ns) != (self._size_bytes, self._modified_ns):
+            raise LostFileError(f"{self.path}: the file was changed while it was in use")
+        self._open_again()
 
     def __del__(self) -> None:
         # PyAV's container and streams refer to each other: dropped unclosed, they would wait, with the file's buffers,
@@ -127,7 +161,13 @@ class VideoSource:
         Raises:
             LostFileError: it cannot be opened any more.
         """
-        self._container.close()
+        if self._stream is None:
+            self.wake()
+        else:
+            self.close()
+            self._open_again()
+
+    def _open_again(self) -> None:
         try:
             self._open()
         except UnreadableVideoError as error:
@@ -141,8 +181,9 @@ class VideoSource:
         Raises:
             LostFileError: the file system did not give what is in the file, which must not pass for a shorter one.
         """
+        stream = self.stream  # before the container, which it may make anew
         try:
-            for count, packet in enumerate(self._container.demux(self.stream)):
+            for count, packet in enumerate(self._container.demux(stream)):
                 deadline.check()
                 self.check_num_packets(count)
                 if packet.size:
@@ -193,8 +234,9 @@ class VideoSource:
                     break
 
     def _seek(self, tick: int) -> bool:
+        stream = self.stream
         try:
-            self._container.seek(tick, stream=self.stream, backward=True)
+            self._container.seek(tick, stream=stream, backward=True)
         except av.FFmpegError:
             return False
         return True

@@ -7,32 +7,36 @@ import math
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import av
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.core.clips import read_clip
-from verl_video_tools.core.errors import ClosedVideoError, FrameRangeError, UnreadableVideoError
-from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, PixelBox, VideoInfo
-from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
+from verl_video_tools.core.errors import ClosedVideoError, FrameRangeError
+from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, PixelBox
+from verl_video_tools.video.backends import chosen_backend
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
-from verl_video_tools.video.clipped_reader import ClippedDecoder, clipped
-from verl_video_tools.video.frame_converter import FrameConverter, display_size
+from verl_video_tools.video.frame_converter import FrameConverter
 from verl_video_tools.video.grids import cells_of, tiled, tiled_records
 from verl_video_tools.video.identity import file_identity
+from verl_video_tools.video.opening import open_file, seconds_between
 from verl_video_tools.video.opening_check import check_opening
-from verl_video_tools.video.readers import FrameReader, open_reader
 from verl_video_tools.video.reading import report_as_unreadable
 from verl_video_tools.video.resize import missing_sides
-from verl_video_tools.video.source import MAX_DURATION_SECONDS, NEVER, Deadline, LostFileError, VideoSource
+from verl_video_tools.video.segments import TableContradicted
+from verl_video_tools.video.source import NEVER, Deadline, LostFileError, VideoSource
+from verl_video_tools.video.stand_ins import frames_or_stand_ins
+from verl_video_tools.video.table_trust import distrust_table, trusts_table
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 _Wanted = tuple[list[int], tuple[int, int, PixelBox | None]]
 """Indices of frames; their height and width, and the part of each."""
@@ -47,6 +51,14 @@ class Video:
     Time 0 is when the first frame is shown, whatever the file's own clock says. Time t shows the frame whose
     presentation interval contains t; the end of the video shows the last frame. Opening reads the sample table of an
     MP4 file, and all packets of other files, once. Several threads may use one object; they take turns.
+
+    Should a call find that an MP4 file's sample table is wrong, it reads the file anew without that table: indices, and
+    `info`, may change a little.
+
+    Attributes:
+        is_shared: several calls rely on the same indices, so that such a file is closed (`ClosedVideoError`) instead,
+            and whoever wants frames of it begins again with another object.
+        trusts_table: the sample table, if there is one, was not found wrong.
 
     Args:
         path: a local file, or a part of one (`core.clips`), which then is all that there is to see.
@@ -72,67 +84,25 @@ class Video:
         self._converter = FrameConverter()
         self.identity = file_identity(path)  # before opening: frames may be shared under an old name, not a new one
         self._source: VideoSource | None = None
-        self._decoder: FrameDecoder | None = None
         self.path = Path(path)
+        self.is_shared = False
         with report_as_unreadable(self.path):
             self._open(deadline)
 
     def _open(self, deadline: Deadline) -> None:
         check_opening(self.identity, deadline)
-        file, clip_seconds = read_clip(self.path)
-        self._source = VideoSource(Path(file))
-        self._time_base = self._source.time_base
         try:
-            whole = open_reader(self._source, deadline)
-            if whole.num_frames == 0:
-                raise UnreadableVideoError(f"{self.path}: the video stream shows no frame")
-            self._reader: FrameReader = whole
-            if clip_seconds is not None:
-                self._reader = clip = clipped(whole, self.path, clip_seconds, self._time_base, deadline)
-            self._first_pts = self._reader.pts_at(0, deadline)
-            duration_seconds = self._duration_seconds(self._source, deadline)
-            if duration_seconds > MAX_DURATION_SECONDS:
-                raise UnreadableVideoError(
-                    f"{self.path}: lasts {duration_seconds:.0f} s, longer than the {MAX_DURATION_SECONDS:.0f} s that "
-                    "are read; cut it into shorter videos"
-                )
-            # Only now: other decoders than ours have no limits.
-            self._decoder = open_backend(self.backend, self._source, whole, deadline)
-            if clip_seconds is not None:
-                self._decoder = ClippedDecoder(self._decoder, clip.first)
-            self.info = self._probe(self._source, duration_seconds, deadline)
-        except BaseException:
-            self.close()
-            raise
+            self._open_once(deadline)
+        except TableContradicted as contradiction:
+            distrust_table(self.path, self.identity, contradiction)
+            self._open_once(deadline)
 
-    def _duration_seconds(self, source: VideoSource, deadline: Deadline) -> float:
-        """From the first frame to the end of the last."""
-        num_frames = self._reader.num_frames
-        last_pts = self._reader.pts_at(num_frames - 1, deadline)
-        duration = self._reader.last_duration(deadline)
-        average_rate = source.stream.average_rate
-        if duration <= 0 and num_frames > 1:  # the file does not say: as long as the frame before
-            duration = last_pts - self._reader.pts_at(num_frames - 2, deadline)
-        elif duration <= 0:
-            duration = round(1 / ((average_rate or Fraction(1)) * source.time_base))
-        return self._seconds_of(last_pts + max(1, duration))
-
-    def _probe(self, source: VideoSource, duration_seconds: float, deadline: Deadline) -> VideoInfo:
-        num_frames = self._reader.num_frames
-        average_rate = source.stream.average_rate
-        # The nominal rate is exact where coarse ticks make the measured one 29.9998; but it may be plain wrong.
-        average_fps = num_frames / duration_seconds
-        if average_rate is not None and abs(average_rate * duration_seconds - num_frames) <= 0.1:
-            average_fps = float(average_rate)
-        _, _, frame = next(self._frames([0], deadline))
-        width, height = display_size(frame)
-        return VideoInfo(
-            duration_seconds=duration_seconds,
-            num_frames=num_frames,
-            average_fps=average_fps,
-            width=width,
-            height=height,
-        )
+    def _open_once(self, deadline: Deadline) -> None:
+        self.trusts_table = trusts_table(self.identity)
+        opened = open_file(self.path, self.backend, deadline, self.trusts_table)
+        self._source, self._reader, self._decoder = opened.source, opened.reader, opened.decoder
+        self._time_base, self._first_pts = opened.source.time_base, opened.first_pts
+        self.info = opened.info
 
     def index_at(self, seconds: float, deadline: Deadline = NEVER) -> int:
         """Index of the frame shown at a time, 0 <= seconds <= duration.
@@ -140,8 +110,7 @@ class Video:
         Raises:
             FrameRangeError: the time is outside the video or not finite.
         """
-        with self._held(deadline):
-            return self._index_at(seconds, deadline)
+        return self._asked(lambda: self._index_at(seconds, deadline), deadline)
 
     def frames_at(
         self,
@@ -165,9 +134,12 @@ class Video:
         """
         size = self._sides(height, width)
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(seconds)} frames")
-        with self._held(deadline):
+
+        def decode() -> FrameBatch:
             indices = [self._index_at(time, deadline) for time in seconds]
             return self._batches([(indices, (*size, None))], deadline)[0]
+
+        return self._asked(decode, deadline)
 
     def frames_at_indices(
         self,
@@ -179,22 +151,23 @@ class Video:
         """Frames by their index in presentation order, 0 <= index < num_frames; else as `frames_at`."""
         checked, size = self._checked(indices), self._sides(height, width)
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(checked)} frames")
-        with self._held(deadline):
-            return self._batches([(checked, (*size, None))], deadline)[0]
+        return self._asked(lambda: self._batches([(self._checked(checked), (*size, None))], deadline)[0], deadline)
 
     def timestamps_seconds(self, deadline: Deadline = NEVER) -> npt.NDArray[np.float64]:
         """Presentation times of all frames, from the first one: float64, shape (num_frames,). Nothing is decoded."""
-        with self._held(deadline):
-            pts = [self._reader.pts_at(index, deadline) for index in range(self.info.num_frames)]
-        return np.array([self._seconds_of(tick) for tick in pts], dtype=np.float64)
+
+        def read() -> list[float]:
+            pts = (self._reader.pts_at(index, deadline) for index in range(self.info.num_frames))
+            return [self._seconds_of(tick) for tick in pts]
+
+        return np.array(self._asked(read, deadline), dtype=np.float64)
 
     def keyframe_indices(self, deadline: Deadline = NEVER) -> list[int]:
         """Ascending indices of the frames that can be decoded without any other: the cheapest to ask for.
 
         Only the first frame where the file does not tell them reliably.
         """
-        with self._held(deadline):
-            return self._reader.keyframe_indices(deadline)
+        return self._asked(lambda: self._reader.keyframe_indices(deadline), deadline)
 
     @property
     def is_random_access(self) -> bool:
@@ -218,9 +191,12 @@ class Video:
         """
         cells = [cells_of(request) for request in requests]
         views = [(*self._sides(each.height, each.width), self.region_of(each)) for each in cells]
-        with self._held(deadline):
+
+        def decode() -> list[FrameBatch]:
             wanted = [(self._indices_of(each, deadline), view) for each, view in zip(cells, views, strict=True)]
             return [tiled(*pair) for pair in zip(self._batches(wanted, deadline), requests, strict=True)]
+
+        return self._asked(decode, deadline)
 
     def region_of(self, request: FrameRequest) -> PixelBox | None:
         """The part of each displayed frame that a request asks for, in whole pixels; None for all of it.
@@ -237,8 +213,7 @@ class Video:
             FrameRangeError: a time or index is outside the video.
             DeadlineError: another thread kept the video busy, or reading the file took too long.
         """
-        with self._held(deadline):
-            return self._indices_of(request, deadline)
+        return self._asked(lambda: self._indices_of(request, deadline), deadline)
 
     def planned(self, request: FrameRequest, deadline: Deadline = NEVER) -> list[FrameRecord]:
         """What a request will show, indices and presentation times and all but pixels; nothing is decoded.
@@ -249,12 +224,13 @@ class Video:
             VideoError: see `indices_of`; or the region leaves the frame.
         """
         region = self.region_of(request)
-        with self._held(deadline):
+
+        def read() -> list[FrameRecord]:
             indices = self._indices_of(request, deadline)
-            times = [self._seconds_of(self._reader.pts_at(index, deadline)) for index in indices]
-        told = zip(indices, times, strict=True)
-        records = [FrameRecord(index, time, request.width, request.height, region) for index, time in told]
-        return tiled_records(records, request)
+            told = [(index, self._seconds_of(self._reader.pts_at(index, deadline))) for index in indices]
+            return [FrameRecord(index, time, request.width, request.height, region) for index, time in told]
+
+        return tiled_records(self._asked(read, deadline), request)
 
     def groups_of(self, indices: Sequence[int], deadline: Deadline = NEVER) -> list[int]:
         """For each frame the number of the group of pictures that decoding has to begin with.
@@ -262,17 +238,37 @@ class Video:
         Frames of one group are best decoded together; those of different groups share no work worth mentioning.
         """
         checked = self._checked(indices)
-        with self._held(deadline):
-            return [self._reader.group_of(index, deadline) for index in checked]
+        return self._asked(
+            lambda: [self._reader.group_of(index, deadline) for index in self._checked(checked)], deadline
+        )
 
     def close(self) -> None:
         """Free the file and the decoder. Waits for a call that another thread has under way."""
         with self._lock:
             self._close()
 
+    def release(self) -> None:
+        """Free the file and the decoder until the next call needs them; where each frame is stays known.
+
+        Does nothing while a call is under way.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._source is not None:
+                    self._free()
+            finally:
+                self._lock.release()
+
     @property
     def closed(self) -> bool:
+        """Whether it is closed for good."""
         return self._source is None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds the file now."""
+        source = self._source
+        return source is not None and source.is_open
 
     def __enter__(self) -> Video:
         return self
@@ -288,12 +284,28 @@ class Video:
     # The methods below need the lock held (or the object not yet shared).
 
     def _close(self) -> None:
-        if self._source is None:
-            return
-        if self._decoder is not None:
-            self._decoder.close()
+        if self._source is not None:
+            self._free()
+            self._source = None
+
+    def _free(self) -> None:
+        assert self._source is not None
+        self._decoder.close()
         self._source.close()
-        self._source = None
+        self._converter = FrameConverter()
+
+    def _asked(self, read: Callable[[], Result], deadline: Deadline) -> Result:
+        """What `read` gives with the lock held; it is called again where the file's table turns out wrong."""
+        with self._held(deadline):
+            try:
+                return read()
+            except TableContradicted as contradiction:
+                distrust_table(self.path, self.identity, contradiction)
+                self._close()
+                if self.is_shared:
+                    raise ClosedVideoError(f"{contradiction}; open it anew") from None
+            self._open(deadline)
+            return read()
 
     @contextmanager
     def _held(self, deadline: Deadline) -> Iterator[None]:
@@ -312,8 +324,8 @@ class Video:
             self._lock.release()
 
     def _seconds_of(self, pts: int) -> float:
-        """Time from the first frame; an exact quotient, correctly rounded."""
-        return (pts - self._first_pts) * self._time_base.numerator / self._time_base.denominator
+        """Time from the first frame."""
+        return seconds_between(self._first_pts, pts, self._time_base)
 
     def _index_at(self, seconds: float, deadline: Deadline) -> int:
         if not 0 <= seconds <= self.info.duration_seconds:  # also false for nan
@@ -358,7 +370,10 @@ class Video:
         for builder, (indices, _) in zip(builders, wanted, strict=True):
             for row, index in enumerate(indices):
                 rows_of_index[index].append((builder, row))
-        for asked, shown, frame in self._frames(sorted(rows_of_index), deadline):
+        if self.backend != "pyav" and self._source is not None:
+            self._source.wake()  # others open the file themselves, and it must be the same one still
+        frames = frames_or_stand_ins(self.path, self._decoder, self._reader, sorted(rows_of_index), deadline)
+        for asked, shown, frame in frames:
             time_seconds = self._seconds_of(self._reader.pts_at(shown, deadline))
             facts = FrameFacts(shown, time_seconds, corrupt=shown != asked or frame.is_corrupt)
             rows = rows_of_index[asked]
@@ -375,23 +390,3 @@ class Video:
 
     def _sides(self, height: int | None, width: int | None) -> tuple[int, int]:
         return missing_sides(height, width, (self.info.height, self.info.width))
-
-    def _frames(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, int, av.VideoFrame]]:
-        """(asked index, shown index, frame) for ascending distinct indices; the nearest frame where one is damaged."""
-        missing = set(indices)
-        assert self._decoder is not None
-        for index, frame in self._decoder.decode(indices, deadline):
-            missing.discard(index)
-            yield index, index, frame
-        stand_ins: dict[int, list[int]] = {}
-        for index in sorted(missing):
-            near = self._reader.decodable_near(index, deadline)
-            if near is None:
-                break
-            stand_ins.setdefault(near, []).append(index)
-        for shown, frame in self._reader.decode(sorted(stand_ins), deadline):
-            for asked in stand_ins[shown]:
-                missing.discard(asked)
-                yield asked, shown, frame
-        if missing:
-            raise UnreadableVideoError(f"{self.path}: neither frame {min(missing)} nor any near it can be decoded")

@@ -255,6 +255,13 @@ def test_settings() -> None:
     assert given.cache_name == defaults.cache_name
 
 
+def test_threads_are_as_many_as_the_cpus_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with more of them."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 7, 11})
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert settings().decode_threads == 3
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

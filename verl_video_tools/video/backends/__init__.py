@@ -43,7 +43,9 @@ class FrameDecoder(Protocol):
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free what is held; decoding after that gets it anew."""
+        ...
 
 
 def chosen_backend(name: str | None) -> BackendName:

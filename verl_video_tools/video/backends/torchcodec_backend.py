@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import av
 
@@ -35,18 +37,25 @@ class TorchcodecBackend:
         self._path = source.path
         self._time_base = source.time_base
         self._reader = reader
+        self._open = partial(
+            VideoDecoder,
+            str(source.path.absolute()),
+            stream_index=source.stream.index,
+            dimension_order="NHWC",
+            num_ffmpeg_threads=1,
+            seek_mode="exact",
+        )
+        self._decoder: Any = self._opened()
+
+    def _opened(self) -> Any:
         try:
-            self._decoder = VideoDecoder(
-                str(source.path.absolute()),
-                stream_index=source.stream.index,
-                dimension_order="NHWC",
-                num_ffmpeg_threads=1,
-                seek_mode="exact",
-            )
+            return self._open()
         except (RuntimeError, ValueError) as error:
             raise self._error(f"cannot open the file: {error}") from error
 
     def decode(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, av.VideoFrame]]:
+        if self._decoder is None:
+            self._decoder = self._opened()
         for start in range(0, len(indices), FRAMES_PER_CALL):
             asked = list(indices[start : start + FRAMES_PER_CALL])
             deadline.check()
@@ -61,7 +70,7 @@ class TorchcodecBackend:
                 yield index, av.VideoFrame.from_ndarray(pixels_HWC.numpy(), format="rgb24")
 
     def close(self) -> None:
-        del self._decoder
+        self._decoder = None
 
     def _error(self, what: str) -> BackendError:
         return BackendError(f"{self._path}: torchcodec: {what}; use the backend 'pyav' for this file")
