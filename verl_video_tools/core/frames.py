@@ -55,6 +55,11 @@ class FrameRecord:
     video: int = 0
     """Which of several videos of a row it is from, from 0. Records hold it where it is not 0."""
 
+    @property
+    def single_frames(self) -> tuple[FrameRecord | Tile, ...]:
+        """The frames of the video that the picture shows, each with an index and a time: those of a grid, or itself."""
+        return self.tiles or (self,)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; `region` (left, top, right, bottom), `tiles` and `video` only where they say something."""
         told: dict[str, Any] = {

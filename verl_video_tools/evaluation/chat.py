@@ -141,7 +141,7 @@ def _result(call: CallRecord) -> str:
 
 def _frames(records: Sequence[FrameRecord]) -> str:
     """Their number, numbers in the video and times."""
-    frames = [tile for record in records for tile in (record.tiles or (record,))]
+    frames = [tile for record in records for tile in record.single_frames]
     if not frames:
         return "none"
     if len(frames) == 1:

@@ -349,7 +349,7 @@ def _size(video: Video) -> tuple[int, int]:
 
 def _label(record: FrameRecord, video: Video, is_corrupt: bool) -> str:
     """What a picture shows, as its reader is told."""
-    shown = record.tiles or (record,)
+    shown = record.single_frames
     frames = ", ".join(f"frame {each.index} at {each.timestamp_seconds:.3f} s" for each in shown)
     if record.tiles:
         damaged = ", some of them the nearest that is not damaged" if is_corrupt else ""

@@ -115,7 +115,7 @@ class _Page:
         ]
         for frames, colour in rows:
             self._bars.append(((left, top, right, top + 6), "#eeeeee"))
-            for frame in (shown for each in frames for shown in each.tiles or (each,)):
+            for frame in (shown for each in frames for shown in each.single_frames):
                 x = left + round((right - left - 2) * min(frame.timestamp_seconds / duration, 1.0))
                 self._bars.append(((x, top, x + 2, top + 6), colour))
             top += 9

@@ -56,7 +56,7 @@ class Thumbnails:
         whole, parts = self.jpeg_of.get(path, {}), self.part_jpeg_of.get(path, {})
         for frame in frames:
             region = None if frame.tiles else frame.region
-            for place in frame.tiles or (frame,):
+            for place in frame.single_frames:
                 jpeg = whole.get(place.index) if region is None else parts.get((place.index, region))
                 if jpeg is not None:
                     yield place, jpeg

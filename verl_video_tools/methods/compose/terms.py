@@ -375,7 +375,7 @@ def _two_numbers(first: Any, last: Any) -> tuple[float, float] | None:
 
 def _indices_shown(call: vt.CallRecord) -> set[int]:
     """Numbers of the frames that a call showed, those of a grid one by one."""
-    return {shown.index for frame in call.frames for shown in frame.tiles or (frame,)}
+    return {shown.index for frame in call.frames for shown in frame.single_frames}
 
 
 def unknown_tools(named: Sequence[str], tools: Sequence[str]) -> str | None:

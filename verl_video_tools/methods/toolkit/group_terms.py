@@ -27,7 +27,7 @@ def looked_at_spans(trajectory: Trajectory, margin_seconds: float = 0.0) -> list
     """
     spans = []
     for call in trajectory.executed_calls():
-        if times := [shown.timestamp_seconds for frame in call.frames for shown in frame.tiles or (frame,)]:
+        if times := [shown.timestamp_seconds for frame in call.frames for shown in frame.single_frames]:
             spans.append((min(times) - margin_seconds, max(times) + margin_seconds))
     return spans
 
