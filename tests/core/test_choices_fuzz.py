@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from verl_video_tools.core import json_text
-from verl_video_tools.core.choices import claims, clauses, grade_multiple_choice, options, rules, words
+from verl_video_tools.core.choices import claims, clauses, grade_multiple_choice, headings, options, rules, words
 from verl_video_tools.core.choices import text as cleaning
 from verl_video_tools.core.choices.options import menu_of
 from verl_video_tools.core.choices.rules import read_choice
@@ -201,6 +201,10 @@ LONG = [
         "정답은 ",
         "ア",
         "第一个选项",
+        "la ",
+        "correcta ",
+        "respuesta ",
+        "on the right ",
         "→",
         "wait, ",
     ],
@@ -270,7 +274,7 @@ class Work:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     counted = Work()
-    for module in (claims, clauses, options, rules, cleaning, words, json_text):
+    for module in (claims, clauses, headings, options, rules, cleaning, words, json_text):
         for name, value in vars(module).items():
             if isinstance(value, re.Pattern):
                 monkeypatch.setattr(module, name, Counting(value, counted))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from verl_video_tools.core.choices import words
+from verl_video_tools.core.choices.headings import in_english
 from verl_video_tools.core.choices.options import Menu
 from verl_video_tools.core.choices.text import CJK
 
@@ -27,6 +28,12 @@ _NOT_EXCLUDED = re.compile(
     r"\b(?:cannot|can't|can not|couldn't|could not) be (?:\w+ )?(?:excluded|ruled out|eliminated|dismissed|rejected)\b",
     re.IGNORECASE,
 )
+_SIDE = re.compile(
+    r"\b((?:on|to|at|from|in|towards?) (?:the|his|her|its|their|your|my)(?: far| very)?) right\b"
+    r"(?! (?:answer|option|choice|one|letter)\b)",
+    re.IGNORECASE,
+)
+"""Where something is seen: ``4, with 2 on the right``."""
 _ELSE = re.compile(r"\bin which case\b", re.IGNORECASE)
 _TOKEN = re.compile(
     rf"""(?P<mark>[\ue000-\uf8ff])
@@ -108,9 +115,9 @@ class _Token(NamedTuple):
 
 def clauses_of(text: str, menu: Menu) -> list[Clause]:
     """The clauses of a text that `unwrapped` cleaned, those without words left out."""
-    text = _ORDINAL.sub(lambda match: f" ({_ORDINALS[match[1].lower()]}) ", menu.masked(text))
+    text = _ORDINAL.sub(lambda match: f" ({_ORDINALS[match[1].lower()]}) ", in_english(menu.masked(text)))
     text = _EQUALLY.sub("equally", _ELSE.sub("or", _NOT_EXCLUDED.sub("possible", text)))
-    text = _NO_DOUBT.sub("surely", _AND.sub("and", text))
+    text = _SIDE.sub(r"\1 rightmost", _NO_DOUBT.sub("surely", _AND.sub("and", text)))
     text = _CJK_ORDINAL.sub(lambda match: f" ({'ABCDE'['一二三四五'.index(match[1])]}) ", text)
     tokens = _without_excluded(_joined(_lettered(list(_tokens(text, menu)), menu)))
     return [clause for clause in _cut(tokens) if clause.items or clause.is_revision]

@@ -6,7 +6,7 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from verl_video_tools.core.choices.text import CJK, QUOTES, unwrapped
 
@@ -19,7 +19,7 @@ _ARTICLE = re.compile(r"(?:an?|the)\s+(?=\S\S)", re.IGNORECASE)
 
 def plain_text(text: str) -> str:
     """For comparing short texts: case, spacing and outer punctuation do not count."""
-    return " ".join(text.casefold().split()).strip(" .,;:!?。" + QUOTES)
+    return " ".join(text.casefold().replace("\u2212", "-").split()).strip(" .,;:!?。" + QUOTES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +28,32 @@ class Menu:
 
     Attributes:
         letters: upper case, in order.
-        plain: each option's text as `plain_text` gives it, in the same order.
-        pattern: finds the texts of options, an article before them included; None where there is nothing to find.
+        texts: of the options as they are given, in the same order.
     """
 
     letters: tuple[str, ...]
-    plain: tuple[str, ...]
-    pattern: re.Pattern[str] | None
+    texts: tuple[str, ...]
+
+    @cached_property
+    def plain(self) -> tuple[str, ...]:
+        """Each option's text as `plain_text` gives it, without its letter."""
+        pairs = zip(self.letters, self.texts, strict=True)
+        return tuple(plain_text(_without_label(unwrapped(text), letter)) for letter, text in pairs)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str] | None:
+        """Finds the texts of options, an article before them included; None where there is nothing to find. Compiling
+        it takes milliseconds, which a letter in an answer does not need."""
+        cores = [_ARTICLE.sub("", text, count=1) if _ARTICLE.match(text) else text for text in self.plain]
+        # A text of one Latin letter would be taken for one of the menu, and one that two options share for either.
+        numbers = [
+            n for n, core in enumerate(cores) if core and not re.fullmatch("[a-z]", core) and cores.count(core) == 1
+        ]
+        numbers.sort(key=lambda number: -len(cores[number]))
+        patterns = [f"(?P<_{number}>{_bounded(cores[number])})" for number in numbers]
+        if not patterns:
+            return None
+        return re.compile(rf"(?:(?<![^\W_])(?:an?|the)\s+)?(?:{'|'.join(patterns)})", re.IGNORECASE)
 
     def has(self, letter: str) -> bool:
         """Whether the letter is one of the menu, as any is of none."""
@@ -69,20 +88,14 @@ def menu_of(options: Options | None) -> Menu:
 
 @lru_cache(maxsize=1024)
 def _menu(pairs: tuple[tuple[str, str], ...]) -> Menu:
-    letters = tuple(letter for letter, _ in pairs)
-    plain = tuple(plain_text(_without_label(unwrapped(text), letter)) for letter, text in pairs)
-    cores = [_ARTICLE.sub("", text, count=1) if _ARTICLE.match(text) else text for text in plain]
-    # A text of one Latin letter would be taken for a letter of the menu, and one that two options share for either.
-    numbers = [n for n, core in enumerate(cores) if core and not re.fullmatch("[a-z]", core) and cores.count(core) == 1]
-    numbers.sort(key=lambda number: -len(cores[number]))
-    patterns = [f"(?P<_{number}>{_bounded(cores[number])})" for number in numbers]
-    pattern = re.compile(rf"(?:(?<![^\W_])(?:an?|the)\s+)?(?:{'|'.join(patterns)})", re.IGNORECASE)
-    return Menu(letters, plain, pattern if patterns else None)
+    return Menu(tuple(letter for letter, _ in pairs), tuple(text for _, text in pairs))
 
 
 def _bounded(core: str) -> str:
     """A pattern for a text that begins and ends with whole words; in scripts without spaces it may end anywhere."""
     before = "" if re.match(CJK, core[0]) else r"(?<![^\W_])(?<![^\W_][.'\u2019-])"
+    if core[0].isdecimal():
+        before += r"(?<!(?<!\w)-)"  # the 1 of "-1"
     after = "" if re.match(CJK, core[-1]) else r"(?![^\W_]|[.:'\u2019-][^\W_])"
     return before + r"\s+".join(map(re.escape, core.split())) + after
 

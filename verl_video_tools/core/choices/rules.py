@@ -151,7 +151,8 @@ def _only_text(clauses: Sequence[Clause]) -> str | None:
     place = clause.items.index(named[0])
     if all(isinstance(item, str) and words.is_frame(item) for item in clause.items[place + 1 :]):
         before = clause.items[place - 1] if place else ""
-        return None if before in words.LABELLED_THINGS else named[0].letters[0]
+        is_label = before in words.LABELLED_THINGS and words.is_number(named[0].text) and named[0].text.isalnum()
+        return None if is_label else named[0].letters[0]
     if _counts(clause, place):
         return named[0].letters[0]
     can_begin = named[0].text.isdecimal() or " " in named[0].text  # not "no" and the like

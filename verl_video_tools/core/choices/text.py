@@ -41,7 +41,7 @@ _VERDICT = re.compile("(?P<right>[\u2705\u2713\u2714\u2611])|[\u274c\u2717\u2718
 _LABEL_CHARACTERS = 8
 """At most as many marks of lists and spaces are looked for before a check mark that begins a line."""
 _CJK_MARKS = str.maketrans(
-    {"。": ". ", "、": ", ", "【": " [", "】": "] ", "「": ' "', "」": '" ', "『": ' "', "』": '" '}
+    {"\u2212": "-", "。": ". ", "、": ", ", "【": " [", "】": "] ", "「": ' "', "」": '" ', "『": ' "', "』": '" '}
 )
 _LINE_START = re.compile(r"^[ \t]*(?:[#>*+\u2022-]+[ \t]+)*(?:\d{1,2}[.)][ \t]+(?=[^\W\d]|[(*]))?(?=\S)", re.MULTILINE)
 _ENCLOSED_LETTER = re.compile(

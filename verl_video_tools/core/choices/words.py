@@ -69,7 +69,7 @@ _DENIALS = _words(
 _DOUBTS = _words(
     "could might may maybe perhaps possibly possible either between torn unsure alternatively potentially both equally"
 )
-EXCLUDERS = _words("not never neither nor than except besides excluding without no")
+EXCLUDERS = _words("not never neither nor than except besides excluding without no 而不是 而非")
 """Right before a choice they take it out of the sentence: ``B, not C``, ``B rather than C``."""
 EXCLUDED_AFTER = {
     ("instead", "of"),
@@ -94,7 +94,7 @@ LABELLED_THINGS = _words(
     "player speaker person point step scene camera phase stage line row column track exit platform zone block frame "
     "second seconds minute minutes around at"
 )
-"""A letter after them names no option: ``vitamin C``."""
+"""A letter after them names no option, and a number is no count: ``vitamin C``, ``at 5``."""
 PREPOSITIONS = _words("in at by from to as like unlike with of within under about behind")
 """A letter after one of them names where something is seen: ``in A``, ``as in option D``."""
 FIRST_PERSON = _words("i i'd we we'd my our")
