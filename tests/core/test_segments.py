@@ -38,6 +38,14 @@ from verl_video_tools.core.segments import clock_seconds, grade_segment, read_se
         ("Start time: 2 minutes. End time: 2 minutes and 10 seconds.", (120.0, 130.0)),
         ("10 to 20 m", (10.0, 20.0)),  # metres, or who knows
         ("from 2:30 to 3:10 minutes", (150.0, 190.0)),
+        ("2.5s \u2192 7s", (2.5, 7.0)),
+        ("0:02 --> 0:07", (2.0, 7.0)),
+        ("00:00:12,500 --> 00:00:14,000", (12.5, 14.0)),  # as subtitles have it
+        ("[00:10,120]", (10.0, 120.0)),
+        ("从2.5秒到7秒", (2.5, 7.0)),
+        ("1分20秒至1分35秒", (80.0, 95.0)),
+        ("1分20秒から1分35秒まで", (80.0, 95.0)),
+        ("1분 20초부터 1분 35초까지", (80.0, 95.0)),
         ("1234567890 - 7", None),  # no time has ten digits
         ("7 - 1234567890", None),
         (f"[0:01, 1:{'9' * 5000}]", None),

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from verl_video_tools.core.choices.text import CJK
 from verl_video_tools.core.errors import UsageError
 
 MAX_CHARACTERS = 200
@@ -46,6 +47,9 @@ _EMPHASIS = re.compile(r"(?<![\w)\]}*])(\*\*?|__?)(?=\S)([^*_]{1,100})(?<=\S)\1(
 _DEGREES = re.compile(r"\^ ?(?:\\circ(?![a-zA-Z])|\{ ?\\circ ?\})")
 _EXPONENT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,2})(?![\w.]*\w)")
 _BRACED_POWER = re.compile(r"\^\{([+-]?\d{1,2})\}")
+_PLUS = re.compile(r"(?<![\w)\]}^.{])(?<![\w)\]}] )\+(?=\d)")
+"""A sign, and no operator."""
+_CJK_BESIDE = re.compile(rf"(?<={CJK})(?=[\d-])|(?<=\d)(?={CJK})")
 _TAG = re.compile(r"</?[a-zA-Z_]{1,20}>")
 _TEXT = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
 # "m^2", "m2", "H2O": digits of a unit or a name.
@@ -108,7 +112,7 @@ def _normalised(text: str) -> str:
     text = _EXPONENT.sub(r"\1*10^{\2}", text).replace("^{+", "^{").strip().removesuffix(".")
     if not re.search(r"[$\\]", text):  # outside LaTeX math-verify takes 10^{3} for 10
         text = _BRACED_POWER.sub(r"^\1", text)
-    text = _MIXED.sub(r"(\1+\2/\3)", text)
+    text = _MIXED.sub(r"(\1+\2/\3)", _CJK_BESIDE.sub(" ", _PLUS.sub("", text)))
     return re.sub(r"^\(([^()]*)\)$", r"\1", text)
 
 

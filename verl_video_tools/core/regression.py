@@ -13,6 +13,8 @@ EQUAL_RELATIVE = 1e-6
 
 # Whatever may be part of a number, so that "1/2", "0:34" and "3-4" are one find each, which is none.
 _CANDIDATE = re.compile(r"[+-]?(?<![A-Za-z_])[.\d](?:[\d.,:/]|(?<=\d)[eE][+-]?(?=\d)|-(?=\d))*")
+_UNIT_POWER = re.compile(r"(?<=[A-Za-z])(\}?) ?\^ ?(?:\{[+-]?\d\}|[+-]?\d)")
+"""Of ``25 m^2``; NFKC makes letters of ``m\u00b2``."""
 _NUMBER = re.compile(r"[+-]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 
 
@@ -24,6 +26,7 @@ def estimate(text: str) -> float | None:
     text = unicodedata.normalize("NFKC", text).replace("\u2212", "-").strip()
     if len(text) > MAX_CHARACTERS:
         return None
+    text = _UNIT_POWER.sub(r"\1", text)
     found = [part.rstrip(".,:/") for part in _CANDIDATE.findall(text) if any(map(str.isdigit, part))]
     if len(found) != 1 or not _NUMBER.fullmatch(found[0]):
         return None

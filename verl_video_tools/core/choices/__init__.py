@@ -22,9 +22,9 @@ def grade_multiple_choice(answer: str | None, truth: str, options: Options | Non
 
     Read are a letter in its usual forms (``B``, ``b``, ``(B)``, ``B.``), with text (``B. text``), in a statement (``The
     answer is B``, ``B is correct``), set apart (``\\boxed{B}``, ``<answer>B</answer>``, ``{"answer": "B"}``), before an
-    explanation or after reasoning, also in Chinese, Korean, Japanese and the languages of `headings`; and, with `options`,
-    the text of an option in a letter's place. An answer that names two options, one outside the menu, or none is wrong,
-    and so is one whose letter and text name different options.
+    explanation or after reasoning, also in Chinese, Korean, Japanese and the languages of `headings`; and, with
+    `options`, the text of an option in a letter's place. An answer that names two options, one outside the menu, or
+    none is wrong, and so is one whose letter and text name different options.
 
     Args:
         answer: what the model answered; None counts as wrong.
