@@ -36,6 +36,9 @@ from verl_video_tools.services.judge import JudgeConfig
         ("Why?\nA. One\nB. Two\nIt rains.", "Why?\nA. One\nB. Two\nIt rains.", []),
         ("Why?\n(A): One\n(B): Two", "Why?", ["One", "Two"]),
         ("Why?\nA. One\nB. Two\nAnswer now.", "Why?", ["One", "Two"]),
+        ("Why?\nA\u3001One\nB\u3001Two", "Why?", ["One", "Two"]),
+        ("Why?\n\uff08A\uff09One\n\uff08B\uff09Two", "Why?", ["One", "Two"]),
+        ("Why?\nA\uff0eOne\nB\uff1aTwo", "Why?", ["One", "Two"]),
         ("Why? ", "Why?", []),
     ],
 )
@@ -76,6 +79,7 @@ def test_a_moved_video_is_found_by_the_longest_end_of_its_path(tmp_path: Path) -
         (tmp_path / place).touch()
     assert find_moved_video(tmp_path, "/data/circus/clown.mp4") == tmp_path / "circus" / "clown.mp4"
     assert find_moved_video(tmp_path, "file:///data/fair/clown.mp4") == tmp_path / "clown.mp4"
+    assert find_moved_video(tmp_path, "D:\\data\\circus\\clown.mp4") == tmp_path / "circus" / "clown.mp4"
     with pytest.raises(RowError, match=r"no video 'lion\.mp4'"):
         find_moved_video(tmp_path, "../circus/lion.mp4")
 

@@ -44,6 +44,7 @@ def test_types_and_truths(given: dict[str, Any], expected: tuple[str, str, str])
         ({"question": " "}, "the question is empty"),
         ({"options": ["x", "y"], "answer": "C"}, "none of the options: 'C'"),
         ({"options": ["x", "y"], "answer": "A", "question_type": "open"}, "a question with options is of type mc, got"),
+        ({"options": ["x", "y", "x"], "answer": "C"}, "the options C and A are equal, 'x'"),
         ({"video_segment_seconds": [7, 2]}, r"0 <= start < end, got \[7, 2\]"),
         ({"video_segment_seconds": "soon"}, r"must be \[start, end\] in seconds, got 'soon'"),
         ({"question_type": "riddle"}, "question_type must be one of mc"),

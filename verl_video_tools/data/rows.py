@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import string
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,8 @@ def make_row(
         The row, with the columns of `row_schema.ROW_SCHEMA`, and `agent_name` if `method` is given.
 
     Raises:
-        RowError: the question is empty, the answer names none of the options, the type does not exist or the segment
-            does not start before it ends.
+        RowError: the question is empty, the answer names none of the options, or one of two equal ones, the type does
+            not exist or the segment does not start before it ends.
         UsageError: there is no such method.
     """
     if method is not None and method not in method_names():
@@ -74,6 +75,7 @@ def make_row(
     truth = _text_of(answer)
     if texts:
         truth = letter_of(truth, texts, "answer")
+        _check_only(truth, texts)
     row = benchmark_row(
         data_source,
         index=index,
@@ -128,6 +130,14 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], 
             raise RowError(f"row {number} {told}; files of rows hold what make_row makes, the same for all rows")
     write_table(pa.Table.from_pylist(given, schema=schema), target)
     return len(given)
+
+
+def _check_only(letter: str, options: Sequence[str]) -> None:
+    """Raises RowError if another option reads as the right one does: whoever chose it would be wrong."""
+    right = string.ascii_uppercase.index(letter)
+    same = [string.ascii_uppercase[n] for n, text in enumerate(options) if text == options[right] and n != right]
+    if same:
+        raise RowError(f"the options {letter} and {same[0]} are equal, {options[right]!r:.80}; change the wrong one")
 
 
 def _text_of(answer: Any) -> str:

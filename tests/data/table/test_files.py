@@ -61,6 +61,14 @@ def test_what_is_no_table(name: str, content: str, message: str, tmp_path: Path)
         open_table(tmp_path / name)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_another_encoding_is_told(encoding: str, tmp_path: Path) -> None:
+    """A spreadsheet's "Unicode text" became columns full of NUL characters."""
+    (tmp_path / "t.csv").write_text("\ufeff" * (encoding == "utf-16-be") + "q,v\n1,2\n", encoding=encoding)
+    with pytest.raises(UsageError, match="it is UTF-16; save it as UTF-8"):
+        open_table(tmp_path / "t.csv")
+
+
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         open_table(tmp_path / "none.csv")

@@ -119,6 +119,13 @@ def test_bad_rows_are_told_and_good_ones_kept(table: Path, tmp_path: Path, capsy
         ({"segment": "7 - 2"}, "the segment must name start and end"),
         ({"qid": 1}, "the id '1' is that of row 0 already"),
         ({"type": "causal"}, "there is no type of question 'causal'"),
+        ({"options": ["x", "y", "y"]}, "the options B and C are equal, 'y'"),
+        ({"options": ["x", "", "y"]}, "option 2 is empty"),
+        ({"options": None, "type": "mc", "answer": "yes"}, "must be the letter or the text of an option, got 'yes'"),
+        ({"options": None, "type": "regression", "answer": "three"}, "the truth of an estimate must be a number"),
+        ({"options": None, "type": "numeric", "answer": "three"}, "the truth of a numeric question must be a number"),
+        ({"options": None, "type": "segment", "answer": "soon"}, "the segment must name start and end"),
+        ({"options": None, "type": "segment", "answer": "[[1, 2], [3, 4]]"}, "is one segment, got"),
     ]
     records = [good, *({**good, "qid": 2 + place, **fault} for place, (fault, _) in enumerate(bad))]
     records.append({**good, "qid": 99, "type": "mc"})
@@ -130,6 +137,17 @@ def test_bad_rows_are_told_and_good_ones_kept(table: Path, tmp_path: Path, capsy
     assert len(told) == len(bad)
     for number, (line, (_, message)) in enumerate(zip(told, bad, strict=True), start=1):
         assert line.startswith(f"skipped {source}: row {number}: line {number + 2}: ") and message in line
+
+
+def test_the_answer_of_a_segment_question_may_be_written_as_a_segment(table: Path, tmp_path: Path) -> None:
+    records = [
+        {**QUESTIONS[3], "answer": answer, "type": "segment", "video": "videos\\a.mp4"}
+        for answer in ("0:04-0:09", "[4, 9]", "from 4 s to 9 s")
+    ]
+    assert convert(write_csv(tmp_path / "s.csv", records), tmp_path / "rows.parquet", "--yes") == 0
+    rows = read_rows(tmp_path / "rows.parquet")
+    assert [row["reward_model"]["ground_truth"] for row in rows] == ["[4.0, 9.0]"] * 3
+    assert {row["extra_info"]["video_path"] for row in rows} == {str(tmp_path / "videos" / "a.mp4")}
 
 
 def test_many_bad_rows_are_counted(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -209,6 +209,14 @@ def path_below(folder: Path, name: str, kind: str) -> Path:
 MediaKind = Literal["video", "image"]
 
 
+def with_suffixes(path: Path) -> Iterator[Path]:
+    """The path, and then with each suffix of a video behind it; one at a time, as most tables name whole files."""
+    yield path
+    for suffix in VIDEO_SUFFIXES:
+        yield path.with_name(path.name + suffix)
+        yield path.with_name(path.name + suffix.upper())
+
+
 def find_video(folder: Path | None, name: str, kind: MediaKind = "video") -> Path:
     """A video by its path below the folder, with or without its suffix, or an image by its path; without a folder the
     path that is named.
@@ -219,8 +227,7 @@ def find_video(folder: Path | None, name: str, kind: MediaKind = "video") -> Pat
     if folder is None:
         return Path(name)
     path = path_below(folder, name, kind)
-    suffixes = [suffix for lower in VIDEO_SUFFIXES for suffix in (lower, lower.upper())] if kind == "video" else []
-    for candidate in (path, *(path.with_name(path.name + suffix) for suffix in suffixes)):
+    for candidate in with_suffixes(path) if kind == "video" else (path,):
         if candidate.is_file():
             return candidate
     raise RowError(f"no {kind} {name!r} in {folder}")
@@ -229,11 +236,15 @@ def find_video(folder: Path | None, name: str, kind: MediaKind = "video") -> Pat
 # ----------------------------------------------------------------------------------------------------------------- rows
 
 
+LABEL_OPEN, LABEL_END = "[(\uff08]?", r"\s*(?:[)\uff09]\s*[.:\uff1a]?|[.:\uff0e\uff1a\u3001])\s*"
+"""Patterns of what stands before and after the letter of an option, also as Chinese texts have it."""
+
+
 def without_letters(options: Sequence[Any]) -> list[str]:
-    """Options without the letters `A.`, `(A)`, `(A):` or `A:` that they all begin with, if they do."""
+    """Options without the letters `A.`, `(A)`, `(A):`, `A:` or `A\u3001` that they all begin with, if they do."""
     texts = [str(option).strip() for option in options]
     labelled = [
-        re.match(rf"\(?{letter}\s*(?:\)\s*[.:]?|[.:])\s*", text)
+        re.match(f"{LABEL_OPEN}{letter}{LABEL_END}", text)
         for letter, text in zip(string.ascii_uppercase, texts, strict=False)
     ]
     if len(labelled) == len(texts) and all(labelled):

@@ -12,9 +12,9 @@ from verl_video_tools.core.choices import canonical_letter
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.segments import clock_seconds
 from verl_video_tools.core.types import QuestionType
-from verl_video_tools.data.formats.entries import MediaKind, find_video, without_letters
+from verl_video_tools.data.formats.entries import LABEL_END, LABEL_OPEN, MediaKind, find_video, without_letters
 
-_OPTION_LINE = re.compile(r"\s*(?:Options?:)?\s*\(?([A-Z])\s*(?:\)\s*[.:]?|[.:])\s*(.*\S)\s*")
+_OPTION_LINE = re.compile(rf"\s*(?:Options?:)?\s*{LABEL_OPEN}([A-Z]){LABEL_END}(.*\S)\s*")
 # What stands below the options and says how to answer, which a method's own prompt does: "Please respond with only the
 # letter of the correct answer.", "The best answer is:", "Answer with the option's letter ...".
 _INSTRUCTION = re.compile(
@@ -194,13 +194,19 @@ def find_first_video(folder: Path | None, names: Sequence[str], kind: MediaKind 
     return find_video(folder, names[-1], kind)
 
 
+def with_slashes(path: str) -> str:
+    """A path with slashes where it was written on Windows: ``videos\\a.mp4``."""
+    return path if "/" in path else path.replace("\\", "/")
+
+
 def find_moved_video(folder: Path | None, path: str, kind: MediaKind = "video") -> Path:
     """A video, or image, by a path on another machine: the longest end of it that lies in the folder.
 
     Raises:
         RowError: not even a file of its name does.
     """
-    parts = [part for part in PurePosixPath(path.removeprefix("file://")).parts if part not in ("/", ".", "..")]
+    given = PurePosixPath(with_slashes(path.removeprefix("file://")))
+    parts = [part for part in given.parts if part not in ("/", ".", "..")]
     if not parts:
         raise RowError(f"no {kind} is named by {path!r}")
     return find_first_video(folder, ["/".join(parts[start:]) for start in range(len(parts))], kind)

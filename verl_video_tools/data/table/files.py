@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -98,6 +99,9 @@ def _records(path: Path, columns: Sequence[str] | None) -> Iterator[ReadEntry]:
 
 def _of_csv(path: Path) -> Iterator[ReadEntry]:
     try:
+        with path.open("rb") as raw:
+            if raw.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE):  # a spreadsheet's "Unicode text"
+                raise UsageError(f"cannot read a table from {path}: it is UTF-16; save it as UTF-8")
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             delimiter = _delimiter(file.readline(), path)
             file.seek(0)

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.grading import check_question
+from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, numbered
 from verl_video_tools.data.formats.fields import letter_at, tagged_answer
@@ -25,6 +27,8 @@ from verl_video_tools.data.table.values import (
 
 _PLACE = "\0place"
 """Field of a record: its place in the table, from 0."""
+_SOME_JUDGE = object()
+"""Whether there is one is for the run to say."""
 
 
 class Table(Benchmark):
@@ -76,17 +80,22 @@ class Table(Benchmark):
         name = named_video(cells.value(entry, "video"))
         video = find_own_video(name, self.table.folders, self.videos)
         classification = cells.value(entry, "classification")
+        question_type = type_of(cells.value(entry, "type"))
         row = make_row(
             as_text(question),
-            self._truth(answer, options),
+            _segment_truth(answer) if question_type == "segment" else self._truth(answer, options),
             video,
             options=options,
-            question_type=type_of(cells.value(entry, "type")),
+            question_type=question_type,
             video_segment_seconds=segments[0] if len(segments) == 1 else None,
             data_source=self.table.path.stem,
             split=self.table.split,
             classification=None if is_empty(classification) else as_text(classification),
         )
+        try:
+            check_question(Sample.from_row(row), _SOME_JUDGE)
+        except UsageError as error:
+            raise RowError(str(error)) from error
         own_id = cells.value(entry, "id")
         self._take_id("" if is_empty(own_id) else as_text(own_id), entry, row)
         if len(segments) > 1:
@@ -127,6 +136,14 @@ class Table(Benchmark):
             )
         self._ids[own_id] = entry[_PLACE]
         row["extra_info"]["index"] = own_id
+
+
+def _segment_truth(answer: Any) -> list[float]:
+    """Raises RowError where the answer is no segment, or several."""
+    segments = segments_of([answer])
+    if len(segments) != 1:
+        raise RowError(f"the answer to a question of type segment is one segment, got {as_text(answer)!r:.80}")
+    return list(segments[0])
 
 
 def survey(source: Table, files: BenchmarkFiles) -> tuple[list[tuple[int, Mapping[str, Any]]], list[str]]:

@@ -11,15 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from verl_video_tools.core.choices.text import CJK
 from verl_video_tools.core.clips import clip_path, read_clip
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.segments import clock_seconds, read_segment
 from verl_video_tools.core.types import QuestionType
-from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES, without_letters
-from verl_video_tools.data.formats.fields import find_moved_video, lettered_options, split_options
+from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES, with_suffixes, without_letters
+from verl_video_tools.data.formats.fields import find_moved_video, lettered_options, split_options, with_slashes
 
-_SEPARATORS = ("\n", "|", ";")
-_INLINE_LETTER = re.compile(r"(?:^|(?<=\s))\(?([A-Z])(?:\)|\.|:)\s+")
+_SEPARATORS = ("|", ";")
+_INLINE_LETTER = re.compile(rf"(?:^|(?<=\s))[(\uff08]?([A-Z])(?:[).:](?:\s+|(?={CJK}))|[\uff09\uff0e\uff1a\u3001]\s*)")
 _TYPES: Mapping[str, QuestionType] = {
     **{str(name): name for name in get_args(QuestionType)},
     **dict.fromkeys(("mcq", "multiplechoice", "choice"), "mc"),
@@ -56,7 +57,7 @@ def options_of(values: Sequence[Any]) -> list[str]:
         At least two texts without their letters, or none where all cells are empty.
 
     Raises:
-        RowError: a cell between others is empty, or the one cell cannot be split.
+        RowError: a cell, or an option, between others is empty, or the one cell cannot be split.
     """
     if len(values) > 1:
         filled = [not is_empty(value) for value in values]
@@ -69,8 +70,13 @@ def options_of(values: Sequence[Any]) -> list[str]:
         return []
     parsed = _parsed(value)
     if isinstance(parsed, Mapping):
-        return without_letters(lettered_options({str(key).upper(): text for key, text in parsed.items()}, "options"))
-    texts = _split(parsed) if isinstance(parsed, str) else [as_text(each) for each in parsed if not is_empty(each)]
+        by_letter = {str(key).upper(): as_text(text) for key, text in parsed.items() if not is_empty(text)}
+        return without_letters(lettered_options(by_letter, "options"))
+    texts = _split(parsed) if isinstance(parsed, str) else ["" if is_empty(each) else as_text(each) for each in parsed]
+    while texts and not texts[-1]:
+        texts.pop()
+    if not all(texts):  # without it, letters and numbers would mean other options
+        raise RowError(f"option {texts.index('') + 1} is empty, got {value!r:.120}; fill it, or leave it out")
     if len(texts) < 2:
         raise RowError(
             f"the options cannot be told apart, got {value!r:.120}; write them as a JSON list, separated by |, or in "
@@ -104,9 +110,11 @@ def _split(text: str) -> list[str]:
     if len(marks) > 1 and letters == string.ascii_uppercase[: len(marks)] and not text[: marks[0].start()].strip():
         ends = [*(mark.start() for mark in marks[1:]), len(text)]
         return [text[mark.end() : end].strip(" ,;|\n") for mark, end in zip(marks, ends, strict=True)]
+    if "\n" in text:
+        return [line.strip() for line in text.splitlines() if line.strip()]
     for separator in _SEPARATORS:
         if separator in text:
-            return [part.strip() for part in text.split(separator) if part.strip()]
+            return [part.strip() for part in text.strip(separator).split(separator)]
     return [text]
 
 
@@ -177,7 +185,7 @@ def named_video(value: Any) -> str:
         raise RowError("no video is named; every question needs one")
     if not isinstance(value, str | int):
         raise RowError(f"a row names one video, got {value!r:.80}")
-    text = str(value).strip().removeprefix("file://")
+    text = with_slashes(str(value).strip().removeprefix("file://"))
     if _ADDRESS.match(text):
         raise RowError(f"the video is an address, {text!r:.80}; download it, and name the file")
     return text
@@ -210,9 +218,8 @@ def find_own_video(name: str, folders: Sequence[Path], moved_to: Path | None = N
 def _find(file: str, folders: Sequence[Path], moved_to: Path | None) -> Path:
     places = [Path(file)] if os.path.isabs(file) else [Path(os.path.normpath(folder / file)) for folder in folders]
     if moved_to is None:
-        suffixes = [suffix for lower in VIDEO_SUFFIXES for suffix in (lower, lower.upper())]
         for place in places:
-            for candidate in (place, *(place.with_name(place.name + suffix) for suffix in suffixes)):
+            for candidate in with_suffixes(place):
                 if candidate.is_file():
                     return candidate
         raise RowError(
