@@ -16,7 +16,7 @@ from tests.videos.files import write_video
 from verl_video_tools.cli.main import data_app as app
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT
-from verl_video_tools.core.types import Sample, StopReason
+from verl_video_tools.core.types import Sample, StopReason, Trajectory
 from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
 from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
 from verl_video_tools.data.sft import execute
@@ -270,6 +270,25 @@ async def test_pass_rates_of_a_run(videos: list[str], tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "kept 1 (any length: 1), dropped 3 (all right: 1, all wrong: 1, no rollouts: 1)" in result.stdout
     assert indices(tmp_path / "out.parquet") == [1]
+
+
+def test_questions_about_other_images_are_others(tmp_path: Path) -> None:
+    """Known by their text alone, rows about images took each other's pass rate, and records of them broke off."""
+    asked = [{"question": "Which?", "image_paths": [image], "index": n} for n, image in enumerate(("a.png", "b.png"))]
+    rows = [{"agent_name": "longvt", "extra_info": {**extra_info, "video_path": None}} for extra_info in asked]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    trajectory = Trajectory(method="longvt", question="Which?").to_dict()
+    lines = [
+        {"step": 1, "extra_info": asked[place], "reward": {"acc": acc}, "trajectory": trajectory}
+        for place, acc in ((0, 1.0), (0, 0.0), (1, 1.0))
+    ]
+    RecordWriter(tmp_path / "run").write(1, lines)
+    rates = pass_rates_of_records(tmp_path / "run")
+    assert sorted(rates.values()) == [0.5, 1.0]
+    filter_rows(tmp_path / "rows.parquet", tmp_path / "out.parquet", rates)
+    assert indices(tmp_path / "out.parquet") == [0]
+    with pytest.raises(UsageError, match="row 0 is not about one video"):
+        filter_rows(tmp_path / "rows.parquet", tmp_path / "out.parquet", rates, band_seconds=(10,))
 
 
 def test_lengths_are_balanced_before_difficulty(videos: list[str], tmp_path: Path) -> None:

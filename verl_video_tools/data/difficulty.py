@@ -16,6 +16,7 @@ from statistics import median_low
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.sample import all_media_of
 from verl_video_tools.data.append import work_through
 from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.sft import ExportReport
@@ -23,7 +24,7 @@ from verl_video_tools.records.records import read_records
 from verl_video_tools.video import open_video
 
 RowKey = tuple[str, str]
-"""What a question is known by: path of the video, and text."""
+"""What a question is known by: path of the video, or of all its videos or images, and text."""
 
 _PROBE_SECONDS = 30.0
 _PROBES_AT_ONCE = 4
@@ -65,7 +66,9 @@ def _pass_rate(text: str, where: str) -> tuple[RowKey, float]:
     try:
         line = json.loads(text)
         key, rate = _key(line), float(line["pass_rate"])
-    except (ValueError, TypeError, KeyError) as error:
+        if not key[0]:
+            raise KeyError("video_path")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"{where}: not a pass rate ({error!r}), got {text[:200]!r}") from error
     if not 0.0 <= rate <= 1.0:
         raise UsageError(f"{where}: pass_rate must be between 0 and 1, got {rate}")
@@ -97,7 +100,8 @@ def filter_rows(
 
     Raises:
         UsageError: a file cannot be read or written, the bounds do not ascend, neither rates nor bounds are given,
-            `rows_per_band` is below 1 or has no bounds, or no row is left.
+            `rows_per_band` is below 1 or has no bounds, a row is not about one video (only with `band_seconds`), or no
+            row is left.
         VideoError: a video of a row that may be in the pool cannot be read (only with `band_seconds`).
     """
     if list(band_seconds) != sorted(set(band_seconds)) or any(bound <= 0 for bound in band_seconds):
@@ -114,8 +118,9 @@ def filter_rows(
         report.dropped["no rollouts"] += unknown
     bands = dict.fromkeys(known, "any length")
     if band_seconds:
-        durations = asyncio.run(_durations({str(extra_infos[index]["video_path"]) for index in known}))
-        bands = {index: _band(durations[str(extra_infos[index]["video_path"])], band_seconds) for index in known}
+        videos = {index: _video_of(index, extra_infos[index]) for index in known}
+        durations = asyncio.run(_durations(set(videos.values())))
+        bands = {index: _band(durations[video], band_seconds) for index, video in videos.items()}
     pool = _balanced(bands, rows_per_band, seed) if band_seconds else known
     if surplus := len(known) - len(pool):
         report.dropped["balance of lengths"] += surplus
@@ -134,7 +139,14 @@ def filter_rows(
 
 
 def _key(fields: Mapping[str, Any]) -> RowKey:
-    return str(fields["video_path"]), str(fields["question"])
+    return "\0".join(all_media_of(fields)), str(fields["question"])
+
+
+def _video_of(number: int, fields: Mapping[str, Any]) -> str:
+    media = all_media_of(fields)
+    if len(media) != 1 or fields.get("image_paths"):
+        raise UsageError(f"row {number} is not about one video, so it is in no band of lengths; leave such rows out")
+    return media[0]
 
 
 async def _durations(paths: Iterable[str]) -> dict[str, float]:
