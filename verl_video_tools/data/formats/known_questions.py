@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -41,14 +42,16 @@ class KnownQuestions:
         Raises:
             UsageError: it cannot be read, or holds no rows about videos.
         """
-        self._questions: dict[str, list[KnownQuestion]] = defaultdict(list)
+        # Dictionaries as sets in order: a data set may ask the same of 100,000 videos.
+        self._questions: dict[str, dict[KnownQuestion, None]] = defaultdict(dict)
+        self._of_video: dict[tuple[str, str], dict[KnownQuestion, None]] = defaultdict(dict)
         for sample in _samples(path):
             known = KnownQuestion(
                 sample.video_path, sample.ground_truth, sample.question_type, sample.video_segment_seconds
             )
-            same = self._questions[_plain(sample.question)]
-            if known not in same:
-                same.append(known)
+            asked = _plain(sample.question)
+            self._questions[asked][known] = None
+            self._of_video[asked, PurePath(read_clip(known.video_path).file).stem][known] = None
         if not self._questions:
             raise UsageError(f"{path} holds no rows about videos; make some with `vvt data convert`")
 
@@ -63,14 +66,15 @@ class KnownQuestions:
             RowError: several ask the same, about several videos or with several truths, and no name decides.
         """
         lines = [question["question"], *(f"{chr(65 + n)}. {text}" for n, text in enumerate(question["options"]))]
-        same = self._questions.get(_plain("\n".join(lines)), [])
+        asked = _plain("\n".join(lines))
+        same = self._questions.get(asked, {})
         if len(same) > 1:
-            stems = {PurePath(name).stem for name in names}
-            same = [known for known in same if PurePath(read_clip(known.video_path).file).stem in stems] or same
+            named = (self._of_video.get((asked, PurePath(name).stem), {}) for name in names)
+            same = {known: None for found in named for known in found} or same
         if len(same) > 1:
-            told = ", ".join(PurePath(known.video_path).name for known in same[:3])
+            told = ", ".join(PurePath(known.video_path).name for known in islice(same, 3))
             raise RowError(f"several rows ask its question, about {told}, and the dialogue does not say which is meant")
-        return same[0] if same else None
+        return next(iter(same), None)
 
 
 @lru_cache(maxsize=1)
