@@ -12,7 +12,7 @@ fi
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
 EXPERIMENT_NAME=${EXPERIMENT_NAME:-${METHOD}_sft}
-SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
+SFT_DIR=$(absolute "${SFT_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}")
 LOGGER=${LOGGER:-'["console"]'}
 log_to_file "$SFT_DIR"
 

@@ -90,6 +90,7 @@ def recipe_arguments(recipe: str, folder: Path, **variables: str) -> list[str]:
     }
     run = subprocess.run(
         ["bash", str(RECIPES / f"{recipe}.sh"), "trainer.total_training_steps=2"],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
