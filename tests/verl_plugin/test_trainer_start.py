@@ -143,4 +143,8 @@ def test_the_trainer_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert (trainer._max_refill_batches, trainer.replay_buffer.poll_interval) == (3, 0.5)
     with pytest.raises(UsageError, match="did you mean 'record_tokens'"):
         trainer_module.VideoToolsTrainer(compose_run("grpo", [*run, "++trainer.video_tools.record_token=True"]))
-    assert len(made) == 1
+    assert len(made) == 1 and not made[0].trainer.val_before_train
+    trainer_module.VideoToolsTrainer(
+        compose_run("grpo", [*run, "trainer.val_only=True", "data.val_files=held.parquet"])
+    )
+    assert made[1].trainer.val_before_train, "verl would train"
