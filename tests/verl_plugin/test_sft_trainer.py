@@ -37,12 +37,12 @@ class Kept:
         self.states[step] = self.train_dataloader.state_dict()
 
 
-def made_trainer(epochs: int, save_freq: int, steps: int | None = None) -> Any:
+def made_trainer(epochs: int, save_freq: int, steps: int | None = None, test_freq: int = -1) -> Any:
     """verl's trainer of 8 rows in batches of 2, without a model: it notes the rows of each step."""
     trainer = object.__new__(VideoToolsSFTTrainer)
     data = {"train_batch_size": BATCH, "num_workers": 0, "pad_mode": "no_padding", "use_dynamic_bsz": False}
     data |= {"max_token_len_per_gpu": 8, "micro_batch_size_per_gpu": 1}
-    run = {"total_epochs": epochs, "save_freq": save_freq, "test_freq": -1, "total_training_steps": steps}
+    run = {"total_epochs": epochs, "save_freq": save_freq, "test_freq": test_freq, "total_training_steps": steps}
     trainer.config = OmegaConf.create({"data": data, "trainer": run, "model": {"use_remove_padding": True}})
     trainer.engine = SimpleNamespace(
         get_data_parallel_rank=lambda: 0,
@@ -112,6 +112,12 @@ def test_the_last_epoch_ends_with_a_checkpoint(capsys: pytest.CaptureFixture[str
     fewer = made_trainer(epochs=2, save_freq=100, steps=5)
     fewer.fit()
     assert list(fewer.ckpt_handler.states) == [5] and capsys.readouterr().out.count("is the last") == 0
+
+
+def test_intervals_of_no_steps_are_never() -> None:
+    trainer = made_trainer(epochs=1, save_freq=0, test_freq=0)
+    trainer.fit()
+    assert list(trainer.ckpt_handler.states) == [4], "the last step's"
 
 
 def test_recipes_start_it() -> None:
