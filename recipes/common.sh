@@ -1,6 +1,6 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs, and takes
 # PRESET (preset.sh). Defines PYTHON, DEVICE, REHEARSE, DRY_RUN, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and
-# the functions quoted, files, log_to_file, log_quietly, supervised, dry_run, told and collect_ray_options.
+# the functions absolute, quoted, files, log_to_file, log_quietly, supervised, dry_run, told and collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -30,7 +30,9 @@ DRY_RUN=${DRY_RUN:-0} STAND_IN=
 if [ "$DEVICE" = cpu ] || [ "$REHEARSE" != 0 ]; then SYNTHETIC=1; else SYNTHETIC=${SYNTHETIC:-0}; fi
 
 [ -n "${METHODS+set}" ] || METHODS=("$METHOD") # those that the rows name
-OUTPUT_DIR=${OUTPUT_DIR:-$PWD/outputs}   # demo data, checkpoints and trajectories
+# A path from the root: workers of a Ray cluster run in other folders.
+absolute() { case $1 in /*) printf %s "$1" ;; *) printf %s "$PWD/$1" ;; esac; }
+OUTPUT_DIR=$(absolute "${OUTPUT_DIR:-outputs}") # demo data, checkpoints and trajectories
 DEMO_DIR=${DEMO_DIR:-$OUTPUT_DIR/demo_$METHOD} # the synthetic world with questions for this method (`vvt demo`)
 BASE_FAMILY=${BASE_FAMILY:-qwen2_5_vl}         # the tiny model that learns there: qwen2_5_vl or qwen3_vl
 
@@ -91,6 +93,8 @@ log_to_file() { # FOLDER
     case $LOGGER in *'"console"'*) ;; *) LOGGER="${LOGGER%]},\"console\"]" ;; esac
     case $LOGGER in *'"file"'*) ;; *) LOGGER="${LOGGER%]},\"file\"]" ;; esac
     export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$1/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
+    # What trackers write on this machine would lie in the folder of whichever process logs, on a cluster a temporary one.
+    export TENSORBOARD_DIR=${TENSORBOARD_DIR:-$1/tensorboard} WANDB_DIR=${WANDB_DIR:-$1} SWANLAB_LOG_DIR=${SWANLAB_LOG_DIR:-$1/swanlog}
     [ "$DRY_RUN" != 0 ] || mkdir -p "$1"
     # Our warnings are marked, so that they are shown beside the steps (verl_plugin/marked_warnings.py).
     [ "${VERBOSE:-0}" != 0 ] || export VVT_MARK_WARNINGS=1
@@ -159,7 +163,7 @@ collect_ray_options() {
     while read -r name; do
         RAY_OPTIONS+=("+ray_kwargs.ray_init.runtime_env.env_vars.$name=$(quoted "${!name}")")
     done < <(compgen -e |
-        grep -E '^((VVT|VERL|TQ|VLLM|NCCL|GLOO|HF|WANDB|MLFLOW|MALLOC)_|OMP_NUM_THREADS$|PYTHONPATH$|TORCHDYNAMO_DISABLE$)' |
+        grep -E '^((VVT|VERL|TQ|VLLM|NCCL|GLOO|HF|WANDB|MLFLOW|SWANLAB|TENSORBOARD|MALLOC)_|OMP_NUM_THREADS$|PYTHONPATH$|TORCHDYNAMO_DISABLE$)' |
         grep -vE '(KEY|TOKEN|SECRET|PASSWORD|HOST_IP)$')
     export RAY_OVERRIDE_JOB_RUNTIME_ENV=1 # some of these also stand in a submitted job's environment
 }

@@ -12,6 +12,7 @@ EXPERIMENT_NAME=${EXPERIMENT_NAME:-${METHOD}_grpo}
 if [ "$REHEARSE" = 0 ]; then RUN_DIR=${RUN_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
 else source "$REPO/recipes/rehearsal.sh"
 fi
+RUN_DIR=$(absolute "$RUN_DIR")
 ROLLOUT_TP=${ROLLOUT_TP:-1}
 ULYSSES=${ULYSSES:-1} # GPUs among which the actor divides a sequence (docs/memory.md)
 GPU_MEMORY_UTILIZATION=${GPU_MEMORY_UTILIZATION:-0.6} # part of a GPU's memory that vLLM takes

@@ -12,7 +12,7 @@ fi
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
 EXPERIMENT_NAME=${EXPERIMENT_NAME:-${METHOD}_sft}
-SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
+SFT_DIR=$(absolute "${SFT_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}")
 LOGGER=${LOGGER:-'["console"]'}
 log_to_file "$SFT_DIR"
 
@@ -78,10 +78,10 @@ if [ "$DRY_RUN" != 0 ]; then # which is made on one machine alone
 fi
 if [ "$DEVICE" = gpu ]; then
     LAUNCH=("$PYTHON" -m torch.distributed.run --standalone --nnodes="$NNODES" --nproc_per_node="$NDEVICES_PER_NODE"
-        -m verl.trainer.sft_trainer)
+        -m verl_video_tools.verl_plugin.sft_trainer)
     [ "$NNODES" = 1 ] || LAUNCH=("$PYTHON" -m torch.distributed.run --nnodes="$NNODES" --nproc_per_node="$NDEVICES_PER_NODE"
         --node_rank="${NODE_RANK:?0 to NNODES - 1}" --master_addr="${MASTER_ADDR:?address of node 0}"
-        --master_port="${MASTER_PORT:-29500}" -m verl.trainer.sft_trainer)
+        --master_port="${MASTER_PORT:-29500}" -m verl_video_tools.verl_plugin.sft_trainer)
     DEVICE_OPTIONS=()
 else
     # A single process, unlike reinforcement learning. Waiting threads sleep, so that they do not take the cores from

@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 variables=()
-while [[ ${1:-} =~ ^[A-Z_]+= ]]; do
+while [[ ${1:-} =~ ^[A-Z][A-Z0-9_]*= ]]; do
     variables+=("$1")
     shift
 done

@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from verl_video_tools.core.check import Status
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.dry_run import machine
+from verl_video_tools.dry_run.limits import num_steps
 from verl_video_tools.dry_run.memory import gpu_of, num_checkpoints
 
 H100 = "NVIDIA H100 80GB HBM3, 81559 MiB"
@@ -109,3 +110,12 @@ def test_a_gpu_without_a_size() -> None:
 def test_checkpoints_on_disk(kept: int | None, save_freq: int, num_steps: int | None, expected: int) -> None:
     config = OmegaConf.create({"trainer": {"max_actor_ckpt_to_keep": kept, "save_freq": save_freq}})
     assert num_checkpoints(config, num_steps) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "num_rows", "expected"), [(None, 9, 6), (4, 9, 4), (100, 9, 6), (None, 3, None), (5, 3, 5)]
+)
+def test_a_run_ends_with_its_epochs_or_its_steps(asked: int | None, num_rows: int, expected: int | None) -> None:
+    trainer = {"total_training_steps": asked, "total_epochs": 3}
+    config = OmegaConf.create({"trainer": trainer, "data": {"train_batch_size": 4}})
+    assert num_steps(config, num_rows) == expected

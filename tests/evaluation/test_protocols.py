@@ -90,6 +90,20 @@ def test_what_a_table_has_for_each_row_must_be_given() -> None:
     assert "  subtitle_frames = the row's, to be given (README" in described(protocol)
 
 
+def test_lmms_evals_tasks_have_their_own_lengths_and_sampling() -> None:
+    """`generation_kwargs` of lmms_eval/tasks at 75571cfe: an answer of Video-Holmes is not cut at 16 tokens."""
+    lengths = dict.fromkeys(get_protocol("lmms-eval").benchmarks, 16) | {
+        **{"charades-sta": 50, "longvideobench": 32, "lsdbench": 2048, "video-holmes": 64, "video-mmmu": 1024},
+        **dict.fromkeys(("next-qa", "perception-test"), 32_768),  # of the model: the tasks name none
+    }
+    for name, length in lengths.items():
+        for protocol in ("lmms-eval", "lmms-eval-2025"):
+            applied = apply(get_protocol(protocol), name, {SUBTITLES: False}, {})
+            sampling = (applied.options["temperature"], applied.options.get("top_p"))
+            assert applied.fields["max_turn_tokens"] == length
+            assert sampling == ((0.7, 0.001) if name == "lsdbench" else (0.0, None))
+
+
 def test_profiles_of_benchmarks() -> None:
     """Which of them show subtitles, and the one that differs between two benchmarks."""
     shown = {name: get_protocol(name).values[SUBTITLES].value for name in ("video-mme", "video-mme-subtitles", "mlvu")}

@@ -46,11 +46,13 @@ def test_ray_accepts_the_runtime_environment() -> None:
 
 
 def test_what_is_submitted(tmp_path: Path) -> None:
-    done = submit(tmp_path, "OUTPUT_DIR=/shared/out puts", "NNODES=2", "framethinker_grpo", "trainer.save_freq=5")
+    done = submit(
+        tmp_path, "OUTPUT_DIR=/shared/out puts", "NCCL_P2P_DISABLE=1", "framethinker_grpo", "trainer.save_freq=5"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         *["job", "submit", "--runtime-env", "examples/ray_job/runtime_env.yaml", "--"],
-        *["env", "OUTPUT_DIR=/shared/out puts", "NNODES=2", "bash", "recipes/framethinker_grpo.sh"],
+        *["env", "OUTPUT_DIR=/shared/out puts", "NCCL_P2P_DISABLE=1", "bash", "recipes/framethinker_grpo.sh"],
         "trainer.save_freq=5",
     ]
 

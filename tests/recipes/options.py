@@ -23,7 +23,8 @@ STOPPED = 77
 STUB = f"""#!{sys.executable}
 import json, os, runpy, sys
 arguments = sys.argv[1:]
-programs = ("verl.trainer.main_ppo", "verl.trainer.sft_trainer", "verl_video_tools.verl_plugin.platforms.cpu_sft")
+programs = ["verl.trainer.main_ppo"]
+programs += [f"verl_video_tools.verl_plugin.{{name}}" for name in ("sft_trainer", "platforms.cpu_sft")]
 for program in (*programs, "verl_video_tools.dry_run"):
     if program in arguments:
         json.dump(arguments[arguments.index(program) + 1 :], open(os.environ["STUB_OUTPUT"], "w"))
@@ -89,6 +90,7 @@ def recipe_arguments(recipe: str, folder: Path, **variables: str) -> list[str]:
     }
     run = subprocess.run(
         ["bash", str(RECIPES / f"{recipe}.sh"), "trainer.total_training_steps=2"],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,

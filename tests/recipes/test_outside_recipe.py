@@ -44,6 +44,6 @@ def test_fields_and_agent_loops_are_those_of_the_package(package: Path, tmp_path
 
 
 def test_the_cold_start_is_the_package_s(package: Path, tmp_path: Path) -> None:
-    (package / "frugal_sft.sh").write_text('exec "$PYTHON" -m verl.trainer.sft_trainer "$SFT_DIR"\n')
+    (package / "frugal_sft.sh").write_text('exec "$PYTHON" -m verl_video_tools.verl_plugin.sft_trainer "$SFT_DIR"\n')
     arguments = recipe_arguments(str(package / "frugal_grpo"), tmp_path, DEVICE="cpu")
     assert arguments == [f"{tmp_path}/frugal_sft"]

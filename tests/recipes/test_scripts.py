@@ -125,6 +125,8 @@ def test_a_cluster_is_joined_with_the_variables_that_workers_need(
         "VVT_API_KEY": "secret",
         "HF_TOKEN": "secret",
         "VLLM_HOST_IP": "10.0.0.1",
+        "SWANLAB_MODE": "offline",
+        "SWANLAB_API_KEY": "secret",
         "UNRELATED": "1",
     }
     monkeypatch.setitem(SETTINGS, "cluster", {**SETTINGS["cpu"], **variables})
@@ -135,10 +137,33 @@ def test_a_cluster_is_joined_with_the_variables_that_workers_need(
         **dict.fromkeys(variables),
         "PYTHONPATH": "/plug ins:/it's here",
         "VVT_FRAME_CACHE_BYTES": "1000",
+        "SWANLAB_MODE": "offline",
     }
     assert (passed["VERL_PLATFORM"], passed["OMP_NUM_THREADS"], passed["TORCHDYNAMO_DISABLE"]) == ("cpu", "1", "1")
     assert passed["VERL_FILE_LOGGER_PATH"].startswith(str(tmp_path)), "the logger runs in a worker, too"
+    of_trackers = {"TENSORBOARD_DIR": "tensorboard", "WANDB_DIR": "", "SWANLAB_LOG_DIR": "swanlog"}
+    run_dir = tmp_path / "framethinker_grpo"
+    assert {name: passed[name] for name in of_trackers} == {
+        name: str(run_dir / place) for name, place in of_trackers.items()
+    }, "a worker's folder goes away with the job"
     assert passed["VERL_DATAPROTO_SERIALIZATION_METHOD"] == "numpy", "sender and receiver have to agree"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "variable", "folder"),
+    [
+        ("longvt_grpo", "OUTPUT_DIR", "outputs/longvt_grpo"),
+        ("longvt_grpo", "RUN_DIR", "outputs"),
+        ("longvt_sft", "OUTPUT_DIR", "outputs/longvt_sft"),
+        ("longvt_sft", "SFT_DIR", "outputs"),
+    ],
+)
+def test_a_runs_folder_is_a_path_from_the_root(recipe: str, variable: str, folder: str, tmp_path: Path) -> None:
+    """verl's trainer runs in the folder of `ray start`: checkpoints would lie there, and none be found to export."""
+    (tmp_path / "config.json").write_text("{}")
+    files = {"MODEL_PATH": str(tmp_path), "TRAIN_FILES": "rows.parquet", "MM_CACHE_GB": "4"}
+    arguments = recipe_arguments(recipe, tmp_path, **{"DEVICE": "gpu", **files, variable: "outputs"})
+    assert f"trainer.default_local_dir='{tmp_path / folder}'" in arguments
 
 
 @pytest.mark.parametrize(

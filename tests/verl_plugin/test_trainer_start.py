@@ -17,31 +17,49 @@ trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", rea
 from verl.trainer.ppo.v1 import trainer_base
 
 from tests.data.row_files import make_row
+from tests.verl_plugin.trainer_batches import bare_trainer
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.config import config_path
 from verl_video_tools.verl_plugin.planned_run import compose_run
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows
 
 
+class Rows(SimpleNamespace):
+    """A data set of verl's."""
+
+    def __len__(self) -> int:
+        return len(self.dataframe)
+
+
 def start(
-    monkeypatch: pytest.MonkeyPatch, train: list[dict[str, Any]], validation: list[dict[str, Any]], **bounds: int
-) -> None:
-    """The trainer's own look at its rows, as verl has read them, and at the bounds of images."""
+    monkeypatch: pytest.MonkeyPatch,
+    train: list[dict[str, Any]],
+    validation: list[dict[str, Any]],
+    *,
+    batch_size: int = 1,
+    steps: int | None = None,
+    **bounds: int,
+) -> Any:
+    """The trainer's own look at its rows, as verl has read them, and at the bounds of images; the trainer."""
 
     def init_dataloader(self: Any) -> None:
         self.train_dataset, self.val_dataset = (
-            SimpleNamespace(dataframe=datasets.Dataset.from_list(rows)) for rows in (train, validation)
+            Rows(dataframe=datasets.Dataset.from_list(rows)) for rows in (train, validation)
         )
+        self.steps_per_epoch, self.total_training_steps = len(train) // batch_size, steps
 
     monkeypatch.setattr(trainer_base.PPOTrainer, "_init_dataloader", init_dataloader)
-    trainer = object.__new__(trainer_module.VideoToolsTrainer)
+    trainer = bare_trainer()
     agent = {"agent_loop_config_path": str(config_path("agent-loops")), "default_agent_loop": "single_turn_agent"}
     rollout = {"agent": agent, "n": 4, "val_kwargs": {"n": 1}, "custom": {}}
     reward = {"reward_model": {"enable": False}}
-    data = {"mm_processor_kwargs": bounds}
-    trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "reward": reward, "data": data})
+    data = {"mm_processor_kwargs": bounds, "train_batch_size": batch_size}
+    roles = {"rollout": rollout, "actor": {"optim": {"total_training_steps": steps}}}
+    run = {"total_epochs": 3, "total_training_steps": steps}
+    trainer.config = OmegaConf.create({"actor_rollout_ref": roles, "reward": reward, "data": data, "trainer": run})
     trainer.processor = SimpleNamespace(patch_size=14, merge_size=2, size={"shortest_edge": 1, "longest_edge": 10**6})
     trainer._init_dataloader()
+    return trainer
 
 
 def test_rows_that_cannot_earn_are_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -84,6 +102,28 @@ def test_bounds_that_no_image_meets_end_the_run_at_its_start(monkeypatch: pytest
     start(monkeypatch, others, others, min_pixels=800, max_pixels=1000)  # verl's own loop
 
 
+def test_the_last_epoch_ends_with_the_last_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """verl would end there too, but neither save nor validate, as it waits for step 200."""
+    rows = [make_row("v.mp4", "(B)", index=number) for number in range(5)]
+    trainer = start(monkeypatch, rows, rows, batch_size=2, steps=200)
+    assert (trainer.total_training_steps, trainer.config.trainer.total_training_steps) == (6, 6)
+    assert trainer.config.actor_rollout_ref.actor.optim.total_training_steps == 6
+    said = "3 epochs of 2 steps end before total_training_steps=200: step 6 is the last"
+    assert said in capsys.readouterr().out
+    for steps in (6, 4, None):
+        assert start(monkeypatch, rows, rows, batch_size=2, steps=steps).total_training_steps == steps
+    assert capsys.readouterr().out == ""
+
+
+def test_rows_that_fill_no_batch_end_the_run_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl would load every model, and then divide by no steps."""
+    rows = [make_row("v.mp4", "(B)")]
+    with pytest.raises(UsageError, match="1 training rows do not fill one batch of 2"):
+        start(monkeypatch, rows, rows, batch_size=2)
+
+
 @pytest.mark.slow
 def test_the_trainer_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And refuses them before verl's own trainer is made."""
@@ -103,4 +143,8 @@ def test_the_trainer_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert (trainer._max_refill_batches, trainer.replay_buffer.poll_interval) == (3, 0.5)
     with pytest.raises(UsageError, match="did you mean 'record_tokens'"):
         trainer_module.VideoToolsTrainer(compose_run("grpo", [*run, "++trainer.video_tools.record_token=True"]))
-    assert len(made) == 1
+    assert len(made) == 1 and not made[0].trainer.val_before_train
+    trainer_module.VideoToolsTrainer(
+        compose_run("grpo", [*run, "trainer.val_only=True", "data.val_files=held.parquet"])
+    )
+    assert made[1].trainer.val_before_train, "verl would train"

@@ -57,6 +57,7 @@ def with_ordered_pixels(data: DictConfig) -> DictConfig:
 def num_steps(config: DictConfig, num_rows: int) -> int | None:
     """Steps of the whole run; None where nobody can say."""
     trainer, batch = config.trainer, int(config.data.train_batch_size)
-    if trainer.total_training_steps:
-        return int(trainer.total_training_steps)
-    return int(trainer.total_epochs) * (num_rows // batch) if num_rows >= batch else None
+    of_epochs = int(trainer.total_epochs) * (num_rows // batch) if num_rows >= batch else None
+    if (asked := trainer.total_training_steps) is None:
+        return of_epochs
+    return int(asked) if of_epochs is None else min(int(asked), of_epochs)

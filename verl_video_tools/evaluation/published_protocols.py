@@ -14,18 +14,24 @@ _LMMS_EVAL = "github.com/EvolvingLMMs-Lab/lmms-eval at 75571cfe"
 _QWEN = f"{_LMMS_EVAL}, lmms_eval/models/simple/qwen2_5_vl.py"
 _TASKS = f"{_LMMS_EVAL}, lmms_eval/tasks"
 _BEFORE_APRIL = "lmms_eval/tasks before commit 9ca4445d of April 2026"
-_LENGTHS = {"longvideobench": 32, "charades-sta": 50, "video-mmmu": 1024}
+_LENGTHS = {"longvideobench": 32, "charades-sta": 50, "video-holmes": 64, "video-mmmu": 1024, "lsdbench": 2048}
 """Tokens of an answer in lmms-eval's tasks, where it is not 16."""
+_WITHOUT_LENGTH = ("next-qa", "perception-test")
+"""Tasks that leave it to the model."""
 
 
-def _lmms_eval_lengths() -> dict[str, dict[str, Value]]:
-    return {name: {f"{FIELD}max_turn_tokens": Value(length, _TASKS)} for name, length in _LENGTHS.items()}
+def _lmms_eval_sampling() -> dict[str, dict[str, Value]]:
+    lengths = {name: Value(length, _TASKS) for name, length in _LENGTHS.items()}
+    lengths |= dict.fromkeys(_WITHOUT_LENGTH, Value(32_768, f"{_QWEN}: the task names none"))
+    values = {name: {f"{FIELD}max_turn_tokens": length} for name, length in lengths.items()}
+    values["lsdbench"] |= {"temperature": Value(0.7, _TASKS), "top_p": Value(0.001, _TASKS)}
+    return values
 
 
 def _former_extractors() -> dict[str, dict[str, Value]]:
     names = {"video-mme": "videomme", "lvbench": "lvbench", "mlvu-dev": "mlvu", "mlvu-test": "mlvu"}
     names |= {"video-mmmu": "videommmu"}
-    values = _lmms_eval_lengths()
+    values = _lmms_eval_sampling()
     for benchmark, task in names.items():
         extractor = Value(f"lmms-eval-2025/{task}", _BEFORE_APRIL)
         values[benchmark] = {**values.get(benchmark, {}), "extractor": extractor}
@@ -264,7 +270,7 @@ def _of_lmms_eval(name: str, about: str, for_benchmark: dict[str, dict[str, Valu
 
 
 _OF_LMMS_EVAL = _of_lmms_eval(
-    "lmms-eval", "A model without tools as lmms-eval measures Qwen2.5-VL by default", _lmms_eval_lengths()
+    "lmms-eval", "A model without tools as lmms-eval measures Qwen2.5-VL by default", _lmms_eval_sampling()
 )
 _OF_LMMS_EVAL_2025 = _of_lmms_eval(
     "lmms-eval-2025", "The same with the extractors that lmms-eval had until April 2026", _former_extractors()

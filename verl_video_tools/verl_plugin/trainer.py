@@ -11,7 +11,8 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_build_replay_buffer`: with dynamic sampling, one that compares the valid rollouts of a group only
   (`trainer_sampling`); verl's option for a buffer of one's own (`custom_sampler`) keeps the metric and the batch size
   from it.
-- `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them.
+- `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them. A
+  run whose epochs are over early has a last step, too (`epochs`).
 - `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang. An error is left to the
   watchdog for a while, which names what is dead, and its node.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
@@ -58,6 +59,7 @@ from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remove_old_actors
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
+from verl_video_tools.verl_plugin.epochs import end_with_epochs
 from verl_video_tools.verl_plugin.row_check import check_datasets
 from verl_video_tools.verl_plugin.settings import judge_config
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
@@ -143,6 +145,15 @@ class VideoToolsMixin(TellingMixin):
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
         check_datasets(self.train_dataset, self.val_dataset, self.config, self.processor)
+        if self.steps_per_epoch == 0:
+            batch_size = self.config.data.train_batch_size
+            raise UsageError(
+                f"{len(self.train_dataset)} training rows do not fill one batch of {batch_size}; give more rows, or "
+                "lower TRAIN_BATCH_SIZE (data.train_batch_size)"
+            )
+        if (last := end_with_epochs(self.config.trainer, self.steps_per_epoch)) is not None:
+            self.total_training_steps = last
+            self.config.actor_rollout_ref.actor.optim.total_training_steps = last * self.parameter_sync_step
 
     def on_init_end(self) -> None:
         self._enter("sending the first weights to the engine")

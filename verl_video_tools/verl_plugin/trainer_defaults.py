@@ -20,10 +20,13 @@ def set_defaults(config: DictConfig) -> None:
     """Select our agent loop workers and our router, unless others are chosen.
 
     verl's own router is what `trainer.video_tools.group_routing=False` gives, and deterministic runs have it, too.
+    `trainer.val_only` measures, as it says: with `val_before_train=False`, which recipes set, verl would train.
 
     Args:
         config: of a run; changed in place.
     """
+    if config.trainer.get("val_only"):
+        config.trainer.val_before_train = True
     rollout = config.actor_rollout_ref.rollout
     if not rollout.agent.get("agent_loop_manager_class"):
         OmegaConf.update(rollout.agent, "agent_loop_manager_class", _AGENT_LOOP_MANAGER, force_add=True)

@@ -1,4 +1,4 @@
-"""verl's SFT trainer without a GPU, in one process.
+"""The SFT trainer without a GPU, in one process.
 
     python -m verl_video_tools.verl_plugin.platforms.cpu_sft OPTION=VALUE ...
 
@@ -22,18 +22,18 @@ _ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127
 
 @hydra.main(config_path="pkg://verl.trainer.config", config_name="sft_trainer_engine", version_base=None)
 def main(config: DictConfig) -> None:
-    """Train as `verl.trainer.sft_trainer` does."""
+    """Train as `verl_plugin.sft_trainer` does."""
     if os.environ.get("VERL_PLATFORM") != "cpu":
-        raise UsageError("set VERL_PLATFORM=cpu; on a GPU run `torchrun -m verl.trainer.sft_trainer`")
+        raise UsageError("set VERL_PLATFORM=cpu; on a GPU run `torchrun -m verl_video_tools.verl_plugin.sft_trainer`")
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
     else:
         os.environ.update(_ALONE)
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    from verl.trainer.sft_trainer import SFTTrainer
+    from verl_video_tools.verl_plugin.sft_trainer import VideoToolsSFTTrainer
 
     config.trainer.device = "cpu"
-    SFTTrainer(config=config).fit()
+    VideoToolsSFTTrainer(config=config).fit()
     dist.destroy_process_group()
 
 

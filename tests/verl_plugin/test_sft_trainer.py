@@ -1,0 +1,125 @@
+"""The SFT trainer's loop over epochs: which rows each has, also after a resumed one, and which step is the last."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+pytest.importorskip("verl", reason="the trainer subclasses verl's")
+
+from verl.trainer import sft_trainer
+
+from verl_video_tools.verl_plugin.sft_trainer import VideoToolsSFTTrainer
+
+NUM_ROWS, BATCH = 8, 2
+
+
+@pytest.fixture(autouse=True)
+def _no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sft_trainer, "aggressive_empty_cache", lambda **_: None)
+    monkeypatch.setattr(sft_trainer, "log_gpu_memory_usage", lambda *_, **__: None)
+
+
+class Kept:
+    """Checkpoints of the data loader, as verl's handler keeps them."""
+
+    def __init__(self, loader: Any) -> None:
+        self.train_dataloader = loader
+        self.states: dict[int, Any] = {}
+
+    def save_checkpoint(self, step: int) -> None:
+        self.states[step] = self.train_dataloader.state_dict()
+
+
+def made_trainer(epochs: int, save_freq: int, steps: int | None = None, test_freq: int = -1) -> Any:
+    """verl's trainer of 8 rows in batches of 2, without a model: it notes the rows of each step."""
+    trainer = object.__new__(VideoToolsSFTTrainer)
+    data = {"train_batch_size": BATCH, "num_workers": 0, "pad_mode": "no_padding", "use_dynamic_bsz": False}
+    data |= {"max_token_len_per_gpu": 8, "micro_batch_size_per_gpu": 1}
+    run = {"total_epochs": epochs, "save_freq": save_freq, "test_freq": test_freq, "total_training_steps": steps}
+    trainer.config = OmegaConf.create({"data": data, "trainer": run, "model": {"use_remove_padding": True}})
+    trainer.engine = SimpleNamespace(
+        get_data_parallel_rank=lambda: 0,
+        get_data_parallel_size=lambda: 1,
+        get_data_parallel_group=lambda: None,
+        is_mp_src_rank_with_outputs=lambda: False,
+    )
+    tensors = [torch.tensor([row, row]) for row in range(NUM_ROWS)]
+    trainer.train_dataset = [{"input_ids": each, "loss_mask": torch.ones_like(each)} for each in tensors]
+    trainer.val_dataset, trainer.rank, trainer.device_name, trainer.resume_global_step = None, 0, "cpu", 0
+    trainer.start_profile_step = trainer.end_profile_step = -1
+    trainer.model_config = SimpleNamespace(tokenizer=SimpleNamespace(pad_token_id=0))
+    trainer.optimizer_config = SimpleNamespace()
+    trainer.seen = []
+
+    def train_batch(data: Any) -> None:
+        trainer.seen.append(sorted(int(row[0]) for row in data["input_ids"].unbind()))
+
+    trainer.training_client = SimpleNamespace(train_batch=train_batch, step_profile=lambda: None, reset=lambda: None)
+    trainer._build_dataloader()
+    trainer._init_engine()
+    trainer.ckpt_handler = Kept(trainer.train_dataloader)
+    return trainer
+
+
+def resumed(state: Any, step: int, **options: Any) -> Any:
+    trainer = made_trainer(**options)
+    trainer.train_dataloader.load_state_dict(state)
+    trainer.resume_global_step = step
+    return trainer
+
+
+@pytest.mark.parametrize("step", [2, 4, 8])
+def test_a_resumed_run_takes_the_rows_that_are_left(step: int) -> None:
+    """At 4 and 8 an epoch is over: verl's own trainer leaves the next one out, and saves no last step."""
+    options = {"epochs": 3, "save_freq": 2}
+    whole = made_trainer(**options)
+    whole.fit()
+    assert len(whole.seen) == 12 and sorted(chain.from_iterable(whole.seen[:4])) == list(range(NUM_ROWS))
+    rest = resumed(whole.ckpt_handler.states[step], step, **options)
+    rest.fit()
+    assert rest.seen == whole.seen[step:]
+    assert list(rest.ckpt_handler.states) == list(range(step + 2, 13, 2))
+    again = resumed(rest.ckpt_handler.states[12], 12, **options)
+    again.fit()
+    assert again.seen == []
+
+
+def test_a_checkpoint_after_a_resumed_epoch_is_of_the_loader_in_use() -> None:
+    options = {"epochs": 3, "save_freq": 2}
+    whole = made_trainer(**options)
+    whole.fit()
+    first = resumed(whole.ckpt_handler.states[4], 4, **options)
+    first.fit()
+    second = resumed(first.ckpt_handler.states[6], 6, **options)
+    second.fit()
+    assert second.seen == whole.seen[6:]
+
+
+def test_the_last_epoch_ends_with_a_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where more steps are asked for than the epochs have."""
+    trainer = made_trainer(epochs=2, save_freq=3, steps=100)
+    assert "2 epochs of 4 steps end before total_training_steps=100: step 8 is the last" in capsys.readouterr().out
+    trainer.fit()
+    assert list(trainer.ckpt_handler.states) == [3, 6, 8]
+    assert trainer.optimizer_config.total_training_steps == 8, "the learning rate decays to its end"
+    fewer = made_trainer(epochs=2, save_freq=100, steps=5)
+    fewer.fit()
+    assert list(fewer.ckpt_handler.states) == [5] and capsys.readouterr().out.count("is the last") == 0
+
+
+def test_intervals_of_no_steps_are_never() -> None:
+    trainer = made_trainer(epochs=1, save_freq=0, test_freq=0)
+    trainer.fit()
+    assert list(trainer.ckpt_handler.states) == [4], "the last step's"
+
+
+def test_recipes_start_it() -> None:
+    text = (Path(__file__).parents[2] / "recipes" / "sft.sh").read_text()
+    assert text.count("-m verl_video_tools.verl_plugin.sft_trainer") == 2 and "-m verl.trainer" not in text

@@ -1,0 +1,54 @@
+"""verl's SFT trainer, mended in two places where it would end early and name no checkpoint of its last step.
+
+    torchrun -m verl_video_tools.verl_plugin.sft_trainer OPTION=VALUE ...
+
+On a CPU: `platforms.cpu_sft`.
+"""
+
+from __future__ import annotations
+
+import hydra
+from omegaconf import DictConfig
+from verl.trainer.sft_trainer import SFTTrainer
+from verl.utils.device import auto_set_device
+from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
+
+from verl_video_tools.verl_plugin.epochs import end_with_epochs
+
+
+class VideoToolsSFTTrainer(SFTTrainer):
+    """- `_build_dataloader`: a run whose epochs are over early has a last step, too (`epochs`).
+    - `_init_engine`: intervals of 0 steps are never, as in reinforcement learning; verl divides by them.
+    - `fit`: a checkpoint that was written at the end of an epoch holds the state of a data loader that is used up, and
+      verl counts the epoch in which that gives nothing: a pass over the rows is left out.
+    """
+
+    save_freq: int
+    test_freq: int
+
+    def _build_dataloader(self) -> None:
+        super()._build_dataloader()
+        end_with_epochs(self.config.trainer, len(self.train_dataloader), tells=self.rank == 0)
+
+    def _init_engine(self) -> None:
+        super()._init_engine()
+        self.save_freq, self.test_freq = self.save_freq or -1, self.test_freq or -1
+
+    def fit(self) -> None:
+        if self.resume_global_step and self.resume_global_step % self.steps_per_epoch == 0:
+            self._build_dataloader()
+            self.ckpt_handler.train_dataloader = self.train_dataloader
+        super().fit()
+
+
+@hydra.main(config_path="pkg://verl.trainer.config", config_name="sft_trainer_engine", version_base=None)
+def main(config: DictConfig) -> None:
+    """Train as `verl.trainer.sft_trainer` does."""
+    auto_set_device(config)
+    initialize_global_process_group()
+    VideoToolsSFTTrainer(config=config).fit()
+    destroy_global_process_group()
+
+
+if __name__ == "__main__":
+    main()
