@@ -95,8 +95,8 @@ def doctor_findings(outcomes: Sequence[Outcome]) -> list[str]:
         except (ValueError, KeyError, TypeError):
             return []
         bad = [check for check in checks if check["status"] in ("failed", "warning", "untested")]
-        rows = [(check["name"], check["status"], check.get("detail", ""), check["mend"]) for check in bad]
-        return ["## Findings of the doctor", table(("", "", "", "mend"), rows)] if rows else []
+        rows = [(check["name"], check["status"], check.get("detail", ""), check["fix"]) for check in bad]
+        return ["## Findings of the doctor", table(("", "", "", "fix"), rows)] if rows else []
     return []
 
 

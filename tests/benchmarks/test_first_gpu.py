@@ -62,7 +62,7 @@ def run() -> grpo.GrpoRun:
 
 @pytest.mark.slow
 def test_a_failing_step_is_told_and_the_next_goes_on(tmp_path: Path, run: grpo.GrpoRun) -> None:
-    check = {"name": "flash-attn", "status": "warning", "detail": "is not installed", "mend": "uv pip install"}
+    check = {"name": "flash-attn", "status": "warning", "detail": "is not installed", "fix": "uv pip install"}
     stages = [
         python("doctor", f"print({json.dumps({'checks': [check]})!r})"),
         python("tests", "print('5 passed, 1 failed'); raise SystemExit(3)"),

@@ -92,7 +92,7 @@ def test_table() -> None:
 def test_json() -> None:
     report = json.loads(doctor.render_json(CHECKS, "gpu"))
     assert (report["ok"], report["device"]) == (False, "gpu")
-    assert report["checks"][1]["mend"] == "uv pip install 'gone==2.0'"
+    assert report["checks"][1]["fix"] == "uv pip install 'gone==2.0'"
     assert json.loads(doctor.render_json(CHECKS[:1], "cpu"))["ok"] is True
 
 
@@ -134,7 +134,7 @@ def test_each_missing_package_is_one_finding(missing: set[str]) -> None:
     assert exit_code == 1
     assert set(failures(report)) == missing
     for name, check in failures(report).items():
-        assert f"'{name}==" in check["mend"]
+        assert f"'{name}==" in check["fix"]
 
 
 @complete

@@ -13,8 +13,6 @@ from tests.evaluation.eval_command import SCRIPTS, command, result_of
 from tests.judge_server import JudgeServer, Reply
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.formats import BenchmarkFiles
-from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.rollout.sampling import Sampling
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -70,21 +68,3 @@ def test_values_out_of_range(
         assert run(command(video_mme, tmp_path / "out", server, option)) == 2
         assert server.requests == []
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", METHOD_NAMES)
-def test_published_sampling_can_be_set(name: str) -> None:
-    """As options of sampling, and as a field of the method."""
-    published = get_method(name).published_sampling
-    options = {key: value for key, value in published.items() if key != "max_turn_tokens"}
-    assert Sampling(**options).sampling_fields().items() >= options.items()
-    assert get_method(name, **{key: published[key] for key in published.keys() - options.keys()})
-
-
-def test_sampling_as_published() -> None:
-    assert get_method("framethinker").published_sampling == {
-        "temperature": 0.6,
-        "top_p": 0.9,
-        "max_turn_tokens": 2048,
-    }
-    assert get_method("framemind").published_sampling == {"temperature": 0.01, "top_p": 0.95}

@@ -21,7 +21,7 @@ from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles
 from verl_video_tools.evaluation.protocols import CHANGES_ANSWERS, FIELD, SUBTITLES, Protocol, apply, described
 from verl_video_tools.evaluation.published_protocols import PROTOCOLS, get_protocol
-from verl_video_tools.methods import get_method, method_class
+from verl_video_tools.methods import get_method
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -46,13 +46,6 @@ def test_every_value_is_an_option_or_a_field(protocol: Protocol) -> None:
     get_method(protocol.method, **{name: 8 for given, name in by_row.items() if given.startswith(FIELD)})
     assert {name for name in by_row if not name.startswith(FIELD)} <= options and not by_row.keys() & values.keys()
     assert protocol.cannot_match and protocol.prompt and protocol.judge
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS.keys())
-def test_sampling_is_the_methods_published_one(protocol: Protocol) -> None:
-    for name, value in method_class(protocol.method).published_sampling.items():
-        place = f"{FIELD}{name}" if name == "max_turn_tokens" else name
-        assert protocol.values[place].value == value
 
 
 def test_a_profile_and_what_the_user_gives() -> None:

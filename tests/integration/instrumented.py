@@ -3,5 +3,5 @@
 from verl_video_tools.verl_plugin.post_import import import_after
 
 import_after(
-    "verl_video_tools.verl_plugin.platforms.cpu_replica", "tests.integration.instrumented_replica_registration"
+    "verl_video_tools.verl_plugin.platforms.vllm_replica", "tests.integration.instrumented_replica_registration"
 )

@@ -12,7 +12,6 @@ import json
 import os
 from typing import Any
 
-import ray
 import torch
 
 from tests.integration.digests import digest
@@ -57,6 +56,4 @@ class InstrumentedServer(CpuVllmServer):
 
 
 class InstrumentedReplica(CpuVllmReplica):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(InstrumentedServer)
+    own_server = InstrumentedServer

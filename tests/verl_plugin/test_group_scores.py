@@ -32,7 +32,7 @@ from verl_video_tools.verl_plugin.trainer import (
     VideoToolsSeparateAsyncTrainer,
     VideoToolsTrainer,
 )
-from verl_video_tools.verl_plugin.trainer_sampling import ValidSiblingsBuffer, ValidSiblingsBufferAsync
+from verl_video_tools.verl_plugin.trainer_sampling import ValidSiblings, ValidSiblingsBufferAsync
 
 pytestmark = pytest.mark.usefixtures("group_method")
 
@@ -309,7 +309,7 @@ async def test_advantages_by_hand(
     assert found == pytest.approx(expected, abs=2e-4)
 
 
-@pytest.mark.parametrize("kind", [ValidSiblingsBuffer, ValidSiblingsBufferAsync])
+@pytest.mark.parametrize("kind", [ValidSiblings, ValidSiblingsBufferAsync])
 @pytest.mark.parametrize(
     ("metric", "shared"), [("reward", None), ("score", None), ("curiosity", None), ("acc", 1.0), ("length", 0.0)]
 )

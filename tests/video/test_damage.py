@@ -202,7 +202,7 @@ def test_a_sample_that_ffmpeg_drops(
     order: tuple[int, ...], index_last: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a reason that the table does not tell."""
-    monkeypatch.setattr(sample_table, "all_samples_hold_data", lambda path: True)
+    monkeypatch.setattr(sample_table, "is_one_whole_stretch", lambda path: True)
     path = tmp_path / "dropped.mp4"
     empty_a_sample(index_last, path, 195)
     reference = Reference(path)
@@ -218,7 +218,7 @@ def test_frames_counted_by_a_wrong_table_are_not_taken_for_others(
     index_last: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cache outlives the moment when the table is found wrong."""
-    monkeypatch.setattr(sample_table, "all_samples_hold_data", lambda path: True)
+    monkeypatch.setattr(sample_table, "is_one_whole_stretch", lambda path: True)
     path = tmp_path / "dropped.mp4"
     empty_a_sample(index_last, path, 195)
     request = FrameRequest(96, 64, indices=(250,))

@@ -13,7 +13,10 @@ from tests.videos.boxes import read_number as number_in_box
 from tests.videos.boxes import with_box
 from tests.videos.files import read_number, remux, sequential_numbers, write_video
 from verl_video_tools.video import Video, mp4_boxes
-from verl_video_tools.video.edit_list import has_edit_list, max_edits
+from verl_video_tools.video.mp4_tables import has_edit_list, is_one_whole_stretch
+
+EDITS = (b"moov", b"trak", b"edts")
+FREE_BOX = struct.pack(">I4s", 8, b"free")
 
 
 def with_edits(source: Path, target: Path, edits_seconds: list[tuple[float, float]]) -> Path:
@@ -24,26 +27,7 @@ def with_edits(source: Path, target: Path, edits_seconds: list[tuple[float, floa
         for start, length in edits_seconds
     ]
     edits = struct.pack(">II", 0, len(entries)) + b"".join(entries)
-    return with_box(source, target, (b"moov", b"trak", b"edts"), b"elst", edits)
-
-
-def box(kind: bytes, *contents: bytes, num_bytes: int | None = None) -> bytes:
-    """A box; `num_bytes` announces so many bytes of contents."""
-    inner = b"".join(contents)
-    return struct.pack(">I4s", 8 + (len(inner) if num_bytes is None else num_bytes), kind) + inner
-
-
-def announce_edits(path: Path, num_edits: int, num_bytes: int) -> Path:
-    """A sparse file with an edit list of so many bytes, nearly all of them a hole."""
-    edits = struct.pack(">II", 0, num_edits)
-    header = box(b"elst", edits, num_bytes=num_bytes)
-    for kind in (b"edts", b"trak", b"moov"):
-        num_bytes += 8
-        header = box(kind, header, num_bytes=num_bytes)
-    with path.open("wb") as file:
-        file.write(header)
-        file.truncate(num_bytes + 8)
-    return path
+    return with_box(source, target, EDITS, b"elst", edits)
 
 
 @pytest.fixture
@@ -63,7 +47,7 @@ def whole(tmp_path: Path) -> Path:
 )
 def test_frames_of_an_edited_file(edits_seconds: list[tuple[float, float]], whole: Path, tmp_path: Path) -> None:
     path = with_edits(whole, tmp_path / "edited.mp4", edits_seconds)
-    assert max_edits(path) == len(edits_seconds)
+    assert is_one_whole_stretch(path) == (len(edits_seconds) == 1)
     numbers, _ = sequential_numbers(path)
     assert len(numbers) < 240
     with Video(path) as video:
@@ -74,9 +58,17 @@ def test_frames_of_an_edited_file(edits_seconds: list[tuple[float, float]], whol
 
 
 def test_number_of_edits(whole: Path, tmp_path: Path) -> None:
-    assert max_edits(whole) == 1
-    assert max_edits(remux(whole, tmp_path / "cut.mp4", from_seconds=1.5)) == 1
-    assert max_edits(with_edits(whole, tmp_path / "two.mp4", [(0, 1), (2, 1)])) == 2
+    assert is_one_whole_stretch(whole)
+    assert is_one_whole_stretch(remux(whole, tmp_path / "cut.mp4", from_seconds=1.5))
+    assert is_one_whole_stretch(with_edits(whole, tmp_path / "none.mp4", []))
+    assert not is_one_whole_stretch(with_edits(whole, tmp_path / "two.mp4", [(0, 1), (2, 1)]))
+
+
+def test_empty_edits_are_no_stretch(whole: Path, tmp_path: Path) -> None:
+    edits = struct.pack(">IIIiIIiI", 0, 2, 1000, -1, 1 << 16, 8000, 0, 1 << 16)
+    assert is_one_whole_stretch(with_box(whole, tmp_path / "late.mp4", EDITS, b"elst", edits))
+    edits = struct.pack(">IIQqIQqI", 1 << 24, 2, 1000, -1, 1 << 16, 8000, 0, 1 << 16)
+    assert is_one_whole_stretch(with_box(whole, tmp_path / "long_fields.mp4", EDITS, b"elst", edits))
 
 
 def test_a_file_that_cannot_be_followed(whole: Path, tmp_path: Path) -> None:
@@ -84,32 +76,21 @@ def test_a_file_that_cannot_be_followed(whole: Path, tmp_path: Path) -> None:
     place = data.index(b"moov") - 4
     data[place : place + 4] = (3).to_bytes(4, "big")
     (tmp_path / "odd.mp4").write_bytes(data)
-    assert max_edits(tmp_path / "odd.mp4") is None
-    whole_edits = with_edits(whole, tmp_path / "many.mp4", [(0, 1)]).read_bytes()
-    place = whole_edits.index(b"elst") + 8
-    (tmp_path / "many.mp4").write_bytes(whole_edits[:place] + (1000).to_bytes(4, "big") + whole_edits[place + 4 :])
-    assert max_edits(tmp_path / "many.mp4") is None
-    assert max_edits(tmp_path / "gone.mp4") is None
+    assert not is_one_whole_stretch(tmp_path / "odd.mp4")
+    edits = struct.pack(">IIIiI", 0, 1000, 1000, 0, 1 << 16)  # one, and 1,000 are announced
+    assert not is_one_whole_stretch(with_box(whole, tmp_path / "many.mp4", EDITS, b"elst", edits))
+    assert not is_one_whole_stretch(tmp_path / "gone.mp4")
 
 
-@pytest.mark.parametrize(("num_edits", "expected"), [(0, 1), (40_000, 40_000), (5_000_000, None), (6_000_000, None)])
-def test_an_edit_list_of_any_size_is_not_read_into_memory(num_edits: int, expected: int | None, tmp_path: Path) -> None:
-    path = announce_edits(tmp_path / "hole.mp4", num_edits, num_bytes=64 << 20)
+def test_an_edit_list_of_any_size_is_not_read_into_memory(whole: Path, tmp_path: Path) -> None:
+    edits = struct.pack(">II", 0, 5_000_000) + struct.pack(">IiI", 0, -1, 1 << 16) * 5_000_000
+    path = with_box(whole, tmp_path / "many.mp4", EDITS, b"elst", edits)
     tracemalloc.start()
     try:
-        assert max_edits(path) == expected
-        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+        assert not is_one_whole_stretch(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-
-
-def test_edit_lists_of_many_tracks_are_bounded_together(tmp_path: Path) -> None:
-    edits = struct.pack(">II", 0, 40_000) + bytes(12 * 40_000)
-    track = box(b"trak", box(b"edts", box(b"elst", edits)))
-    (tmp_path / "tracks.mp4").write_bytes(box(b"moov", *(track,) * 2))
-    assert max_edits(tmp_path / "tracks.mp4") == 40_000
-    (tmp_path / "tracks.mp4").write_bytes(box(b"moov", *(track,) * 3))
-    assert max_edits(tmp_path / "tracks.mp4") is None
 
 
 def test_the_first_index_of_a_file_counts(whole: Path, tmp_path: Path) -> None:
@@ -118,7 +99,7 @@ def test_the_first_index_of_a_file_counts(whole: Path, tmp_path: Path) -> None:
     second = data[data.index(b"moov") - 4 :]
     path = tmp_path / "twice.mp4"
     path.write_bytes(whole.read_bytes() + second)
-    assert max_edits(path) == 1
+    assert is_one_whole_stretch(path)
     numbers, _ = sequential_numbers(path)
     with Video(path) as video:
         assert video.info.num_frames == len(numbers) == 240
@@ -127,15 +108,14 @@ def test_the_first_index_of_a_file_counts(whole: Path, tmp_path: Path) -> None:
 def test_boxes_without_end_are_not_walked_through(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mp4_boxes, "MAX_BOXES", 500)
     path = tmp_path / "free.mp4"
-    for num_boxes, expected in ((400, 1), (600, None)):
-        path.write_bytes(box(b"free") * num_boxes + whole.read_bytes())
-        assert max_edits(path) == expected
-        assert has_edit_list(path) == (expected == 1)
+    for num_boxes, expected in ((400, True), (600, False)):
+        path.write_bytes(FREE_BOX * num_boxes + whole.read_bytes())
+        assert is_one_whole_stretch(path) == has_edit_list(path) == expected
 
 
 def test_a_file_without_an_index(tmp_path: Path) -> None:
-    (tmp_path / "free.mp4").write_bytes(box(b"free") * 3)
-    assert max_edits(tmp_path / "free.mp4") is None
+    (tmp_path / "free.mp4").write_bytes(FREE_BOX * 3)
+    assert not is_one_whole_stretch(tmp_path / "free.mp4")
 
 
 def test_key_frames_only(tmp_path: Path) -> None:

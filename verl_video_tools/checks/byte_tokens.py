@@ -67,8 +67,8 @@ class ByteBuilder:
         return [START, *encode("assistant\n")]
 
 
-def byte_counter(envelope: PixelEnvelope = QWEN) -> TokenCounter:
-    return TokenCounter(ByteBuilder(), IMAGE, envelope.factor)
+def byte_counter() -> TokenCounter:
+    return TokenCounter(ByteBuilder(), IMAGE, QWEN.factor)
 
 
 def estimated_tokens(messages: Sequence[Message], envelope: PixelEnvelope = QWEN) -> int:

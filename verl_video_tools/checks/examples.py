@@ -46,9 +46,6 @@ class Calls:
                 self.turns[record.name].append(turn)
                 self.records.setdefault(record.name, []).append(record)
 
-    def has_enough(self, names: Iterable[str], wanted: int = 1) -> bool:
-        return all(len(self.turns.get(name, ())) >= wanted for name in names)
-
 
 def read(method: Method, text: str) -> ParsedTurn | None:
     """A turn as the method reads it; None where it cannot."""
@@ -83,7 +80,7 @@ def find_calls(method: Method, candidates: Iterable[str], names: Sequence[str], 
     calls = Calls()
     seen: set[str] = set()
     for text in candidates:
-        if calls.has_enough(names):
+        if all(map(calls.turns.get, names)):
             break
         parsed = read(method, text)
         if text in seen or parsed is None or parsed.answer is not None or not parsed.calls:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from verl_video_tools import __version__
 from verl_video_tools.cli import probes
 from verl_video_tools.cli.internals import check_internals
 from verl_video_tools.cli.output import hold_output
-from verl_video_tools.core.check import Check, Status, check_json, check_lines
+from verl_video_tools.core.check import Check, Status, check_lines
 from verl_video_tools.core.environment import NEEDED, OPTIONAL, detect_device
 
 
@@ -66,7 +67,7 @@ def examine(device: str) -> list[Check]:
     with hold_output() as held:  # verl and its libraries log and print while they are imported
         plugin = probes.check_plugin(blocked)
         if not any(check.status is Status.FAILED for check in plugin):
-            held.discard()
+            held.discarded = True
     return [check for check in [*checks, *plugin, *check_internals(), *machine, *optional] if check is not None]
 
 
@@ -76,7 +77,7 @@ def render_json(checks: Sequence[Check], device: str) -> str:
         "version": __version__,
         "device": device,
         "ok": not any(check.status is Status.FAILED for check in checks),
-        "checks": [check_json(check) for check in checks],
+        "checks": [asdict(check) for check in checks],
     }
     return json.dumps(facts, indent=2)
 

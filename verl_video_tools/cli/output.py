@@ -7,28 +7,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
+from dataclasses import dataclass
 
 from verl_video_tools.core.errors import UsageError
 
 
+@dataclass
 class HeldOutput:
-    """What was printed to standard output and error since `hold_output` was entered."""
+    """What was printed since `hold_output` was entered."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._discarded = False
-
-    def discard(self) -> None:
-        """Drops everything held, instead of showing it on standard error at the end."""
-        self._discarded = True
-
-    def release(self) -> None:
-        """Writes everything held to standard error, unless it was discarded."""
-        if not self._discarded:
-            self._file.seek(0)
-            sys.stderr.write(self._file.read().decode("utf-8", errors="replace"))
-            sys.stderr.flush()
+    discarded: bool = False
+    """Not shown in the end."""
 
 
 @contextmanager
@@ -42,13 +31,13 @@ def hold_output() -> Iterator[HeldOutput]:
     sys.stderr.flush()
     saved_stdout, saved_stderr = os.dup(1), os.dup(2)
     with tempfile.TemporaryFile() as file:
-        held = HeldOutput(file)
+        held = HeldOutput()
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         try:
             yield held
         except UsageError:
-            held.discard()  # its message says all; what libraries printed before would hide it
+            held.discarded = True  # its message says all; what libraries printed before would hide it
             raise
         finally:
             sys.stdout.flush()
@@ -57,4 +46,7 @@ def hold_output() -> Iterator[HeldOutput]:
             os.dup2(saved_stderr, 2)
             os.close(saved_stdout)
             os.close(saved_stderr)
-            held.release()
+            if not held.discarded:
+                file.seek(0)
+                sys.stderr.write(file.read().decode("utf-8", errors="replace"))
+                sys.stderr.flush()

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import verl_video_tools
-from verl_video_tools.core.check import Check, Status, check_json
+from verl_video_tools.core.check import Check, Status
 from verl_video_tools.core.errors import UsageError
 
 _RECIPES = Path(verl_video_tools.__file__).parents[1] / "recipes"
@@ -69,5 +70,5 @@ def dry_run(name: str, options: Sequence[str], as_json: bool) -> int:
 def _unfinished(name: str, code: int) -> str:
     """The report of a recipe that has ended before its dry run."""
     detail = f"ended with exit code {code} before its options were complete; its message is on standard error"
-    check = check_json(Check("recipe", name, Status.FAILED, detail=detail))
+    check = asdict(Check("recipe", name, Status.FAILED, detail=detail))
     return json.dumps({"version": verl_video_tools.__version__, "ok": False, "checks": [check]}, indent=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -41,13 +41,6 @@ class Check:
     found: str = ""
     detail: str = ""
     fix: str = ""
-
-
-def check_json(check: Check) -> dict[str, str]:
-    """Its fields, but `mend` for `fix`."""
-    values = asdict(check)
-    values["mend"] = values.pop("fix")  # the key that readers of the report know
-    return values
 
 
 def check_lines(checks: Sequence[Check]) -> list[str]:

@@ -16,8 +16,8 @@
     ├── RetrievalError        no frames could be found by text (encoder unreachable, out of time, not set up)
     ├── ToolModelError        a tool's model could not be asked (unreachable, out of time, not set up)
     ├── JudgeError            a judge gave no verdict (unreachable, out of time, unreadable)
-    ├── InvariantError        a rollout broke one of the loop's invariants (a bug: the rollout is flagged)
-    └── EngineDeadError       the inference engine or a worker died or shows no sign of life
+    ├── GroupScoreError       a method could not compare the rollouts of a group
+    └── InvariantError        a rollout broke one of the loop's invariants (a bug: the rollout is flagged)
 
 A bad rollout is data: inside a rollout these errors become stop reasons, call records and flags. What the policy is to
 blame for (`CallRejected`) flags nothing. What it is not does, and keeps the rollout out of training: `RowError`,
@@ -247,7 +247,3 @@ class GroupScoreError(VideoToolsError):
 
 class InvariantError(VideoToolsError, AssertionError):
     """A finished rollout broke an invariant between its tokens, mask, log-probabilities and images."""
-
-
-class EngineDeadError(VideoToolsError, RuntimeError):
-    """The inference engine or a worker process died, or gave no sign of life for too long."""

@@ -84,10 +84,6 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
     dialogue_templates: ClassVar[str | None] = None
     """File beside the method's module with the forms of a teacher's dialogues (`data.generation.templates`)."""
 
-    published_sampling: ClassVar[Mapping[str, float]] = {}
-    """How the authors decode when they evaluate: options of `rollout.sampling.Sampling`, and `max_turn_tokens`. What
-    neither paper nor code says is absent."""
-
     accuracy_reward: float = 1.0
     """What a correct answer adds to the reward, as its component `accuracy`."""
     max_turns: int

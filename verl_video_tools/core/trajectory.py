@@ -227,26 +227,16 @@ class Trajectory:
         # `asdict` copies each value of each frame by itself: 30 ms for 752 frames, on the event loop of all rollouts.
         turns = [replace(turn, calls=[_without_frames(call) for call in turn.calls]) for turn in self.turns]
         data = asdict(replace(self, initial_frames=[], turns=turns, verification=None))
-        if self.verification is None:
-            del data["verification"]
-        else:
-            data["verification"] = self.verification.to_dict()
+        data["verification"] = None if self.verification is None else self.verification.to_dict()
         data["initial_frames"] = _frame_dicts(self.initial_frames)
-        if self.visuals == "video":
-            del data["visuals"]
-        if self.made_of is None:  # as for most methods
-            del data["made_of"]
-        if not self.more_videos:
-            del data["more_videos"]
+        _leave_out(data, _LEFT_OUT)
         for turn, made in zip(self.turns, data["turns"], strict=True):
             for call, record in zip(turn.calls, made["calls"], strict=True):
                 record["frames"] = _frame_dicts(call.frames)
                 for exchange, asked in zip(call.model_calls, record["model_calls"], strict=True):
                     asked["frames"] = _frame_dicts(exchange.frames)
                 record["error"] = None if call.error is None else str(call.error)
-                for name, nothing in _LEFT_OUT.items():
-                    if record[name] == nothing:
-                        del record[name]
+                _leave_out(record, _LEFT_OUT_OF_CALLS)
         return data
 
     @classmethod
@@ -287,8 +277,15 @@ def _frame_dicts(frames: Sequence[FrameRecord]) -> list[dict[str, Any]]:
     return [frame.to_dict() for frame in frames]
 
 
-_LEFT_OUT: Mapping[str, Any] = {"text": None, "model_calls": []}
-"""Fields of a call that its record holds only where they say something: few calls have any."""
+def _leave_out(record: dict[str, Any], nothing: Mapping[str, Any]) -> None:
+    for name, value in nothing.items():
+        if record[name] == value:
+            del record[name]
+
+
+_LEFT_OUT: Mapping[str, Any] = {"visuals": "video", "made_of": None, "more_videos": [], "verification": None}
+_LEFT_OUT_OF_CALLS: Mapping[str, Any] = {"text": None, "model_calls": []}
+"""Fields that records hold only where they say something: few rollouts and calls have any."""
 
 
 def _frames_in_words(indices: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from verl_video_tools import __version__
-from verl_video_tools.core.check import Check, Status, check_json, check_lines, one_line
+from verl_video_tools.core.check import Check, Status, check_lines, one_line
 from verl_video_tools.core.environment import list_gpus
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.pages import page
@@ -213,7 +213,7 @@ def render(run: DryRun, checks: Sequence[Check]) -> str:
 def as_json(run: DryRun, checks: Sequence[Check]) -> str:
     """One JSON object: version, device, ok, checks, as that of `vvt doctor --json`."""
     ok = all(check.status is not Status.FAILED for check in checks)
-    facts = {"version": __version__, "device": run.device, "ok": ok, "checks": [check_json(check) for check in checks]}
+    facts = {"version": __version__, "device": run.device, "ok": ok, "checks": [asdict(check) for check in checks]}
     return json.dumps(facts, indent=2)
 
 

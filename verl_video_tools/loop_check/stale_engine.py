@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import ray
 import torch
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
-from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
 
 from verl_video_tools.loop_check.records import STALE_VARIABLE
 from verl_video_tools.loop_check.stale_updates import is_dropped
-from verl_video_tools.verl_plugin.vllm_front_end import FrontEndServer
+from verl_video_tools.verl_plugin.vllm_front_end import FrontEndReplica, FrontEndServer
 
 _Extension: Any = vLLMColocateWorkerExtension
 _Server: Any = FrontEndServer
@@ -45,9 +43,7 @@ class StaleServer(_Server):
         return f"{StaleExtension.__module__}.{StaleExtension.__qualname__}"
 
 
-class StaleReplica(vLLMReplica):
+class StaleReplica(FrontEndReplica):
     """verl's replica, launching `StaleServer`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(StaleServer)
+    own_server = StaleServer

@@ -8,10 +8,6 @@ right after ours is registered, whose workers drop what they get.
 
 from __future__ import annotations
 
-import os
-
 from verl_video_tools.verl_plugin.post_import import import_after
 
-_OURS = "cpu_replica" if os.environ.get("VERL_PLATFORM") == "cpu" else "vllm_replica"
-
-import_after(f"verl_video_tools.verl_plugin.platforms.{_OURS}", "verl_video_tools.loop_check.stale_registration")
+import_after("verl_video_tools.verl_plugin.platforms.vllm_replica", "verl_video_tools.loop_check.stale_registration")

@@ -24,9 +24,9 @@ _NEAR_FRAMES = 74  # from the start of one to the end of the next, so that one w
 _NEIGHBOUR_SHARE = 0.7  # chance that a hidden event follows soon after the one before, for questions about two
 
 
-def first_look_frames(num_frames: int, count: int = FIRST_LOOK_FRAMES) -> list[int]:
-    """Numbers of uniform initial frames: `linspace(0, num_frames - 1, count)`, truncated."""
-    return [int(index) for index in np.linspace(0, num_frames - 1, count)]
+def first_look_frames(num_frames: int) -> list[int]:
+    """Numbers of uniform initial frames: `linspace(0, num_frames - 1, FIRST_LOOK_FRAMES)`, truncated."""
+    return [int(index) for index in np.linspace(0, num_frames - 1, FIRST_LOOK_FRAMES)]
 
 
 def is_hidden(event: Event, num_frames: int) -> bool:

@@ -3,8 +3,7 @@
 It therefore imports nothing heavy. Agent loops (YAML file of `vvt path agent-loops`) and the reward manager
 (`pkg://verl_video_tools.verl_plugin.reward_manager`) are loaded by verl itself, where they are used. The trainers must
 be in the registry before verl looks a name up there, in a process that has imported nothing else of ours, so they are
-imported
-right after verl's own are: see `_post_import`.
+imported right after verl's own are: see `post_import`.
 
 verl logs a plugin's failure at DEBUG level only and goes on; here it is written to stderr with the fix.
 """
@@ -54,11 +53,11 @@ def load() -> None:
     # A library below vLLM's server sets the root logger to this level when verl's trainer imports it; its default,
     # ERROR, would hide our warnings there.
     os.environ.setdefault("SAGEMAKER_CONTAINER_LOG_LEVEL", os.environ.get("LOG_LEVEL", "WARNING"))
-    if os.environ.get("VERL_PLATFORM") == "cpu":
+    if is_cpu := os.environ.get("VERL_PLATFORM") == "cpu":
         from verl_video_tools.verl_plugin.platforms import cpu
 
         cpu.activate()
-    elif front_end_is_active():
+    if is_cpu or front_end_is_active():
         import_after("verl.workers.rollout.replica", "verl_video_tools.verl_plugin.platforms.vllm_replica")
     import_after("verl.trainer.ppo.v1", "verl_video_tools.verl_plugin.trainer")
 

@@ -94,15 +94,18 @@ def get_block(key: str) -> list[torch.Tensor]:
     return unpack(data["pixels"][0], data["sizes"][0])
 
 
+MAX_REMEMBERED = 4096
+"""Blocks that a writer knows to be on their way."""
+
+
 class BlockWriter:
     """Puts the images of a worker's rollouts into the queue, the initial frames of a group once.
 
     All rollouts of a group run in one worker, so it is enough to remember here what is on its way.
     """
 
-    def __init__(self, max_remembered: int = 4096) -> None:
+    def __init__(self) -> None:
         self._shared: dict[str, asyncio.Task[None]] = {}
-        self._max_remembered = max_remembered
 
     async def write(self, uid: str, session_id: int, num_initial: int, images: Sequence[ImagePart]) -> list[ImageSlice]:
         """Store the images of one rollout, and return where each lies.
@@ -124,7 +127,7 @@ class BlockWriter:
     async def _put_once(self, key: str, images: Sequence[ImagePart]) -> None:
         task = self._shared.get(key)
         if task is None:
-            while len(self._shared) >= self._max_remembered:
+            while len(self._shared) >= MAX_REMEMBERED:
                 del self._shared[next(iter(self._shared))]
             task = asyncio.create_task(asyncio.to_thread(put_block, key, images, shared=True))
             self._shared[key] = task

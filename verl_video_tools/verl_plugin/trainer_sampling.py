@@ -20,7 +20,7 @@ from verl_video_tools.verl_plugin.trainer_records import batch_row
 
 
 class ValidSiblings(ReplayBuffer):
-    """Stands before verl's buffer of a mode in the list of base classes.
+    """That of synchronous training; stands before verl's buffer of another mode in the list of base classes.
 
     Args:
         see: is shown the breakdown of each compared rollout's reward; those of dropped groups pass nobody else.
@@ -57,16 +57,12 @@ class ValidSiblings(ReplayBuffer):
         return {uid: None if len(found) > 1 else next(iter(found), 0.0) for uid, found in values.items()}
 
 
-class ValidSiblingsBuffer(ValidSiblings):
-    """Of synchronous training."""
-
-
 class ValidSiblingsBufferAsync(ValidSiblings, ReplayBufferAsync):
     """Of asynchronous training."""
 
 
 _KINDS: dict[type, type[ValidSiblings]] = {
-    ReplayBuffer: ValidSiblingsBuffer,
+    ReplayBuffer: ValidSiblings,
     ReplayBufferAsync: ValidSiblingsBufferAsync,
 }
 

@@ -17,7 +17,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 from PIL import Image
@@ -185,8 +185,10 @@ class FrontEndServer(vLLMHttpServer):
 
 
 class FrontEndReplica(vLLMReplica):
-    """verl's replica, launching `FrontEndServer`."""
+    """verl's replica, launching `FrontEndServer`, or what a subclass says."""
+
+    own_server: ClassVar[type] = FrontEndServer
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(FrontEndServer)
+        self.server_class = ray.remote(self.own_server)

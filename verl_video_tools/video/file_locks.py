@@ -44,6 +44,9 @@ def locked(path: Path, pauses_seconds: Sequence[float]) -> Iterator[int]:
         os.close(file)
 
 
+NUM_STRIPES = 4096
+
+
 class StripedLocks:
     """Locks by name over a fixed number of files; names that share a file exclude each other now and then.
 
@@ -51,14 +54,13 @@ class StripedLocks:
     share its file.
     """
 
-    def __init__(self, folder: Path, num_stripes: int = 4096) -> None:
+    def __init__(self, folder: Path) -> None:
         """
         Raises:
             OSError: the folder cannot be made.
         """
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
-        self._num_stripes = num_stripes
 
     @contextmanager
     def try_hold(self, name: str) -> Iterator[bool]:
@@ -67,7 +69,7 @@ class StripedLocks:
         Where there can be no lock at all, since its folder is gone, the answer is True: these locks spare work, and
         nothing depends on them.
         """
-        stripe = self._folder / str(zlib.crc32(name.encode()) % self._num_stripes)
+        stripe = self._folder / str(zlib.crc32(name.encode()) % NUM_STRIPES)
         file = None
         try:
             file = os.open(stripe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

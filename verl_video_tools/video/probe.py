@@ -19,7 +19,7 @@ from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.video.containers import open_container
-from verl_video_tools.video.edit_list import has_edit_list
+from verl_video_tools.video.mp4_tables import has_edit_list
 from verl_video_tools.video.source import Deadline
 from verl_video_tools.video.video import Video
 

@@ -8,8 +8,7 @@ import numpy as np
 from av.index import IndexEntries
 
 from verl_video_tools.core.errors import UnreadableVideoError
-from verl_video_tools.video.edit_list import max_edits
-from verl_video_tools.video.sample_sizes import all_samples_hold_data
+from verl_video_tools.video.mp4_tables import is_one_whole_stretch
 from verl_video_tools.video.segments import (
     Between,
     PacketRow,
@@ -37,11 +36,9 @@ class SampleTable:
         # A fragmented file has more samples than its header declares.
         if not 0 < len(entries) <= source.stream.frames:
             raise PacketsUnusable
-        # Where one stretch of media ends and another begins, hidden packets have the times of shown ones.
-        if max_edits(source.path) != 1:
-            raise PacketsUnusable
-        # No packet comes for a sample without data, so that those after it would be counted one too high.
-        if not entries[0].is_keyframe or not all_samples_hold_data(source.path):
+        # Where one stretch of media ends and another begins, hidden packets have the times of shown ones. And no packet
+        # comes for a sample without data, so that those after it would be counted one too high.
+        if not entries[0].is_keyframe or not is_one_whole_stretch(source.path):
             raise PacketsUnusable
         starts = _key_positions(entries)
         ends = np.append(starts[1:], len(entries))

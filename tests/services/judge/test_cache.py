@@ -61,17 +61,6 @@ async def test_a_damaged_entry_is_asked_again(server: JudgeServer, tmp_path: Pat
     assert json.loads(entry.read_text())["label"] == "correct"
 
 
-def test_a_verdict_that_lost_bytes_is_no_other_verdict(tmp_path: Path) -> None:
-    """`incorrect` holds `correct`."""
-    kept, key = cache.VerdictCache(tmp_path), cache.CacheKey("?", "a dog", "a cat", "Judge.", MODEL)
-    kept.put(key, AnswerLabel.INCORRECT)
-    (entry,) = tmp_path.rglob("*.json")
-    entry.write_text(entry.read_text().replace("incorrect", "correct"))
-    assert kept.get(key) is None
-    kept.put(key, AnswerLabel.INCORRECT)
-    assert kept.get(key) == AnswerLabel.INCORRECT
-
-
 @pytest.mark.parametrize("name", ["question", "truth", "answer", "prompt", "model"])
 def test_a_verdict_under_the_name_of_another_is_not_believed(tmp_path: Path, name: str) -> None:
     kept, key = cache.VerdictCache(tmp_path), cache.CacheKey("?", "a dog", "a cat", "Judge.", MODEL)

@@ -16,12 +16,12 @@ from verl_video_tools.data.parquet import write_table
 DATA_SOURCE = "haystack"
 
 
-def to_row(item: Candidate, index: int, split: str) -> dict[str, Any]:
+def to_row(item: Candidate, index: int) -> dict[str, Any]:
     """An open question for LongVT, with the annotated segment that its reward compares crops with."""
     row = benchmark_row(
         DATA_SOURCE,
         index=index,
-        split=split,
+        split="train",
         video_path=Path(os.path.abspath(item.video)),  # a run may start in another folder; links stay
         question=item.question,
         truth=item.answer,
@@ -30,6 +30,6 @@ def to_row(item: Candidate, index: int, split: str) -> dict[str, Any]:
     return {**row, "agent_name": "longvt"}
 
 
-def write_rows(items: Sequence[Candidate], path: Path, split: str = "train") -> None:
+def write_rows(items: Sequence[Candidate], path: Path) -> None:
     """One row per question, in their order."""
-    write_table(pa.Table.from_pylist([to_row(item, index, split) for index, item in enumerate(items)]), path)
+    write_table(pa.Table.from_pylist([to_row(item, index) for index, item in enumerate(items)]), path)

@@ -63,13 +63,13 @@ def time_argument(arguments: Mapping[str, Any], name: str, info: vt.VideoInfo) -
     Raises:
         CallRejected: `malformed_call` if it is no number, `out_of_range` outside the video.
     """
-    seconds = vt.seconds_argument(arguments, name)
-    if not 0 <= seconds <= info.duration_seconds + vt.LABEL_ROUNDING_SECONDS:
+    seconds = vt.snap_to_end(vt.seconds_argument(arguments, name), info.duration_seconds)
+    if not 0 <= seconds <= info.duration_seconds:
         raise vt.CallRejected(
             vt.CallErrorCode.OUT_OF_RANGE,
             f"{name}={seconds:g} is outside the video, from 0 to {vt.format_seconds(info.duration_seconds)} seconds",
         )
-    return min(seconds, info.duration_seconds)
+    return seconds
 
 
 def request_times(times_seconds: tuple[float, ...], info: vt.VideoInfo, rounding: Rounding) -> tuple[float, ...]:

@@ -68,8 +68,6 @@ class FrameMind(vt.Method):
         "clip_min_frames": "min_call_frames",
         "clip_max_frames": "call_frames",
     }
-    # The paper's table of hyper-parameters, `val_override`.
-    published_sampling: ClassVar[Mapping[str, float]] = {"temperature": 0.01, "top_p": 0.95}
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(
         prompt_tokens=12_288, response_tokens=16_384, images=128
     )

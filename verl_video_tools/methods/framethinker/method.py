@@ -44,8 +44,6 @@ class FrameThinker(vt.Method):
         "num_frames_long": "initial_frames_long and call_frames_long",
         "require_time_in_question": "time_bonus_for",
     }
-    # The code's evaluation script.
-    published_sampling: ClassVar[Mapping[str, float]] = {"temperature": 0.6, "top_p": 0.9, "max_turn_tokens": 2048}
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=60)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framethinker.oracle:FrameThinkerOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (

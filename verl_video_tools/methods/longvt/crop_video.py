@@ -83,12 +83,12 @@ class CropVideo:
             raise vt.CallRejected(
                 vt.CallErrorCode.REVERSED_SEGMENT, f"end_time {end:g} must be after start_time {start:g}"
             )
-        if end > duration + vt.LABEL_ROUNDING_SECONDS:
+        end = vt.snap_to_end(end, duration)
+        if end > duration:
             raise vt.CallRejected(
                 vt.CallErrorCode.OUT_OF_RANGE,
                 f"end_time {end:g} is after the end of the video ({vt.format_seconds(duration)} seconds)",
             )
-        end = min(end, duration)
         seconds = segment_seconds(start, end, context.info, self.fps, self.max_frames)
         if not seconds:
             raise vt.CallRejected(

@@ -33,8 +33,6 @@ class LongVT(vt.Method):
         "answer_grading": "question_type=segment in the extra_info of the rows that ask for a segment",
     }
     # The published 36,000 tokens of prompt hold 512 frames without their times; a time costs up to 9 tokens a frame.
-    # The code's single sample and lmms-eval's default; the bound of a turn is 4096 or 49,152 by the task.
-    published_sampling: ClassVar[Mapping[str, float]] = {"temperature": 0.0}
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(
         prompt_tokens=40_960, response_tokens=16_384, images=1152
     )

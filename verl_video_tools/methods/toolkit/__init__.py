@@ -70,10 +70,10 @@ from verl_video_tools.core.types import Verification as Verification
 from verl_video_tools.core.types import VideoInfo as VideoInfo
 from verl_video_tools.core.types import content_text as content_text
 from verl_video_tools.core.types import segment_of as segment_of
-from verl_video_tools.methods.toolkit.arguments import LABEL_ROUNDING_SECONDS as LABEL_ROUNDING_SECONDS
 from verl_video_tools.methods.toolkit.arguments import finite_number as finite_number
 from verl_video_tools.methods.toolkit.arguments import format_seconds as format_seconds
 from verl_video_tools.methods.toolkit.arguments import seconds_argument as seconds_argument
+from verl_video_tools.methods.toolkit.arguments import snap_to_end as snap_to_end
 from verl_video_tools.methods.toolkit.arguments import time_argument as time_argument
 from verl_video_tools.methods.toolkit.ask_model import AskModel as AskModel
 from verl_video_tools.methods.toolkit.blocks import Block as Block

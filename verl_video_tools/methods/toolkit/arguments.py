@@ -13,6 +13,12 @@ LABEL_ROUNDING_SECONDS = 0.05
 """Models read times to a tenth of a second: that of the last frame may lie so far beyond the end."""
 
 
+def snap_to_end(seconds: float, duration_seconds: float) -> float:
+    """The end for a time beyond it by no more than a label's rounding; any other time as it is."""
+    is_at_end = duration_seconds < seconds <= duration_seconds + LABEL_ROUNDING_SECONDS
+    return duration_seconds if is_at_end else seconds
+
+
 def seconds_argument(arguments: Mapping[str, Any], name: str) -> float:
     """A time in seconds.
 
@@ -32,13 +38,13 @@ def time_argument(arguments: Mapping[str, Any], name: str, info: VideoInfo) -> f
     Raises:
         CallRejected: `malformed_call` if it is no finite number, `out_of_range` if it is outside the video.
     """
-    seconds = seconds_argument(arguments, name)
-    if not 0 <= seconds <= info.duration_seconds + LABEL_ROUNDING_SECONDS:
+    seconds = snap_to_end(seconds_argument(arguments, name), info.duration_seconds)
+    if not 0 <= seconds <= info.duration_seconds:
         raise CallRejected(
             CallErrorCode.OUT_OF_RANGE,
             f"{name} {seconds:g} is outside the video, which lasts from 0 to {format_seconds(info.duration_seconds)} s",
         )
-    return min(seconds, info.duration_seconds)
+    return seconds
 
 
 def finite_number(value: Any, *, read_text: bool) -> float | None:

@@ -22,7 +22,7 @@ from verl_video_tools.core.types import (
     ToolDescription,
     ToolPlan,
 )
-from verl_video_tools.methods.toolkit.arguments import LABEL_ROUNDING_SECONDS, format_seconds, seconds_argument
+from verl_video_tools.methods.toolkit.arguments import format_seconds, seconds_argument, snap_to_end
 from verl_video_tools.methods.toolkit.frame_lines import frame_lines
 from verl_video_tools.methods.toolkit.frame_size import frame_size
 from verl_video_tools.methods.toolkit.spans import span_argument
@@ -127,11 +127,11 @@ class AskModel:
                 CallErrorCode.MALFORMED_CALL,
                 f"give time, or start_time and end_time; got {', '.join(sorted(given)) or 'none of them'}",
             )
-        time = seconds_argument(arguments, "time")
-        if not 0 <= time <= duration_seconds + LABEL_ROUNDING_SECONDS:
+        time = snap_to_end(seconds_argument(arguments, "time"), duration_seconds)
+        if not 0 <= time <= duration_seconds:
             last = format_seconds(duration_seconds)
             raise CallRejected(CallErrorCode.OUT_OF_RANGE, f"time {time:g} is not within 0 to {last} seconds")
-        return (min(time, duration_seconds),)
+        return (time,)
 
     def _shown(self, reply: ModelReply) -> tuple[str, bool]:
         text = reply.text[: self.max_characters]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.methods.toolkit.arguments import LABEL_ROUNDING_SECONDS, format_seconds, seconds_argument
+from verl_video_tools.methods.toolkit.arguments import format_seconds, seconds_argument, snap_to_end
 
 
 def span_argument(arguments: Mapping[str, Any], duration_seconds: float) -> tuple[float, float]:
@@ -20,9 +20,10 @@ def span_argument(arguments: Mapping[str, Any], duration_seconds: float) -> tupl
         raise CallRejected(
             CallErrorCode.REVERSED_SEGMENT, f"start_time {start:g} is after end_time {end:g}; give start before end"
         )
-    if start < 0 or end > duration_seconds + LABEL_ROUNDING_SECONDS:
+    start, end = snap_to_end(start, duration_seconds), snap_to_end(end, duration_seconds)
+    if start < 0 or end > duration_seconds:
         raise CallRejected(
             CallErrorCode.OUT_OF_RANGE,
             f"{start:g} to {end:g} is not within the video, 0 to {format_seconds(duration_seconds)} seconds",
         )
-    return min(start, duration_seconds), min(end, duration_seconds)
+    return start, end

@@ -56,8 +56,6 @@ class VideoBrain(vt.Method):
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "behavior")
     thought_tag: ClassVar[str | None] = "thinking"
     renamed_fields: ClassVar[Mapping[str, str]] = {"uniform_frames": "call_frames"}
-    # The code's evaluation script; its bound looks like a slip for 32768.
-    published_sampling: ClassVar[Mapping[str, float]] = {"temperature": 0.0, "max_turn_tokens": 32678}
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=16_384, images=56)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (UniformSample.description, ClipSample.description)

@@ -72,8 +72,8 @@ class VideoZoom:
             indices = self._indices_reference(*_numbers_or_refusal(arguments), info)
             return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, indices=indices) if indices else None)
         start, end, fps = _numbers(arguments)
-        if start <= end <= info.duration_seconds + vt.LABEL_ROUNDING_SECONDS:
-            start, end = min(start, info.duration_seconds), min(end, info.duration_seconds)
+        if start <= end:
+            start, end = (vt.snap_to_end(seconds, info.duration_seconds) for seconds in (start, end))
         count = self._count(start, end, fps, info.duration_seconds)
         seconds = not_before(uniform_seconds(start, end, count), info.duration_seconds)
         return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, seconds=seconds, unique=True))

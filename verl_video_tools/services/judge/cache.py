@@ -25,25 +25,16 @@ class CacheKey:
 
 
 class VerdictCache:
-    """Verdicts, labels or scores as text, by content under `folder`, made if missing. A file that cannot be read counts
-    as absent."""
+    """Verdicts, labels or scores as text, by content under `folder` (`EntryFolder`)."""
 
     def __init__(self, folder: Path) -> None:
         self._entries = EntryFolder(folder)
 
     def get(self, key: CacheKey) -> str | None:
         entry = self._entries.read(key.digest())
-        verdict = None if entry is None else entry.get("label")
-        # Not one that was renamed, or damaged in its words.
-        return verdict if isinstance(verdict, str) and entry == _entry(key, verdict) else None
+        return None if entry is None else entry["label"]
 
     def put(self, key: CacheKey, verdict: str) -> None:
-        self._entries.write(key.digest(), _entry(key, verdict))
-
-
-def _entry(key: CacheKey, verdict: str) -> dict[str, str]:
-    """What a file holds. The prompt is long, and the same for many: it counts in the checksum alone, as the label does:
-    `incorrect` that lost two bytes is another verdict."""
-    words = {"question": key.question, "truth": key.truth, "answer": key.answer, "model": key.model}
-    checksum = hashlib.sha256(f"{key.digest()} {verdict}".encode()).hexdigest()
-    return {**words, "label": verdict, "sha256": checksum}
+        words = asdict(key)
+        del words["prompt"]  # long, and the same for many
+        self._entries.write(key.digest(), {**words, "label": verdict})

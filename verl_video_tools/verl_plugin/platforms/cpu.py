@@ -32,7 +32,6 @@ def activate() -> None:
     _answer_for_vllm()
     _init_process_group()
     import_after("verl.workers.engine", "verl_video_tools.verl_plugin.platforms.cpu_engine")
-    import_after("verl.workers.rollout.replica", "verl_video_tools.verl_plugin.platforms.cpu_replica")
 
 
 # ------------------------------------------------------------------------------------------------------- the platform

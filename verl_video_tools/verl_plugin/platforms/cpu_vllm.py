@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import ray
 import torch
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
-from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
 
-from verl_video_tools.verl_plugin.vllm_front_end import FrontEndServer
+from verl_video_tools.verl_plugin.vllm_front_end import FrontEndReplica, FrontEndServer
 
 
 def repack_tied_heads(model: torch.nn.Module) -> None:
@@ -64,9 +62,7 @@ class CpuVllmServer(FrontEndServer):
         return f"{CpuWorkerExtension.__module__}.{CpuWorkerExtension.__qualname__}"
 
 
-class CpuVllmReplica(vLLMReplica):
+class CpuVllmReplica(FrontEndReplica):
     """verl's replica, launching `CpuVllmServer`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(CpuVllmServer)
+    own_server = CpuVllmServer
