@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from verl_video_tools.core.errors import EndpointError, JudgeError
+from verl_video_tools.core.errors import EndpointError, JudgeError, UsageError
 from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.services.endpoint.breakable import BreakableClient
