@@ -23,6 +23,8 @@ NO_GROUP = {
     "refused_calls_earn_nothing_in_a_group",
 }
 """Of a method that compares no rollouts."""
+NO_TEXT = "observations_tell_the_text_of_the_call"
+"""Of a method whose tools show frames, or tell by `result`."""
 ONE_CALL = "observations_answer_every_call"
 """Of a method whose turns hold one call."""
 NOT_ASKED = {
@@ -35,6 +37,7 @@ NOT_ASKED = {
         "stop_strings_are_kept",
         "refusals_say_why",
         "answers_before_replies_do_not_execute",
+        "rows_without_annotations_are_scored",
         ONE_CALL,
     },
 }
@@ -62,9 +65,8 @@ def test_no_clean_method_fails(name: str, check: Check) -> None:
     assert time.process_time() - started < 20.0, "one method takes less than 20 seconds of a core"
     assert failures(found) == {}
     if name in NOT_ASKED:
-        assert {each.property for each in found.values() if each.status == "not applicable"} == NOT_ASKED[
-            name
-        ] | NO_GROUP
+        not_asked = {each.property for each in found.values() if each.status == "not applicable"}
+        assert not_asked == NOT_ASKED[name] | NO_GROUP | {NO_TEXT}
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -123,3 +123,18 @@ def test_a_tool_that_names_pictures_shown_is_planned_beside_the_first_look(check
     assert failures(found) == {}
     asked = ("plans_open_no_video", "plans_fit_the_processor", "documented_refusals_are_reached")
     assert [found[name].status for name in asked] == ["pass"] * 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unprompted(Direct):
+    """Its prompt stands in a file that is not there."""
+
+    name: ClassVar[str] = "unprompted"
+
+    def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
+        return [vt.Message("user", (vt.load_prompt("tests", "no_such_prompt.txt", None), sample.question, *images))]
+
+
+def test_a_file_that_is_missing_is_named(check: Check) -> None:
+    reason = failures(check(Unprompted))["prompt_of_any_video"]
+    assert reason is not None and "no_such_prompt.txt" in reason

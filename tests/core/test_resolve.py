@@ -38,6 +38,7 @@ def test_an_unknown_name_is_told_with_those_there_are() -> None:
         (":X", "ValueError: invalid format"),
         ("half_written:X", "SyntaxError: "),
         ("failing:X", "ZeroDivisionError: division by zero"),
+        ("missing_base:X", "ModuleNotFoundError: No module named 'no_such_base'"),
     ],
 )
 def test_what_cannot_be_imported_is_told_with_the_reason(
@@ -46,8 +47,10 @@ def test_what_cannot_be_imported_is_told_with_the_reason(
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "half_written.py").write_text("class X")
     (tmp_path / "failing.py").write_text("X = 1 / 0")
+    (tmp_path / "missing_base.py").write_text("import no_such_base")
     with pytest.raises(UsageError) as refused:
         resolve(spec, REGISTERED, "reader")
     named = f"{spec!r} ({REGISTERED[spec]})" if spec in REGISTERED else repr(spec)
     assert f"the reader {named} cannot be imported: {reason}" in str(refused.value)
-    assert "write it as module:Class" in str(refused.value)
+    advice = "the module was found, and raises this" if "SyntaxE" in reason or "ZeroD" in reason else "on PYTHONPATH"
+    assert str(refused.value).endswith(advice)

@@ -51,6 +51,7 @@ def test_file_replaces_text(tmp_path: Path) -> None:
     [
         ("observation = 'no frames'", "observation must hold {frames} exactly once"),
         ("observation = '{frames}{frames}'", "observation must hold {frames} exactly once"),
+        ("observation = '{frames}{why:.1f}'", "observation holds {why:.1f}, which nothing fills"),
         ("error = 'x'", "direct has no template 'error'; its templates are: observation"),
         ("observation = 1", "observation must be a text, got 1"),
         ("observation = ", "cannot read templates_file"),

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,12 +47,20 @@ def test_nothing_is_started_and_nothing_left_behind(dry_run: DryRunOf, tmp_path:
     assert not ray.is_initialized() and not run.exists()
 
 
+def test_an_engine_as_long_as_the_model_is_no_fault(dry_run: DryRunOf) -> None:
+    lengths = dry_run("actor_rollout_ref.rollout.max_model_len=null")["lengths"]
+    assert lengths.status is Status.OK and lengths.found.endswith("tokens, engine as the model")
+
+
 @pytest.mark.parametrize(
     ("option", "name", "detail"),
     [
         ("data.max_prompt_length=64", "training prompts", "4 rows would be left out of training: row 0: the"),
         ("actor_rollout_ref.rollout.limit_images=3", "training prompts", "images, the run allows 3"),
         ("actor_rollout_ref.rollout.max_model_len=600", "lengths", "the engine is shorter than a rollout may be"),
+        ("actor_rollout_ref.rollout.n=1", "group", "1 per question, temperature 1 GRPO compares"),
+        ("actor_rollout_ref.rollout.temperature=0", "group", "without sampling all rollouts of a question are the"),
+        ("trainer.n_gpus_per_node=0", "options", "verl refuses the options: "),
         ("actor_rollout_ref.rollout.no_such_option=1", "options", "no_such_option"),
         ("actor_rollout_ref.actor.ppo_mini_batch_size=99", "options", "verl refuses the options"),
         (f"{CUSTOM}.framethinker.no_such_field=1", "options", "no_such_field"),
@@ -181,6 +190,23 @@ def test_weights_that_are_not_all_there(dry_run: DryRunOf, tmp_path: Path) -> No
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     (tmp_path / "model-1.safetensors").touch()
     assert dry_run(path)["weights"].detail == "missing: model-2.safetensors"
+
+
+def test_a_folder_without_a_tokenizer_is_told(dry_run: DryRunOf, tmp_path: Path) -> None:
+    for file in base_model_dir().iterdir():
+        if not file.name.startswith("token"):
+            os.symlink(file, tmp_path / file.name)
+    checks = dry_run(f"actor_rollout_ref.model.path={tmp_path}")
+    assert failed(checks) == {"processor"} and f"the tokenizer in {tmp_path} is not" in checks["processor"].detail
+
+
+def test_no_time_is_told_of_a_gpu_that_is_not_known(dry_run: DryRunOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = SimpleNamespace(total=2e12, available=2e12)
+    monkeypatch.setattr("verl_video_tools.dry_run.memory.psutil.virtual_memory", lambda: memory)
+    monkeypatch.setattr("verl_video_tools.dry_run.memory._shm_bytes", lambda: None)
+    for line, told in (("NVIDIA L40S, 46068 MiB", "s a step"), ("NVIDIA RTX A6000, 49140 MiB", "is not known of")):
+        monkeypatch.setattr("verl_video_tools.dry_run.report.list_gpus", lambda line=line: [line])
+        assert told in dry_run(device="gpu")["GPU"].detail
 
 
 def test_memory_is_planned_for_gpus(dry_run: DryRunOf) -> None:

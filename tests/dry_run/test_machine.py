@@ -74,6 +74,10 @@ def test_loggers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (missing,) = machine.check_loggers(["console", "mlflow"])
     assert missing.status is Status.FAILED and "not installed: mlflow" in missing.detail
     assert [check.status for check in machine.check_loggers("wandb")] == [Status.OK, Status.WARNING]
+    (unknown,) = machine.check_loggers(["console", "wanbd"])
+    assert unknown.status is Status.FAILED and "verl knows no wanbd" in unknown.detail and "wandb" in unknown.fix
+    (missing,) = machine.check_loggers(["trackio"])
+    assert missing.status is Status.FAILED and "not installed: trackio" in missing.detail
     (tmp_path / "netrc").write_text("machine api.wandb.ai login user password x")
     assert [check.status for check in machine.check_loggers("wandb")] == [Status.OK]
 
@@ -86,6 +90,8 @@ def test_loggers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("NVIDIA A100-SXM4-80GB, 81920 MiB", "a100-80gb"),
         ("NVIDIA A100-PCIE-40GB, 40960 MiB", "a100-40gb"),
         ("NVIDIA L40S, 46068 MiB", "l40s"),
+        ("NVIDIA GeForce RTX 4090, 24564 MiB", "rtx-4090"),
+        ("NVIDIA GeForce RTX 3090, 24576 MiB", "NVIDIA GeForce RTX 3090"),
         ("NVIDIA B200, 183359 MiB", "NVIDIA B200"),
         ("NVIDIA H100 MIG 1g.10gb, 9984 MiB", "NVIDIA H100 MIG 1g.10gb"),
     ],

@@ -15,4 +15,5 @@ class NotApplicable(Exception):
 
 def fail(what: str, got: Any, advice: str) -> Failed:
     """The error of a property that does not hold: what was wrong, the value, and what to do."""
-    return Failed(f"{what}, got {got!r:.300}; {advice}")
+    shown = f"{type(got).__name__}({str(got)!r})" if isinstance(got, OSError) else repr(got)  # its repr has no file
+    return Failed(f"{what}, got {shown:.300}; {advice}")

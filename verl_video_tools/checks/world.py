@@ -114,6 +114,13 @@ def with_other_truth(sample: Sample) -> Sample:
     return replace(sample, ground_truth=other, video_segment_seconds=(1.0, 2.0), extra_info=told)
 
 
+def without_annotations(sample: Sample) -> Sample:
+    """The sample with what every row has, and nothing else: a question with its options, a truth and a video."""
+    needed = ("question", "question_type", "options", "video_path", "index", "split")
+    told = {name: sample.extra_info[name] for name in needed}
+    return replace(sample, video_segment_seconds=None, subtitles=(), extra_info=told)
+
+
 class RankingRetriever:
     """Ranks candidates by their numbers, not in order of time, and opens no video."""
 

@@ -29,7 +29,7 @@ def resolve(spec: str, registered: Mapping[str, str], kind: str) -> Any:
     try:
         return resolve_name(path)
     except Exception as error:  # the module is the user's, and may fail in any way
-        raise UsageError(
-            f"the {kind} {named} cannot be imported: {type(error).__name__}: {error}; write it as module:Class, with "
-            "the module installed or on PYTHONPATH"
-        ) from error
+        advice = "write it as module:Class, with the module installed or on PYTHONPATH"
+        if not isinstance(error, ImportError | AttributeError | ValueError):
+            advice = "the module was found, and raises this"
+        raise UsageError(f"the {kind} {named} cannot be imported: {type(error).__name__}: {error}; {advice}") from error

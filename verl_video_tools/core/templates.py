@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.messages import Content, ImagePart
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_FORMATTED = re.compile(r"\{([a-z_]+)(?:![rsa])?:[<>=^+,.\d]*[a-z%]?\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,14 @@ def check_templates(method: HasTemplates) -> None:
         wrong = [held_name for held_name in template.once if held.count(held_name) != 1]
         if wrong:
             raise UsageError(f"{where}: {name} must hold {{{wrong[0]}}} exactly once, got {text!r:.200}")
+        if formatted := formatted_placeholder(text, (*template.once, *template.optional)):
+            raise UsageError(f"{where}: {name} holds {formatted}, which nothing fills: placeholders take no format")
+
+
+def formatted_placeholder(text: str, names: Collection[str]) -> str | None:
+    """The first placeholder of one of these names that asks for a format, such as ``{seconds:.1f}``, and would stand
+    in the message as it is; None where there is none."""
+    return next((found[0] for found in _FORMATTED.finditer(text) if found[1] in names), None)
 
 
 def templates_digest(templates_file: str | None) -> str | None:

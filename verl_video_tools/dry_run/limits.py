@@ -16,7 +16,8 @@ def check_limits(config: DictConfig) -> Iterator[Check]:
     prompt, response = int(rollout.prompt_length), int(rollout.response_length)
     longest = rollout.max_model_len
     group, name = "configuration", "lengths"
-    found = f"prompt {prompt:,} + response {response:,} tokens, engine {longest or 'as the model':,}"
+    engine = "as the model" if longest is None else f"{longest:,}"
+    found = f"prompt {prompt:,} + response {response:,} tokens, engine {engine}"
     if longest is not None and longest < prompt + response:
         detail = "the engine is shorter than a rollout may be"
         fix = f"MAX_MODEL_LEN={prompt + response}, or smaller MAX_PROMPT_LENGTH and MAX_RESPONSE_LENGTH"
@@ -29,6 +30,23 @@ def check_limits(config: DictConfig) -> Iterator[Check]:
         yield Check(group, name, Status.FAILED, found, detail, fix)
         return
     yield Check(group, name, Status.OK, found)
+
+
+def check_group(config: DictConfig) -> Iterator[Check]:
+    """Whether the rollouts of a question can differ. GRPO learns from nothing else."""
+    rollout = config.actor_rollout_ref.rollout
+    if str(config.algorithm.adv_estimator) != "grpo":
+        return
+    number, temperature = int(rollout.n), float(rollout.temperature)
+    group, name, found = "configuration", "group", f"{number} per question, temperature {temperature:g}"
+    if number < 2:
+        detail = "GRPO compares the rollouts of a question, and one alone has no advantage: nothing is learnt"
+        yield Check(group, name, Status.FAILED, found, detail, "ROLLOUT_N=8, or another number above 1")
+    elif temperature <= 0:
+        detail = "without sampling all rollouts of a question are the same, and none has an advantage"
+        yield Check(group, name, Status.FAILED, found, detail, "actor_rollout_ref.rollout.temperature=1.0")
+    else:
+        yield Check(group, name, Status.OK, found)
 
 
 def check_pixels(config: DictConfig) -> Iterator[Check]:

@@ -16,9 +16,10 @@ from verl_video_tools.core.environment import (
     module_exists,
     python_error,
 )
+from verl_video_tools.verl_plugin.planned_run import known_loggers
 
 _PADDED = "model.use_remove_padding=False and override_config.attn_implementation=sdpa, which take longer"
-_LOGGER_MODULES = ("wandb", "mlflow", "swanlab", "tensorboard")
+_LOGGER_MODULES = ("wandb", "mlflow", "swanlab", "tensorboard", "clearml", "trackio")
 """Loggers of verl that are packages of these names."""
 
 
@@ -73,6 +74,11 @@ def check_loggers(loggers: Any) -> Iterator[Check]:
         loggers: one name or several.
     """
     names = [loggers] if isinstance(loggers, str) else list(loggers or ())
+    if unknown := [name for name in names if name not in known_loggers()]:
+        detail = f"verl knows no {', '.join(unknown)}, and says so after it has loaded the model"
+        fix = f"LOGGER of: {', '.join(known_loggers())}"
+        yield Check("machine", "logger", Status.FAILED, ", ".join(names), detail, fix)
+        return
     missing = [name for name in names if name in _LOGGER_MODULES and not module_exists(name)]
     if missing:
         fix = f"uv pip install {' '.join(missing)}, or LOGGER='[\"console\"]'"

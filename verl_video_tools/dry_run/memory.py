@@ -25,6 +25,7 @@ from verl_video_tools.rollout.tokens import ModelTokens
 CPU_FREE_BYTES = 8 * GB
 """Free memory that a run of the tiny model takes on a machine without a GPU."""
 DEFAULT_GPU = "h100"
+_SMI = "nvidia-smi"
 
 
 def checkpoint_sizes(shape: ModelShape, options: RunOptions, contents: list[str]) -> tuple[float, float]:
@@ -88,7 +89,10 @@ def _plan_checks(plan: Plan, assumed: str) -> Iterator[Check]:
     if plan.reasons:
         yield Check("memory", "plan", Status.FAILED, f"GPU {gpu}; {main}", "; ".join(plan.reasons), fix)
         return
-    yield Check("memory", "GPU", Status.OK, gpu, f"modelled; about {plan.step_seconds:,.0f} s a step")
+    seconds = f"about {plan.step_seconds:,.0f} s a step"
+    if cluster.gpu.source == _SMI:
+        seconds = "how long a step takes is not known of this GPU"
+    yield Check("memory", "GPU", Status.OK, gpu, f"modelled; {seconds}")
     yield Check("memory", "main memory", Status.OK, main, "modelled")
     for warning in plan.warnings:
         yield Check("memory", "plan", Status.WARNING, detail=warning)
@@ -119,11 +123,10 @@ def gpu_of(line: str) -> GPU:
         raise UsageError(f"nvidia-smi says {line!r}; name the kind of GPU with DRY_RUN_GPU: {', '.join(GPUS)}")
     words = name.lower().replace("-", " ").split()
     for kind in GPUS.values():
-        if kind.name.split("-")[0] in words and abs(int(number) * 2**20 / kind.memory_bytes - 1) < 0.1:
+        named = [word for word in kind.name.split("-") if not word.endswith("gb")]
+        if set(named) <= set(words) and abs(int(number) * 2**20 / kind.memory_bytes - 1) < 0.1:
             return kind
-    return replace(
-        GPUS[DEFAULT_GPU], name=name.strip() or line, memory_bytes=float(int(number) * 2**20), source="nvidia-smi"
-    )
+    return replace(GPUS[DEFAULT_GPU], name=name.strip() or line, memory_bytes=float(int(number) * 2**20), source=_SMI)
 
 
 def _shm_bytes() -> float | None:

@@ -82,6 +82,7 @@ class DryRun:
             return
         yield self._options_accepted()
         yield from _guarded("configuration", limits.check_limits(config))
+        yield from _guarded("configuration", limits.check_group(config))
         yield from _guarded("configuration", limits.check_pixels(config))
         model, found = load_model(
             config.actor_rollout_ref.model, limits.with_ordered_pixels(config.data), self.stand_in

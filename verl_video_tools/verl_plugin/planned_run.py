@@ -55,13 +55,20 @@ def check_grpo_options(config: DictConfig) -> None:
         with warnings.catch_warnings(), redirect_stdout(StringIO()):
             warnings.simplefilter("ignore")  # it warns of every run without a critic, and says that all is well
             validate_config(config, need_reference_policy(config), need_critic(config))
-    except (AssertionError, ValueError, TypeError, OmegaConfBaseException, HydraException) as error:
+    except (AssertionError, ArithmeticError, ValueError, TypeError, OmegaConfBaseException, HydraException) as error:
         raise UsageError(f"verl refuses the options: {' '.join(str(error).split()) or repr(error)}") from error
     judge_config(config)
     trainer_options(config)
     honour_freeze_vision_tower(config)
     check_validation_rows(config)
     configured_methods(config.actor_rollout_ref.rollout)
+
+
+def known_loggers() -> tuple[str, ...]:
+    """What `trainer.logger` may name; verl refuses others when all workers are up."""
+    from verl.utils.tracking import Tracking
+
+    return (*Tracking.supported_backend, "tracking")
 
 
 @dataclass(frozen=True)
@@ -116,13 +123,16 @@ def load_run_model(model: DictConfig, data: DictConfig, source: str | None = Non
         processor.chat_template = template
     pixel_options = plain_dict(data.get("mm_processor_kwargs"))
     envelope = envelope_of(processor, pixel_options)
-    builder = create_continuous_token_builder(
-        tokenizer,
-        hf_model_type=processor.config.model_type,
-        chat_template_kwargs=plain_dict(data.get("apply_chat_template_kwargs")),
-        mm_processor_kwargs=pixel_options,
-        processor=processor,
-    )
+    try:
+        builder = create_continuous_token_builder(
+            tokenizer,
+            hf_model_type=processor.config.model_type,
+            chat_template_kwargs=plain_dict(data.get("apply_chat_template_kwargs")),
+            mm_processor_kwargs=pixel_options,
+            processor=processor,
+        )
+    except ValueError as error:  # the folder lacks the tokenizer's files, and transformers makes an empty one
+        raise UsageError(f"the tokenizer in {source} is not that of a model of this kind: {error}") from error
     image_token_id = get_processor_token_id(processor, "image")
     tokens = ModelTokens(tokenizer, TokenCounter(builder, image_token_id, envelope.factor), envelope)
     video_token_id = get_processor_token_id(processor, "video")

@@ -140,9 +140,15 @@ FAULTS = [
         r"messages\.observation: must hold \{frames\} exactly once",
     ),
     ("turns:", "messages: {frame: '{image}{time}'}\nturns:", r"messages\.frame: holds \{time\}, which nothing fills"),
+    (
+        "turns:",
+        "messages: {frame: '{image} at {seconds:.1f}'}\nturns:",
+        r"messages\.frame: holds \{seconds:\.1f\}, which nothing fills: set `decimals`",
+    ),
     ("turns:", "messages: {decimals: 7}\nturns:", r"messages\.decimals: must be a whole number from 0 to 6, got 7"),
     ("turns:", "prompt: {file: none.txt}\nturns:", r"prompt\.file: cannot read prompt_file '.*none\.txt'"),
     ("turns:", "prompt: {file: fps.txt}\nturns:", r"prompt\.file: holds \{fps\}, which nothing fills; .*It fills: dur"),
+    ("turns:", "prompt: {file: format.txt}\nturns:", r"prompt\.file: holds \{duration:\.0f\}, which nothing fills"),
     ("turns:", "prompt: {text: x}\nturns:", r"prompt\.text: there is no such key; the keys here are: file, values"),
     ("turns:", "prompt: {values: {a: [1]}}\nturns:", r"prompt\.values\.a: must be a text or a number, got \[1\]"),
     ("turns:", "limits: {images: 0}\nturns:", r"limits: Limits\.images must be at least 1, got 0"),
@@ -162,6 +168,7 @@ def write(folder: Path, text: str) -> str:
 def test_a_fault_names_file_key_and_mend(part: str, broken: str, told: str, tmp_path: Path) -> None:
     assert part in GOOD
     (tmp_path / "fps.txt").write_text('At {fps} a second, {duration} s. {"a": 1} \\boxed{answer}')
+    (tmp_path / "format.txt").write_text("{duration:.0f} s")
     file = write(tmp_path, GOOD.replace(part, broken, 1))
     with pytest.raises(UsageError, match=told) as caught:
         get_method("compose", file=file)
@@ -290,6 +297,26 @@ class Length(Term):
 
     async def value(self, rollout: Scored) -> float:
         return self.per_turn * len(rollout.trajectory.turns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unawaited(Term):
+    """A term that forgets `async`."""
+
+    def value(self, rollout: Scored) -> float:  # type: ignore[override]
+        return 1.0
+
+
+def test_a_term_that_cannot_be_awaited_is_told(tmp_path: Path) -> None:
+    bad = write(tmp_path, GOOD + f"  - {{name: '{__name__}:Unawaited', key: own}}\n")
+    with pytest.raises(UsageError, match=r"reward\[2\]\.name: `value` of .*:Unawaited must be a coroutine function"):
+        get_method("compose", file=bad)
+
+
+def test_a_message_may_hold_latex(tmp_path: Path) -> None:
+    text = GOOD.replace("turns:", "messages: {user: '{question} {frames} Answer in \\boxed{letter}.'}\nturns:", 1)
+    method = get_method("compose", file=write(tmp_path, text))
+    assert method.message_templates()["user"].text.endswith("\\boxed{letter}.")
 
 
 def test_tools_and_terms_of_other_packages_are_named_by_path(tmp_path: Path) -> None:

@@ -348,6 +348,12 @@ def test_a_judge_needs_an_address_and_a_readable_prompt() -> None:
         LLMJudge(JudgeConfig(base_url="http://x/v1", prompt_file="/no/such/file"))
 
 
+def test_instructions_of_another_judge_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_text("Question: {question}\nReply 1 or 0.")
+    with pytest.raises(UsageError, match=r"holds \{question\}, which nothing fills"):
+        LLMJudge(JudgeConfig(base_url="http://x/v1", prompt_file=str(tmp_path / "prompt.txt")))
+
+
 class StrictJudge(LLMJudge):
     """A judge of a user's own."""
 

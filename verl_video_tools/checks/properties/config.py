@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import MISSING, FrozenInstanceError, fields, replace
 from pkgutil import resolve_name
 from typing import Any, get_args, get_type_hints
 
@@ -55,7 +55,7 @@ def reward_components_are_named(subject: Subject) -> None:
 
 @holds("config")
 def config_fields_are_declared(subject: Subject) -> None:
-    """What the class annotates is a field of the config, because a subclass without `@dataclass` drops its own."""
+    """What the class sets is a field of the config, because one without its type or `@dataclass` has no effect."""
     cls = type(subject.method)
     known = {own.name for own in fields(subject.method)}
     hints = get_type_hints(cls, include_extras=True)
@@ -66,6 +66,13 @@ def config_fields_are_declared(subject: Subject) -> None:
             f"{cls.__name__} annotates what is no field",
             missing,
             "decorate the class: @dataclass(frozen=True, kw_only=True)",
+        )
+    defaults = {own.name: own.default for own in fields(subject.method) if own.default is not MISSING}
+    if untyped := sorted(name for name, default in defaults.items() if getattr(cls, name) is not default):
+        raise fail(
+            f"{cls.__name__} assigns fields without their type, which leaves their defaults as they were",
+            untyped,
+            "annotate them, as in `max_turns: int = 4`",
         )
 
 

@@ -212,6 +212,22 @@ def observations_show_the_frames_of_the_call(subject: Subject) -> None:
             )
 
 
+@holds("episode", requires=("observations_are_pure", "a_valid_call_of_each_tool_is_found"))
+def observations_tell_the_text_of_the_call(subject: Subject) -> None:
+    """An observation holds the text of its call, because rewards count an executed call as told."""
+    outcomes = [outcome for outcome in _shown(subject) if (outcome.record.text or "").strip()]
+    if not outcomes:
+        raise NotApplicable("no call of an example tells a text")
+    for outcome in outcomes:
+        text, told = str(outcome.record.text), content_text(subject.method.observe([outcome], 1))
+        if text.strip() not in told:
+            raise fail(
+                f"the observation of {outcome.record.name} lacks its text {text!r:.120}",
+                told,
+                "pass what is shown of a call through `toolkit.with_text`",
+            )
+
+
 @holds("episode", requires=("observations_show_the_frames_of_the_call", "parse_depends_on_the_text_alone"))
 def observations_answer_every_call(subject: Subject) -> None:
     """Where a turn may hold two calls its observation shows the frames of both, because the record says so."""

@@ -16,6 +16,7 @@ from verl_video_tools.checks.requests import request_fault
 from verl_video_tools.checks.subject import Subject
 from verl_video_tools.checks.world import QWEN, VIDEOS, with_other_truth, without_file
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.templates import formatted_placeholder
 from verl_video_tools.core.types import (
     CallRecord,
     ImagePart,
@@ -189,7 +190,11 @@ def prompt_is_filled_in(subject: Subject) -> None:
     """No placeholder of a field stands unfilled in the prompt, because the policy would read `{name}`."""
     names = {own.name for own in fields(subject.method)} | {"question", "frames", "duration", "tools", "call_frames"}
     for message in subject.prompt():
-        if unfilled := [name for name in _PLACEHOLDER.findall(content_text(message.content)) if name in names]:
+        text = content_text(message.content)
+        unfilled = [name for name in _PLACEHOLDER.findall(text) if name in names]
+        if formatted := formatted_placeholder(text, names):
+            unfilled.append(formatted)
+        if unfilled:
             raise fail(
                 f"the {message.role} message holds unfilled placeholders", unfilled, "give them to `load_prompt`"
             )

@@ -10,7 +10,7 @@ from typing import Any
 from verl_video_tools.checks.outcome import NotApplicable, fail
 from verl_video_tools.checks.registry import holds
 from verl_video_tools.checks.subject import Rollout, Subject
-from verl_video_tools.checks.world import NoJudge
+from verl_video_tools.checks.world import NoJudge, without_annotations
 from verl_video_tools.core.errors import CallError, CallErrorCode, JudgeError, UsageError
 from verl_video_tools.core.types import CallRecord, QuestionType, StopReason, Trajectory
 from verl_video_tools.synthetic.seconds import WorldJudge
@@ -326,3 +326,24 @@ def rows_of_the_world_are_accepted(subject: Subject) -> None:
                     error,
                     "accept it, or say in name and page what rows hold",
                 ) from error
+
+
+@holds("reward", requires=("rows_of_the_world_are_accepted", "records_replay"))
+def rows_without_annotations_are_scored(subject: Subject) -> None:
+    """A row of video, question, options and truth is asked and scored without a judge, because many hold no more."""
+    bare = without_annotations(subject.sample)
+    try:
+        subject.method.check_earnable(bare, None)
+    except UsageError as error:
+        raise NotApplicable(f"check_earnable refuses such rows: {error}") from error
+    for rollout in subject.of_kind("silent", "answer", "wrong"):
+        try:
+            trajectory = subject.run(rollout.turns, bare)
+            subject.wait(subject.method.score(trajectory, bare, None))
+        except Exception as error:
+            raise fail(
+                f"a row without segment, class and subtitles, in a run without a judge, raises in a rollout of the "
+                f"kind {rollout.kind!r}",
+                error,
+                "do without what a row may lack, or refuse the row in `check_earnable`",
+            ) from error

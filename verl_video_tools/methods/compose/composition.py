@@ -17,6 +17,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.resolve import resolve
 from verl_video_tools.core.selectors import load_selector
+from verl_video_tools.core.templates import formatted_placeholder
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.frames import PLANS, FramePlan, NoFrames
 from verl_video_tools.methods.compose.grammar import GRAMMARS, Grammar
@@ -236,6 +237,8 @@ def _prompt_file(section: Section, folder: Path, values: Mapping[str, str]) -> s
             "file",
             f"holds {{{unfilled[0]}}}, which nothing fills; give it under prompt.values. It fills: {', '.join(known)}",
         )
+    if formatted := formatted_placeholder(text, known):
+        raise section.fault("file", f"holds {formatted}, which nothing fills: placeholders take no format")
     return path
 
 

@@ -23,11 +23,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
+from verl_video_tools.core.templates import formatted_placeholder
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.section import Section
 from verl_video_tools.methods.compose.tools import OfferedTool
 
-_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_PLACEHOLDER = re.compile(r"(?<!\w)\{([a-z_]+)\}")  # and not \boxed{answer}
 
 DEFAULTS: Mapping[str, vt.Template] = {
     "user": vt.Template(
@@ -74,6 +75,8 @@ def _check(section: Section, name: str, text: str, known: vt.Template) -> None:
     if strange := [placeholder for placeholder in held if placeholder not in allowed]:
         listed = ", ".join(f"{{{placeholder}}}" for placeholder in allowed) or "none"
         raise section.fault(name, f"holds {{{strange[0]}}}, which nothing fills; its placeholders are: {listed}")
+    if formatted := formatted_placeholder(text, allowed):
+        raise section.fault(name, f"holds {formatted}, which nothing fills: set `decimals`, and write the name alone")
 
 
 def labelled(method: vt.Method, images: Sequence[vt.ImagePart], decimals: int) -> vt.Content:

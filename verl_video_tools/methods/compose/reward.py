@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from inspect import iscoroutinefunction
 from typing import Any
 
 from verl_video_tools.core.resolve import resolve
@@ -146,6 +147,8 @@ def _read_term(section: Section, keys: Sequence[Any], tools: Sequence[str]) -> R
         raise section.fault(
             "name", f"must be a subclass of compose.terms.Term or compose.group_terms.GroupTerm, got {found!r:.80}"
         )
+    if issubclass(found, Term) and not iscoroutinefunction(found.value):
+        raise section.fault("name", f"`value` of {name} must be a coroutine function: write `async def value`")
     term: AnyTerm = section.without(_OWN_KEYS).build(found)
     if fault := term.tools_fault(tools):
         raise section.fault("tools" if "tools" in section.values else "name", f"the term {name} {fault}")

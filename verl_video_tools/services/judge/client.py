@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from verl_video_tools.core.errors import EndpointError, JudgeError
+from verl_video_tools.core.errors import EndpointError, JudgeError, UsageError
 from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.services.endpoint.breakable import BreakableClient
@@ -63,6 +63,10 @@ class _Kind:
     read: Callable[[str], str]
 
 
+_UNFILLED = ("{question}", "{reference}", "{ground_truth}", "{answer}")
+"""What instructions hold that were written for another judge."""
+
+
 class LLMJudge(BreakableClient[_Messages]):
     """A `Judge` (`verl_video_tools.core.types`) on an OpenAI-compatible endpoint.
 
@@ -84,6 +88,11 @@ class LLMJudge(BreakableClient[_Messages]):
         self._profile = PROFILES[config.profile]
         self._labels = _Kind(self._profile.reminder, self._label)
         self._prompt = read_prompt(__package__, self._profile.prompt, config.prompt_file)
+        if unfilled := next((name for name in _UNFILLED if name in self._prompt), None):
+            raise UsageError(
+                f"prompt_file {config.prompt_file!r} holds {unfilled}, which nothing fills: question, reference and "
+                "answer follow the instructions as one JSON object"
+            )
         self._cache = None if config.cache_dir is None else VerdictCache(Path(config.cache_dir))
         self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pending] = WeakKeyDictionary()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verl_video_tools.core.errors import JudgeError
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.judge.client import LLMJudge
+from verl_video_tools.services.judge import make_judge
 from verl_video_tools.services.judge.config import JudgeConfig
 
 _QUESTION = "Which animal crosses the road, and when?"
@@ -29,7 +29,7 @@ class Finding:
 async def examine_judge(config: JudgeConfig) -> list[Finding]:
     """Everything that can be asked of the judge at `config.base_url`; stops at the first thing that makes the rest
     pointless. Verdicts are neither read from a cache nor kept."""
-    async with LLMJudge(config) as judge:
+    async with make_judge(replace(config, cache_dir=None)) as judge:
         try:
             models = await judge.served_models()
         except JudgeError as error:
