@@ -6,16 +6,17 @@ order: the choice that the paper makes, and the one that it advises against.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from examples.learning_curve.claims.behaviours import Behaviour, Shares
 from examples.learning_curve.plans import ABLATIONS, Plan
 from verl_video_tools.records.validation import Outcome
 from verl_video_tools.synthetic.questions import Kind
 
-Measure = Literal["accuracy", "called", "answered_at_once", "iou"]
+Measure = Literal["accuracy", "called", "answered_at_once", "iou", "asked_for_number"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Metric:
 
     Attributes:
         measure: of a held-out rollout: `accuracy`; `called` or `answered_at_once`, 1.0 if it executed a call or none;
-            `iou`, of the last segment shown with the annotated one.
+            `iou`, of the last segment shown with the annotated one; `asked_for_number`, 1.0 if it executed a call of
+            FrameThinker's `get_frame_number`.
         kinds: of questions that count.
         fields: of the method's config in this measurement; None: measured by the training runs, with their own.
     """
@@ -48,12 +50,14 @@ class Metric:
     kinds: tuple[Kind, ...]
     fields: tuple[str, ...] | None = None
 
-    def of(self, outcome: Outcome, iou: float) -> float:
-        """The measure of one rollout."""
+    def of(self, outcome: Outcome, iou: float, tools: Collection[str] = ()) -> float:
+        """The measure of one rollout, which executed calls of these tools."""
         if self.measure == "accuracy":
             return outcome.accuracy
         if self.measure == "iou":
             return iou
+        if self.measure == "asked_for_number":
+            return float("get_frame_number" in tools)
         return float((outcome.executed_calls > 0) == (self.measure == "called"))
 
 
@@ -102,6 +106,14 @@ class Claim:
     common: tuple[str, ...] = ()
     train_shares: Mapping[Kind, float] = field(default_factory=dict)
 
+    def settings(self) -> dict[str, Any]:
+        """What runs depend on, as a JSON file has it: not what is said and forecast, nor the rule of the verdict."""
+        fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return {name: value for name, value in fields.items() if name not in _SAID}
+
+
+_SAID = ("source", "says", "direction", "effect", "least", "seeds")
+
 
 def _plan(kinds: tuple[Kind, ...], rl_steps: int) -> Plan:
     """Few kinds of questions are learned in few steps, and what else the learning curve measures is left out."""
@@ -129,7 +141,7 @@ CLAIMS: Mapping[str, Claim] = {
         paper=Arm("bonus only beside a right answer", ("bonus_condition=correct",)),
         other=Arm("bonus in any case", ("bonus_condition=always",)),
         direction=Direction("between_things", ("look",), ("ask",)),
-        metrics=(Metric("accuracy", ("between_things",)),),
+        metrics=(Metric("accuracy", ("between_things",)), Metric("asked_for_number", ("between_things",))),
         effect=0.5,
         least=0.25,
         seeds=3,
