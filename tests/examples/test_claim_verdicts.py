@@ -115,7 +115,7 @@ def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path
         paths.append(tmp_path / f"{seed}.json")
         paths[-1].write_text(json.dumps(result))
     (line,) = report.table(report.read(paths)).splitlines()[2:]
-    assert line == "| longvt_rft | accuracy, all questions | 3 | 71.0 | 70.0 | +1.0 (-1.5 to +3.5) | 0.0 | supports |"
+    assert line == "| longvt_rft | accuracy, all questions | 3 | 71.0 | 70.0 | +1.0 (-1.5 to +3.5) |  | supports |"
 
     told["plan"]["rl_steps"] += 1
     paths[-1].write_text(json.dumps(result))

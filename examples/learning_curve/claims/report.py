@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,8 @@ class Measured:
     """A metric in the runs of a claim, by seed.
 
     Attributes:
-        flagged: share of the rollouts of training that were kept out of it, of the choice with more of them.
+        flagged: share of the rollouts of training that were kept out of it, of the choice with more of them; NaN for
+            learning runs that were made before results told it.
     """
 
     paper: Mapping[int, float]
@@ -87,7 +89,8 @@ def table(found: Mapping[str, Mapping[str, Measured]]) -> str:
             means = [f"{100 * sum(each.values()) / len(each):.1f}" for each in (measured.paper, measured.other)]
             interval = str(over_seeds(list(measured.difference.values())))
             verdict = _verdict(name, list(measured.difference.values())) if number == 0 else ""
-            flagged = f"{100 * max(measured.flagged.values()):.1f}" if number == 0 else ""
+            known = [share for share in measured.flagged.values() if not math.isnan(share)]
+            flagged = f"{100 * max(known):.1f}" if known and number == 0 else ""
             lines.append([name, title, str(len(measured.difference)), *means, interval, flagged, verdict])
     return markdown_table(_HEADER, lines, num_text_columns=2)
 
@@ -130,9 +133,8 @@ def _metrics(result: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def _most_flagged(result: Mapping[str, Any]) -> float:
-    """Not known of learning runs that were made before results told it: 0."""
     counts = result.get(TRAINING, {}).values()
-    return max((count["flagged"] / max(1, count["rollouts"]) for count in counts), default=0.0)
+    return max((count["flagged"] / max(1, count["rollouts"]) for count in counts), default=math.nan)
 
 
 def _rft(result: Mapping[str, Any], path: Path) -> tuple[str, dict[str, dict[str, float]]]:
