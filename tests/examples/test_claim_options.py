@@ -20,6 +20,7 @@ from examples.learning_curve.claims.claim import CLAIMS
 from examples.learning_curve.claims.trial import Trial
 from tests.recipes.options import STOPPED, STUB
 from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.verl_plugin.settings import is_validation
 
 pytestmark = pytest.mark.long
 
@@ -33,6 +34,7 @@ class Composed:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.configs: dict[str, Options] = {}
+        self.whole: dict[str, Any] = {}
         (folder / "bin").mkdir()
         for name, text in {"python": STUB, "vvt": "#!/bin/sh\n"}.items():
             (folder / "bin" / name).write_text(text)
@@ -50,8 +52,10 @@ class Composed:
         overrides = json.loads((self.folder / "options.json").read_text())
         with initialize_config_module("verl.trainer.config", version_base=None):
             config = compose("ppo_trainer" if "RUN_DIR" in told else "sft_trainer_engine", overrides=overrides)
+        plain = OmegaConf.to_container(config)
         name = Path(told.get("RUN_DIR", told.get("SFT_DIR", ""))).name
-        self.configs.setdefault(name, by_name(OmegaConf.to_container(config)))
+        self.whole.setdefault(name, plain)
+        self.configs.setdefault(name, by_name(plain))
 
 
 def by_name(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -62,6 +66,10 @@ def by_name(config: Any, prefix: str = "") -> dict[str, Any]:
         for key, part in config.items()
         for name, value in by_name(part, f"{prefix}.{key}".strip(".")).items()
     }
+
+
+def of_measurement(config: Options) -> Options:
+    return {option: value for option, value in config.items() if "video_tools" in option or "val_kwargs" in option}
 
 
 @pytest.mark.parametrize("name", CLAIMS)
@@ -106,6 +114,9 @@ def test_the_choices_differ_in_what_is_claimed_alone(
         fields = read_assignments([*(claim.metrics[int(number)].fields or ())])
         assert {field: composed.configs[view][f"{prefix}.{field}"] for field in fields} == fields
         assert composed.configs[view]["actor_rollout_ref.model.path"] == str(tmp_path / run / "huggingface")
-        shown = {option: value for option, value in composed.configs[view].items() if "video_tools" in option}
-        first = composed.configs[f"rl_metric_{number}"]
-        assert shown == {option: value for option, value in first.items() if "video_tools" in option}
+        assert of_measurement(composed.configs[view]) == of_measurement(composed.configs[f"rl_metric_{number}"])
+    for run in ("rl", "ablation", *views):
+        rollout = OmegaConf.create(composed.whole[run]).actor_rollout_ref.rollout
+        assert is_validation(rollout.val_kwargs, rollout), "else its rollouts would count as those of training"
+        wanted = rollout.temperature if claim.samples_answers else 0.0
+        assert rollout.val_kwargs.temperature == pytest.approx(wanted, abs=0.02)

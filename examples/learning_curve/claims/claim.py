@@ -84,7 +84,7 @@ class Claim:
         cold: behaviours of the cold start, by kind of question.
         common: fields of the method's config in cold start, both arms and measurements.
         metrics: the first decides; the others are reported.
-        effect: difference of the first metric that the world was made to show, by `forecast` rounded down.
+        effect: difference of the first metric that the world was made to show, at most what `forecast` tells.
         least: the smallest difference that would bear the claim out.
         direction: None: what the claim compares changes no advantage.
         seeds: runs of each arm, by `power`.
@@ -111,8 +111,24 @@ class Claim:
         fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return {name: value for name, value in fields.items() if name not in _SAID}
 
+    @property
+    def samples_answers(self) -> bool:
+        """Whether its measurements are sampled as training is, rather than greedy."""
+        return all(_SAMPLES in arm.options for arm in (self.paper, self.other))
 
+
+_SAMPLES = "actor_rollout_ref.rollout.val_kwargs.do_sample=True"
 _SAID = ("source", "says", "direction", "effect", "least", "seeds")
+
+
+def _sampled(temperature: float, top_p: float = 1.0) -> tuple[str, ...]:
+    """Options of both choices where answers are measured nearly as they are sampled in training, by these values.
+
+    Greedy ones would all look as soon as looking is likelier than anything else, in one seed and not yet in another.
+    With the very values of training, verl's agent loops would not know validation (`settings.is_validation`).
+    """
+    own = {"temperature": round(temperature - 0.01, 2), "top_p": top_p}
+    return (_SAMPLES, *(f"actor_rollout_ref.rollout.val_kwargs.{name}={value}" for name, value in own.items()))
 
 
 def _plan(kinds: tuple[Kind, ...], rl_steps: int) -> Plan:
@@ -202,8 +218,8 @@ CLAIMS: Mapping[str, Claim] = {
         plan=_plan(("between_things",), rl_steps=20),
         common=("nested_times=true",),
         cold={"between_things": {"look": 0.12, "elsewhere": 0.28, "skip": 0.6}},
-        paper=Arm("ladder from 8 frames of 56x56 to 4 of 112x112"),
-        other=Arm("4 frames of 112x112", ("low=[4,112]", "high=[4,112]")),
+        paper=Arm("ladder from 8 frames of 56x56 to 4 of 112x112", options=_sampled(0.7, 0.9)),
+        other=Arm("4 frames of 112x112", ("low=[4,112]", "high=[4,112]"), _sampled(0.7, 0.9)),
         direction=Direction("between_things", ("locate",), ("elsewhere",)),
         metrics=(
             Metric("accuracy", ("between_things",), fields=()),
@@ -223,8 +239,8 @@ CLAIMS: Mapping[str, Claim] = {
             "direct": {"skip": 0.6, "look_always": 0.25, "elsewhere": 0.15},
             "at_time": {"skip": 0.7, "elsewhere": 0.2, "look": 0.1},
         },
-        paper=Arm("bonus of 0.5 beside a right answer"),
-        other=Arm("no bonus", ("tool_bonus=0.0",)),
+        paper=Arm("bonus of 0.5 beside a right answer", options=_sampled(1.0)),
+        other=Arm("no bonus", ("tool_bonus=0.0",), _sampled(1.0)),
         direction=Direction("direct", ("look_always", "elsewhere"), ("skip",)),
         metrics=(
             Metric("called", ("direct", "at_time")),
@@ -248,8 +264,8 @@ CLAIMS: Mapping[str, Claim] = {
             "direct": {"skip": 1.0},
             "at_time": {"skip": 0.7, "elsewhere": 0.1, "look": 0.2},
         },
-        paper=Arm("groups of equal rewards are replaced"),
-        other=Arm("all groups are kept", options=("algorithm.filter_groups.enable=False",)),
+        paper=Arm("groups of equal rewards are replaced", options=_sampled(1.0)),
+        other=Arm("all groups are kept", options=(*_sampled(1.0), "algorithm.filter_groups.enable=False")),
         direction=None,
         metrics=(Metric("accuracy", ("at_time",)), Metric("accuracy", ("direct",))),
         effect=0.12,

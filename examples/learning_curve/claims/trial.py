@@ -88,8 +88,8 @@ class Trial(Learning):
         self._train(run, self.validation, *self._own(arm.fields), *arm.options, measuring=measuring)
         for number, metric in enumerate(self.claim.metrics):
             if metric.fields is not None and not self.measured(_view(run, number), 0).exists():
-                fields = self._own(metric.fields)
-                self._measure(_view(run, number), self.out / run / "huggingface", self.validation, *fields)
+                options = [*self._own(metric.fields), *arm.options]
+                self._measure(_view(run, number), self.out / run / "huggingface", self.validation, *options)
 
     def _own(self, fields: tuple[str, ...]) -> list[str]:
         return [f"++actor_rollout_ref.rollout.custom.video_tools.{self.method}.{field}" for field in fields]
