@@ -17,7 +17,10 @@ _GAIN = "after RL less after SFT"
 
 
 def bars(chosen: Chosen) -> str:
-    """A row for each: what was measured, and whether it is met. Open until all runs are made."""
+    """A row for each: what was measured, and whether it is met.
+
+    It is open until all runs are made, unless it is about each of them and one has missed it.
+    """
     runs_of = {method: chosen.of(method) for method in METHODS}
     num_made = sum(len({run["seed"] for run in runs}) for runs in runs_of.values())
     num_planned = NUM_SEEDS * len(METHODS)
@@ -36,8 +39,9 @@ def bars(chosen: Chosen) -> str:
     rows = [[f"{NUM_SEEDS} seeds for each of the {len(METHODS)} methods", f"{num_made} of {num_planned} runs",
              "met" if num_made == num_planned else "open"]]  # fmt: skip
 
-    def add(bar: str, measured: str, is_met: bool) -> None:
-        rows.append([bar, measured, "open" if num_made < num_planned else "met" if is_met else "not met"])
+    def add(bar: str, measured: str, is_met: bool, is_lost: bool = False) -> None:
+        is_open = num_made < num_planned and not is_lost
+        rows.append([bar, measured, "open" if is_open else "met" if is_met else "not met"])
 
     def lowest(end: str) -> tuple[str, float]:
         name = min(gains, key=lambda run: gains[run][end])
@@ -48,7 +52,8 @@ def bars(chosen: Chosen) -> str:
         ("interval of each gain above zero", "low", None),
     ):
         measured, value = lowest(end) if gains else ("", 0.0)
-        add(bar, measured, value > 0 if least is None else value >= least)
+        is_met = value > 0 if least is None else value >= least
+        add(bar, measured, is_met, is_lost=bool(gains) and not is_met)
     brain = means.get("videobrain")
     add(f"VideoBrain's mean at least {percent(LEAST_VIDEOBRAIN)}", "" if brain is None else percent(brain),
         brain is not None and brain >= LEAST_VIDEOBRAIN)  # fmt: skip

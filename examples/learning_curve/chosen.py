@@ -60,9 +60,14 @@ def choose(results: Mapping[str, Result]) -> Chosen:
     for name, result in results.items():
         if (result["method"], result["seed"]) not in SCHEDULE:
             remarks[name] = "not of the schedule"
-        elif _training(result["plan"]) != _training(plan_of(result["method"]).written()):
+        elif not has_present_plan(result):
             remarks[name] = "other settings"
     return Chosen(results, remarks)
+
+
+def has_present_plan(result: Result) -> bool:
+    """Whether a learning run was trained as it would be now."""
+    return _training(result["plan"]) == _training(plan_of(result["method"]).written())
 
 
 def _training(plan: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from math import sqrt
 from typing import Any, Literal
 
+from examples.learning_curve.claims.verdict import over_seeds
 from verl_video_tools.records.validation import Estimate
 
 Cost = Literal["generated_tokens", "visual_tokens"]
@@ -42,9 +42,9 @@ def largest_common(curves: Iterable[Sequence[Measurement]], cost: Cost) -> float
 
 
 def mean_of_runs(estimates: Sequence[Estimate]) -> Estimate:
-    """Mean over runs of one method. Their held-out videos differ, so errors are independent, and the distances of the
-    interval's ends from the mean add up as squares."""
-    count, mean = len(estimates), sum(each.mean for each in estimates) / len(estimates)
-    below = sqrt(sum((each.mean - each.low) ** 2 for each in estimates)) / count
-    above = sqrt(sum((each.high - each.mean) ** 2 for each in estimates)) / count
-    return Estimate(mean, mean - below, mean + above)
+    """Mean over runs of one method. The interval is Student's over them, within 0 and 1: seeds differ by more than
+    their held-out videos explain, and each has videos of its own. That of a single run is over its videos alone."""
+    if len(estimates) == 1:
+        return estimates[0]
+    seeds = over_seeds([each.mean for each in estimates])
+    return Estimate(seeds.mean, max(0.0, seeds.low), min(1.0, seeds.high))

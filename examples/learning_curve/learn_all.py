@@ -75,7 +75,7 @@ class LearnAll:
     def run(self) -> int:
         """Work through the schedule; 1 if a run has failed, else 0."""
         self.outputs.mkdir(parents=True, exist_ok=True)
-        with _locked(self.outputs / LOCK, self._say) as lock:
+        with locked(self.outputs / LOCK, self._say) as lock:
             for number, planned in enumerate(self.schedule, start=1):
                 self._states[planned] = self._make(planned, f"{number}/{len(self.schedule)} {planned.name}", lock)
         self._summarise()
@@ -84,7 +84,7 @@ class LearnAll:
     def _make(self, planned: Planned, title: str, lock: IO[str]) -> str:
         """Make a run unless it is finished; what has become of it."""
         learning = self._learning(planned)
-        if (learning.out / RESULTS).exists():
+        if _is_finished(learning):
             return f"finished before: {self._keep(planned, learning).name}"
         if not self.again and (name := self._result_of(learning)):
             return f"finished before: {name}.json"
@@ -99,7 +99,7 @@ class LearnAll:
             begin, place = self._minutes, log.stat().st_size if log.exists() else 0
             status = self._attempt(planned, learning.out, log, lock)
             minutes = self._minutes - begin
-            if status == 0 and (learning.out / RESULTS).exists():
+            if status == 0 and _is_finished(learning):
                 self._estimated, self._taken = self._estimated + estimate, self._taken + minutes
                 self._causes.pop(planned, None)
                 copy = self._keep(planned, learning)
@@ -138,12 +138,7 @@ class LearnAll:
 
     def _result_of(self, learning: Learning) -> str | None:
         """Name of a result of the same run in the folder of results."""
-        told = learning.told()
-        for name, result in stored.load(self.results).items():
-            found = {"method": result["method"], "seed": result["seed"], "plan": PLAN_BEFORE | result["plan"]}
-            if found == told:
-                return name
-        return None
+        return next((name for name, result in stored.load(self.results).items() if _is_of(result, learning)), None)
 
     def _keep(self, planned: Planned, learning: Learning) -> Path:
         return stored.add(learning.out / RESULTS, planned.name, self.results)
@@ -173,6 +168,18 @@ class LearnAll:
         self.console.print(f"[bold]learn-all[/bold] {text}", highlight=False, soft_wrap=True)
 
 
+def _is_of(result: stored.Result, learning: Learning) -> bool:
+    """Whether a result is of this method, seed and plan."""
+    found = {"method": result["method"], "seed": result["seed"], "plan": PLAN_BEFORE | result["plan"]}
+    return found == learning.told()
+
+
+def _is_finished(learning: Learning) -> bool:
+    """Whether the run's folder has its result, and not that of the same plan with fewer steps."""
+    path = learning.out / RESULTS
+    return path.exists() and _is_of(json.loads(path.read_text()), learning)
+
+
 def cause_of(printed: str) -> str:
     """Why a run has failed, from what it printed: the stage, and the last line that names an error."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
@@ -184,8 +191,8 @@ def cause_of(printed: str) -> str:
 
 
 @contextmanager
-def _locked(path: Path, say: Callable[[str], None]) -> Iterator[IO[str]]:
-    """Waits for another schedule, or for the run that a killed one has left."""
+def locked(path: Path, say: Callable[[str], None]) -> Iterator[IO[str]]:
+    """Waits for another schedule, of claims or of learning runs, or for the run that a killed one has left."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

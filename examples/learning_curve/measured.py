@@ -116,5 +116,15 @@ def cost_curve(run: Path, method: str, factor: int) -> dict[str, Any]:
     }
 
 
+def rollout_counts(run: Path) -> dict[str, int]:
+    """`rollouts` that a run has recorded in training, and how many of them are `flagged`.
+
+    Raises:
+        UsageError: records cannot be read.
+    """
+    flags = [bool(line["trajectory"].flags) for line in read_records(records_folder(run))]
+    return {"rollouts": len(flags), "flagged": sum(flags)}
+
+
 def _named(tokens: Tokens) -> dict[str, float]:
     return {"generated_tokens": tokens.generated, "visual_tokens": tokens.visual}

@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+from verl_video_tools.evaluation.folder import write_json
+
 NO_CODE = (":!docs", ":!*.md", ":!examples/learning_curve/results")
 """What may differ from the commit: pages and results change from run to run."""
 REPO = Path(__file__).resolve().parents[2]
@@ -53,7 +55,7 @@ class Starts:
         for name, now in (("commits", commit()), ("machines", machine())):
             if now not in told[name]:
                 told[name].append(now)
-        self._path.write_text(json.dumps(told, indent=1) + "\n")
+        write_json(self._path, told)
 
     def told(self, stages: Sequence[str]) -> dict[str, Any]:
         """`commits`, `machines`, and `stages_resumed`: those that were started more than once, so that their minutes

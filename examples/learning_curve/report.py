@@ -18,6 +18,7 @@ from examples.learning_curve.measured import (
     hard,
     looked,
     pixels_per_token,
+    rollout_counts,
 )
 from examples.learning_curve.plans import NO_TOOLS
 from examples.learning_curve.provenance import Starts
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 RFT_LESS_RL = "after RFT less after RL, all questions"
 """In `results.json`: what fine-tuning on rollouts changes, first look included."""
+TRAINING = "rollouts of training"
+"""In `results.json`: how many there were in each run, and how many were flagged, so that they did not train."""
 _RL_WITHOUT_TOOLS = "after RL, without tools"
 
 
@@ -54,6 +57,9 @@ def results_of(run: Learning, console: Console) -> dict[str, Any]:
             console.print(f"{after} less {before}: {gain}, paired by question", highlight=False)
     if "after RFT" in policies:
         results[RFT_LESS_RL] = asdict(mean_gain(policies["after RL"], policies["after RFT"]))
+    results[TRAINING] = {name: rollout_counts(run.out / name) for name in ("rl", "ablation") if name in run.stages}
+    for name, counts in results[TRAINING].items():
+        console.print(f"{name}: {counts['flagged']} of {counts['rollouts']} rollouts flagged", highlight=False)
     try:
         results["cost"] = cost_curve(run.rl, run.method, pixels_per_token(run.data / "base"))
     except (UsageError, ValueError) as error:  # the accuracies stand without it

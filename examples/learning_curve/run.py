@@ -58,9 +58,9 @@ from examples.learning_curve.provenance import REPO, Starts
 from examples.learning_curve.report import results_of
 from verl_video_tools.core.choices import grade_multiple_choice
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.files import whole_file
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
+from verl_video_tools.evaluation.folder import write_json, write_text
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
 from verl_video_tools.services.retrieval import local_from_fields
@@ -126,7 +126,7 @@ class Learning:
             with _failing(name):
                 stage()
             seconds = round(time.monotonic() - stage_started)
-            self.done(name).write_text(json.dumps({"seconds_since_last_start": seconds}) + "\n")
+            write_json(self.done(name), {"seconds_since_last_start": seconds})
         self._say(f"finished after {(time.monotonic() - started) / 60:.0f} min")
         self.report()
 
@@ -158,7 +158,7 @@ class Learning:
                 for folder in (self.rft, self.out / "rft_validation"):
                     shutil.rmtree(folder, ignore_errors=True)
         self.out.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(own, indent=1) + "\n")
+        write_json(path, own)
 
     def done(self, stage: str) -> Path:
         return self.out / f"{stage}.done"
@@ -168,7 +168,8 @@ class Learning:
         if stage not in ("rl", "ablation"):
             return MINUTES[stage]
         saved = self.out / stage / "latest_checkpointed_iteration.txt"
-        num_steps = self.plan.rl_steps - (int(saved.read_text()) if saved.exists() else 0)
+        text = saved.read_text().strip() if saved.exists() else ""  # verl empties it before it writes
+        num_steps = self.plan.rl_steps - (int(text) if text.isdecimal() else 0)
         return MINUTES[stage] + num_steps * SECONDS_PER_STEP[self.name] / 60
 
     # ---------------------------------------------------------------------------------------------------------- stages
@@ -263,8 +264,7 @@ class Learning:
     def report(self) -> None:
         """Prints the table of accuracies, writes `results.json`, and the pages of `vvt report`."""
         results = results_of(self, self.console)
-        with whole_file(self.out / RESULTS) as partial:
-            partial.write_text(json.dumps(results, indent=1) + "\n")
+        write_text(self.out / RESULTS, json.dumps(results, indent=1) + "\n")
         _run(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.name}, seed {self.seed}")
         if self.ablation:
             _run(VVT, "report", self.rl, self.out / "ablation", "--out", self.out / "ablation_report",
@@ -302,6 +302,7 @@ class Learning:
             *fields,
             VAL_FILES=validation,
             TOTAL_STEPS=plan.rl_steps,
+            SAVE_FREQ=math.ceil(plan.rl_steps / 4),  # a run that is killed repeats no more
             TRAIN_BATCH_SIZE=plan.batch_size,
             LEARNING_RATE=plan.learning_rate,
             MINI_BATCH_SIZE=plan.mini_batch_size,

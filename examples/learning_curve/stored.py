@@ -17,22 +17,28 @@ Result = Mapping[str, Any]
 
 
 def add(path: Path, name: str, folder: Path = FOLDER) -> Path:
-    """Copy a run's `results.json` into the folder; one with the same content stays the only one.
+    """Copy a run's `results.json` into the folder, unless the run's is there, perhaps as an earlier version told it.
 
     Args:
         name: of the file, without its ending. Where it holds another run, the next free number is added.
 
     Returns:
-        The copy.
+        The run's file.
     """
     text = path.read_text()
     folder.mkdir(parents=True, exist_ok=True)
     targets = (folder / f"{each}.json" for each in numbered(name))
-    target = next(path for path in targets if not path.exists() or path.read_text() == text)
+    target = next(path for path in targets if not path.exists() or _is_same_run(path.read_text(), text))
     if not target.exists():
         with whole_file(target) as partial:
             partial.write_text(text)
     return target
+
+
+def _is_same_run(one: str, other: str) -> bool:
+    """No two runs measure the same of every policy, kind by kind."""
+    accuracy = [json.loads(text).get("accuracy") for text in (one, other)]
+    return one == other or (accuracy[0] is not None and accuracy[0] == accuracy[1])
 
 
 def numbered(name: str) -> Iterator[str]:

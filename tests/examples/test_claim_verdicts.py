@@ -14,6 +14,7 @@ from examples.learning_curve.claims import power, report
 from examples.learning_curve.claims.claim import CLAIMS
 from examples.learning_curve.claims.verdict import decide, over_seeds
 from examples.learning_curve.plans import PLANS
+from examples.learning_curve.report import TRAINING
 from verl_video_tools.core.errors import UsageError
 
 # ------------------------------------------------------------------------------------------------------------- the rule
@@ -87,7 +88,11 @@ def written(folder: Path, claim: str, seed: int, differences: Mapping[str, float
         }
         for measure, difference in differences.items()
     ]
-    path.write_text(json.dumps({"claim": claim, "seed": seed, "metrics": metrics}))
+    counts = {"rl": {"rollouts": 200, "flagged": seed}, "ablation": {"rollouts": 100, "flagged": 2 * seed}}
+    told = {"claim": claim, "seed": seed, "metrics": metrics, TRAINING: counts}
+    if claim in CLAIMS:
+        told["settings"] = CLAIMS[claim].settings()
+    path.write_text(json.dumps(told))
     return path
 
 
@@ -96,8 +101,8 @@ def test_a_report_decides_by_the_first_metric(tmp_path: Path) -> None:
     paths += [written(tmp_path, "videozoomer_bonus", s, {"called": 0.01 * s}) for s in range(3)]
     paths += [written(tmp_path, "videobrain_behavior", s, {"answered_at_once": 0.9}) for s in range(2)]
     lines = report.table(report.read(paths)).splitlines()[2:]
-    assert lines[0] == "| longvt_recall | iou, at_time | 3 | 81.0 | 50.0 | +31.0 (+28.5 to +33.5) | supports |"
-    assert lines[1].endswith("| +0.0 (+0.0 to +0.0) |  |")
+    assert lines[0] == "| longvt_recall | iou, at_time | 3 | 81.0 | 50.0 | +31.0 (+28.5 to +33.5) | 4.0 | supports |"
+    assert lines[1].endswith("| +0.0 (+0.0 to +0.0) |  |  |")
     assert lines[2].endswith("contradicts |") and lines[3].endswith("undecided: 2 of 3 seeds |")
 
 
@@ -105,11 +110,17 @@ def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path
     paths = []
     for seed, difference in enumerate([0.0, 0.01, 0.02]):
         accuracy = {name: {"all questions": {"mean": mean}} for name, mean in (("after RL", 0.7), ("after RFT", 0.71))}
-        result = {"method": "longvt", "seed": seed, "accuracy": accuracy, report.RFT_LESS_RL: {"mean": difference}}
+        told = {"method": "longvt", "seed": seed, "plan": PLANS["longvt"].written(), "accuracy": accuracy}
+        result = told | {report.RFT_LESS_RL: {"mean": difference}}
         paths.append(tmp_path / f"{seed}.json")
         paths[-1].write_text(json.dumps(result))
     (line,) = report.table(report.read(paths)).splitlines()[2:]
-    assert line == "| longvt_rft | accuracy, all questions | 3 | 71.0 | 70.0 | +1.0 (-1.5 to +3.5) | supports |"
+    assert line == "| longvt_rft | accuracy, all questions | 3 | 71.0 | 70.0 | +1.0 (-1.5 to +3.5) |  | supports |"
+
+    told["plan"]["rl_steps"] += 1
+    paths[-1].write_text(json.dumps(result))
+    with pytest.raises(UsageError, match="made with other settings of longvt_rft than the present ones"):
+        report.read(paths)
 
 
 def test_the_page_shows_the_claims_as_they_are_decided() -> None:
@@ -127,6 +138,11 @@ def test_a_report_refuses_what_it_cannot_count(tmp_path: Path) -> None:
     path = written(tmp_path, "longvt_recall", 0, {"iou": 0.3})
     with pytest.raises(UsageError, match="second result"):
         report.read([path, path])
+    told = json.loads(path.read_text())
+    told["settings"]["other"]["fields"] = ["time_reward=none"]
+    path.write_text(json.dumps(told))
+    with pytest.raises(UsageError, match="made with other settings of longvt_recall than the present ones; leave it"):
+        report.read([path])
     with pytest.raises(UsageError, match="no claim 'other'"):
         report.read([written(tmp_path, "other", 0, {"iou": 0.3})])
     (tmp_path / "plain.json").write_text("{}")

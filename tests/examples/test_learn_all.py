@@ -146,6 +146,20 @@ def test_a_folder_of_another_plan_is_left_alone(orders: Path) -> None:
     assert (folder.with_name("learn_longvt_11_2") / "results.json").exists()
 
 
+def test_a_run_of_fewer_steps_than_are_planned_now_goes_on(orders: Path) -> None:
+    """Its result is not that of the plan, so that it would count as made and yet not be in the tables."""
+    folder = orders.parent / "outputs" / "learn_longvt_11"
+    folder.mkdir(parents=True)
+    told = told_by(ONE)
+    told["plan"]["rl_steps"] -= 1
+    for name in ("plan.json", "results.json"):
+        (folder / name).write_text(json.dumps(told))
+    assert schedule(orders, ONE).run() == 0
+    assert made(orders) == ["longvt_11"]
+    (kept,) = (orders.parent / "results").iterdir()
+    assert json.loads(kept.read_text())["plan"] == told_by(ONE)["plan"]
+
+
 def test_no_run_is_started_that_would_end_too_late(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     estimates = {"longvt": 30.0, "videobrain": 10.0}
     monkeypatch.setattr(Learning, "minutes_left", lambda self: estimates[self.name])
@@ -259,6 +273,21 @@ def test_the_command_of_a_run_is_one_that_users_start() -> None:
     command = learn_all.command_of(ONE, Path("/out"))
     run = command[command.index("--") + 1 :]
     assert run[1:] == ["-m", "examples.learning_curve.run", "--method", "longvt", "--seed", "11", "--out", "/out"]
+
+
+def test_a_run_whose_result_is_told_anew_counts_once(tmp_path: Path) -> None:
+    """`make learn` writes the result of a finished run again, with what the present version tells of it."""
+
+    def add(content: Mapping[str, Any]) -> str:
+        (tmp_path / "results.json").write_text(json.dumps(content))
+        return learn_all.stored.add(tmp_path / "results.json", "longvt_11", tmp_path / "kept").name
+
+    run = {"method": "longvt", "seed": 11, "accuracy": {"after RL": {"by kind": {"direct": 0.91}}}}
+    other = run | {"accuracy": {"after RL": {"by kind": {"direct": 0.92}}}}
+    assert [add(each) for each in (run, run | {"rollouts": 1280}, other)] == [
+        "longvt_11.json", "longvt_11.json", "longvt_11_2.json",
+    ]  # fmt: skip
+    assert json.loads((tmp_path / "kept" / "longvt_11.json").read_text()) == run
 
 
 def test_results_are_listed_by_method_seed_and_number(tmp_path: Path) -> None:

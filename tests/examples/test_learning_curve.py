@@ -147,6 +147,7 @@ def test_stages_run_once_and_their_gain_is_reported(
 
     options = training.recipes[-1][1]
     assert f"trainer.test_freq={-(-STEPS // 4)}" in options  # each quarter, of two videos' questions
+    assert training.recipes[-1][2]["SAVE_FREQ"] == -(-STEPS // 4)
     assert "++trainer.video_tools.interim_validation_rows=2" in options
     kinds = [question_from_row(row)[1].kind for row in validation[:2]]
     assert "direct" not in kinds and len({*kinds}) == 2
@@ -292,6 +293,45 @@ def test_a_failing_stage_is_named_and_goes_on_at_the_next_start(
         learning(example, before_rl, Broken()).run()
     learning(example, before_rl, Training()).run()
     assert json.loads((before_rl / "results.json").read_text())["stages_resumed"] == ["rl"]
+
+
+def test_a_run_goes_on_whose_checkpoint_was_killed_while_it_was_named(example: dict[str, Any], before_rl: Path) -> None:
+    """verl empties the file before it writes a number into it."""
+    named = before_rl / "rl" / "latest_checkpointed_iteration.txt"
+    named.parent.mkdir()
+    named.write_text("")
+    run = learning(example, before_rl, Training())
+    from_scratch = run.minutes_left()
+    named.write_text("1")
+    assert run.minutes_left() < from_scratch
+    named.unlink()
+    assert run.minutes_left() == from_scratch
+
+
+@pytest.mark.parametrize("name", ["plan.json", "starts.json", "rl.done", "results.json"])
+def test_a_full_disk_leaves_what_was_told_of_a_run(
+    example: dict[str, Any], before_rl: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An emptied file would keep the run from going on."""
+    write = Path.write_text
+    file = before_rl / name
+    if name == "plan.json":
+        file.write_text(json.dumps(learning(example, before_rl, Training()).told()))
+    told = file.read_text() if file.exists() else None
+
+    def full(path: Path, *arguments: Any, **options: Any) -> int:
+        if name not in path.name:
+            return write(path, *arguments, **options)
+        write(path, "")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="No space"):
+            learning(example, before_rl, Training()).run()
+    assert (file.read_text() if file.exists() else None) == told
+    learning(example, before_rl, Training()).run()
+    assert json.loads((before_rl / "results.json").read_text())["minutes"].keys() == {"data", "cold", "sft", "rl"}
 
 
 def test_a_run_whose_costs_are_not_known_keeps_its_accuracies(

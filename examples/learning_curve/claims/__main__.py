@@ -106,9 +106,10 @@ def _forecast(names: list[str], clips: list[Clip]) -> str:
     for name in names:
         found = forecast(CLAIMS[name], clips, _retriever(CLAIMS[name]), rates)
         for rate, (paper, other) in zip(rates, found, strict=True):
-            numbers = f"{100 * paper:.0f}", f"{100 * other:.0f}", f"{100 * (paper - other):+.0f}"
-            lines.append([name, f"{rate:g}", *numbers])
-    return markdown_table(["claim", "rate", "paper's choice", "other", "difference"], lines, 1)
+            gains = paper - other
+            numbers = f"{100 * paper.mean():.0f}", f"{100 * other.mean():.0f}", f"{100 * gains.mean():+.0f}"
+            lines.append([name, f"{rate:g}", *numbers, f"{100 * gains.std(ddof=1):.0f}"])
+    return markdown_table(["claim", "rate", "paper's choice", "other", "difference", "between seeds"], lines, 1)
 
 
 def _power() -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from examples.learning_curve import stored
 from examples.learning_curve.claims.claim import CLAIMS, Claim
+from examples.learning_curve.claims.report import is_present
 from examples.learning_curve.claims.trial import RESULT, Trial
-from examples.learning_curve.run import StageError
+from examples.learning_curve.learn_all import LOCK, NUM_TRIES, locked
 from verl_video_tools.core.files import whole_file
 
 RESULTS = stored.FOLDER / "claims"
@@ -33,19 +36,31 @@ def schedule(claims: Mapping[str, Claim] = CLAIMS) -> list[tuple[str, int]]:
 def run_all(
     outputs: Path, results: Path = RESULTS, trial: Callable[[str, Claim, int, Path], Run] = Trial
 ) -> dict[str, str]:
-    """Make the runs whose result is not in `results` yet, in folders of `outputs`; why each failed one did."""
-    failed = {}
-    results.mkdir(parents=True, exist_ok=True)
-    for name, seed in schedule():
-        kept = results / f"{name}_{seed}.json"
-        if kept.exists():
-            continue
-        folder = outputs / f"claim_{name}_{seed}"
-        try:
-            trial(name, CLAIMS[name], seed, folder).run()
-        except StageError as error:
-            failed[f"{name}_{seed}"] = str(error)
-            continue
-        with whole_file(kept) as partial:
-            shutil.copyfile(folder / RESULT, partial)
+    """Make the runs whose result is not in `results` yet, in folders of `outputs`; why each failed one did.
+
+    A run that fails is tried once more, and stops no other, whatever it fails with. No other schedule works in
+    `outputs` meanwhile, of learning runs neither: two runs need more memory than a small machine has.
+    """
+    failed: dict[str, str] = {}
+    for folder in (outputs, results):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(outputs / LOCK, print):
+        for name, seed in schedule():
+            kept = results / f"{name}_{seed}.json"
+            if kept.exists():
+                if not is_present(json.loads(kept.read_text())):
+                    failed[kept.stem] = f"{kept} was made with other settings; move it away"
+                continue
+            folder = outputs / f"claim_{kept.stem}"
+            for _ in range(NUM_TRIES):
+                try:
+                    trial(name, CLAIMS[name], seed, folder).run()
+                except Exception as error:
+                    traceback.print_exc()
+                    failed[kept.stem] = str(error) or repr(error)
+                else:
+                    failed.pop(kept.stem, None)
+                    with whole_file(kept) as partial:
+                        shutil.copyfile(folder / RESULT, partial)
+                    break
     return failed

@@ -6,16 +6,17 @@ order: the choice that the paper makes, and the one that it advises against.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from examples.learning_curve.claims.behaviours import Behaviour, Shares
 from examples.learning_curve.plans import ABLATIONS, Plan
 from verl_video_tools.records.validation import Outcome
 from verl_video_tools.synthetic.questions import Kind
 
-Measure = Literal["accuracy", "called", "answered_at_once", "iou"]
+Measure = Literal["accuracy", "called", "answered_at_once", "iou", "asked_for_number"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Metric:
 
     Attributes:
         measure: of a held-out rollout: `accuracy`; `called` or `answered_at_once`, 1.0 if it executed a call or none;
-            `iou`, of the last segment shown with the annotated one.
+            `iou`, of the last segment shown with the annotated one; `asked_for_number`, 1.0 if it executed a call of
+            FrameThinker's `get_frame_number`.
         kinds: of questions that count.
         fields: of the method's config in this measurement; None: measured by the training runs, with their own.
     """
@@ -48,12 +50,14 @@ class Metric:
     kinds: tuple[Kind, ...]
     fields: tuple[str, ...] | None = None
 
-    def of(self, outcome: Outcome, iou: float) -> float:
-        """The measure of one rollout."""
+    def of(self, outcome: Outcome, iou: float, tools: Collection[str] = ()) -> float:
+        """The measure of one rollout, which executed calls of these tools."""
         if self.measure == "accuracy":
             return outcome.accuracy
         if self.measure == "iou":
             return iou
+        if self.measure == "asked_for_number":
+            return float("get_frame_number" in tools)
         return float((outcome.executed_calls > 0) == (self.measure == "called"))
 
 
@@ -80,7 +84,7 @@ class Claim:
         cold: behaviours of the cold start, by kind of question.
         common: fields of the method's config in cold start, both arms and measurements.
         metrics: the first decides; the others are reported.
-        effect: difference of the first metric that the world was made to show, by `forecast` rounded down.
+        effect: difference of the first metric that the world was made to show, at most what `forecast` tells.
         least: the smallest difference that would bear the claim out.
         direction: None: what the claim compares changes no advantage.
         seeds: runs of each arm, by `power`.
@@ -101,6 +105,30 @@ class Claim:
     seeds: int
     common: tuple[str, ...] = ()
     train_shares: Mapping[Kind, float] = field(default_factory=dict)
+
+    def settings(self) -> dict[str, Any]:
+        """What runs depend on, as a JSON file has it: not what is said and forecast, nor the rule of the verdict."""
+        fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return {name: value for name, value in fields.items() if name not in _SAID}
+
+    @property
+    def samples_answers(self) -> bool:
+        """Whether its measurements are sampled as training is, rather than greedy."""
+        return all(_SAMPLES in arm.options for arm in (self.paper, self.other))
+
+
+_SAMPLES = "actor_rollout_ref.rollout.val_kwargs.do_sample=True"
+_SAID = ("source", "says", "direction", "effect", "least", "seeds")
+
+
+def _sampled(temperature: float, top_p: float = 1.0) -> tuple[str, ...]:
+    """Options of both choices where answers are measured nearly as they are sampled in training, by these values.
+
+    Greedy ones would all look as soon as looking is likelier than anything else, in one seed and not yet in another.
+    With the very values of training, verl's agent loops would not know validation (`settings.is_validation`).
+    """
+    own = {"temperature": round(temperature - 0.01, 2), "top_p": top_p}
+    return (_SAMPLES, *(f"actor_rollout_ref.rollout.val_kwargs.{name}={value}" for name, value in own.items()))
 
 
 def _plan(kinds: tuple[Kind, ...], rl_steps: int) -> Plan:
@@ -129,7 +157,7 @@ CLAIMS: Mapping[str, Claim] = {
         paper=Arm("bonus only beside a right answer", ("bonus_condition=correct",)),
         other=Arm("bonus in any case", ("bonus_condition=always",)),
         direction=Direction("between_things", ("look",), ("ask",)),
-        metrics=(Metric("accuracy", ("between_things",)),),
+        metrics=(Metric("accuracy", ("between_things",)), Metric("asked_for_number", ("between_things",))),
         effect=0.5,
         least=0.25,
         seeds=3,
@@ -190,8 +218,8 @@ CLAIMS: Mapping[str, Claim] = {
         plan=_plan(("between_things",), rl_steps=20),
         common=("nested_times=true",),
         cold={"between_things": {"look": 0.12, "elsewhere": 0.28, "skip": 0.6}},
-        paper=Arm("ladder from 8 frames of 56x56 to 4 of 112x112"),
-        other=Arm("4 frames of 112x112", ("low=[4,112]", "high=[4,112]")),
+        paper=Arm("ladder from 8 frames of 56x56 to 4 of 112x112", options=_sampled(0.7, 0.9)),
+        other=Arm("4 frames of 112x112", ("low=[4,112]", "high=[4,112]"), _sampled(0.7, 0.9)),
         direction=Direction("between_things", ("locate",), ("elsewhere",)),
         metrics=(
             Metric("accuracy", ("between_things",), fields=()),
@@ -211,8 +239,8 @@ CLAIMS: Mapping[str, Claim] = {
             "direct": {"skip": 0.6, "look_always": 0.25, "elsewhere": 0.15},
             "at_time": {"skip": 0.7, "elsewhere": 0.2, "look": 0.1},
         },
-        paper=Arm("bonus of 0.5 beside a right answer"),
-        other=Arm("no bonus", ("tool_bonus=0.0",)),
+        paper=Arm("bonus of 0.5 beside a right answer", options=_sampled(1.0)),
+        other=Arm("no bonus", ("tool_bonus=0.0",), _sampled(1.0)),
         direction=Direction("direct", ("look_always", "elsewhere"), ("skip",)),
         metrics=(
             Metric("called", ("direct", "at_time")),
@@ -236,8 +264,8 @@ CLAIMS: Mapping[str, Claim] = {
             "direct": {"skip": 1.0},
             "at_time": {"skip": 0.7, "elsewhere": 0.1, "look": 0.2},
         },
-        paper=Arm("groups of equal rewards are replaced"),
-        other=Arm("all groups are kept", options=("algorithm.filter_groups.enable=False",)),
+        paper=Arm("groups of equal rewards are replaced", options=_sampled(1.0)),
+        other=Arm("all groups are kept", options=(*_sampled(1.0), "algorithm.filter_groups.enable=False")),
         direction=None,
         metrics=(Metric("accuracy", ("at_time",)), Metric("accuracy", ("direct",))),
         effect=0.12,

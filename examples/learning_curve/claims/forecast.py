@@ -36,8 +36,9 @@ _REPETITIONS = 8
 
 def forecast(
     claim: Claim, clips: Sequence[Clip], retriever: Retriever | None = None, rates: Sequence[float] = (RATE,)
-) -> list[tuple[float, float]]:
-    """The claim's first metric under the paper's choice and under the other one after its steps, for each rate.
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The claim's first metric under the paper's choice and under the other one after its steps, for each rate; of so
+    many seeds each.
 
     Raises:
         ValueError: a kind of question is asked about no clip.
@@ -47,10 +48,12 @@ def forecast(
         for arm in (claim.paper, claim.other)
     }
 
-    def measured(arm: Arm, rate: float) -> float:
+    def measured(arm: Arm, rate: float) -> np.ndarray:
         ends = [_learn(claim, arm, played[arm], np.random.default_rng(seed), rate) for seed in range(_REPETITIONS)]
+        if not claim.samples_answers:
+            ends = [{kind: _likeliest(shares) for kind, shares in end.items()} for end in ends]
         # Both are measured on the first frames of validation, which the paper's choice shows to the first rollout.
-        return float(np.mean([_mean(claim.metrics[0], end, played[claim.paper]) for end in ends]))
+        return np.array([_mean(claim.metrics[0], end, played[claim.paper]) for end in ends])
 
     return [(measured(claim.paper, rate), measured(claim.other, rate)) for rate in rates]
 
@@ -93,6 +96,12 @@ def _batch(
         if len(groups) == claim.plan.batch_size:
             break
     return groups
+
+
+def _likeliest(shares: Mapping[Behaviour, float]) -> dict[Behaviour, float]:
+    """Shares of greedy answers."""
+    chosen = max(shares, key=lambda each: shares[each])
+    return {each: float(each == chosen) for each in shares}
 
 
 def _softmax(logits: Mapping[Behaviour, float], calling: float) -> dict[Behaviour, float]:

@@ -3,37 +3,49 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from examples.learning_curve.chosen import has_present_plan
 from examples.learning_curve.claims.claim import CLAIMS
 from examples.learning_curve.claims.verdict import decide, over_seeds
-from examples.learning_curve.report import RFT_LESS_RL
+from examples.learning_curve.report import RFT_LESS_RL, TRAINING
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.evaluation.table_text import markdown_table
 
 RFT = "longvt_rft"
 """The claim that fine-tuning on rollouts keeps accuracy, decided by LongVT's learning runs."""
 RFT_LEAST, RFT_BOUND, RFT_SEEDS = -0.02, -0.05, 3
-_HEADER = ["claim", "measured", "seeds", "paper's choice", "other", "difference", "verdict"]
+_HEADER = ["claim", "measured", "seeds", "paper's choice", "other", "difference", "flagged", "verdict"]
+
+
+_KEYS = ("paper", "other", "difference", "flagged")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A metric in the runs of a claim, by seed."""
+    """A metric in the runs of a claim, by seed.
+
+    Attributes:
+        flagged: share of the rollouts of training that were kept out of it, of the choice with more of them; NaN for
+            learning runs that were made before results told it.
+    """
 
     paper: Mapping[int, float]
     other: Mapping[int, float]
     difference: Mapping[int, float]
+    flagged: Mapping[int, float]
 
 
 def read(paths: Sequence[Path]) -> dict[str, dict[str, Measured]]:
     """Metrics by claim, the deciding one first.
 
     Raises:
-        UsageError: a file is none of a claim's, or two are of the same claim and seed.
+        UsageError: a file is none of a claim's, or was made with other settings than the present ones, or two are of
+            the same claim and seed.
     """
     found: dict[str, dict[str, dict[int, dict[str, float]]]] = {}
     for path in paths:
@@ -41,24 +53,35 @@ def read(paths: Sequence[Path]) -> dict[str, dict[str, Measured]]:
         name, metrics = _rft(result, path) if "claim" not in result else (result["claim"], _metrics(result))
         if name not in {*CLAIMS, RFT}:
             raise UsageError(f"{path}: there is no claim {name!r}; choose of {', '.join([*CLAIMS, RFT])}")
+        if not is_present(result):
+            raise UsageError(f"{path}: made with other settings of {name} than the present ones; leave it out")
+        flagged = _most_flagged(result)
         for title, means in metrics.items():
             seeds = found.setdefault(name, {}).setdefault(title, {})
             if result["seed"] in seeds:
                 raise UsageError(f"{path}: a second result of {name}, seed {result['seed']}; give one")
-            seeds[result["seed"]] = means
+            seeds[result["seed"]] = means | {"flagged": flagged}
     return {
         name: {
-            title: Measured(*({s: m[key] for s, m in seeds.items()} for key in ("paper", "other", "difference")))
+            title: Measured(*({s: m[key] for s, m in seeds.items()} for key in _KEYS))
             for title, seeds in metrics.items()
         }
         for name, metrics in found.items()
     }
 
 
+def is_present(result: Mapping[str, Any]) -> bool:
+    """Whether a result, of a known claim or of a learning run, was made with the present settings."""
+    if "claim" not in result:
+        return has_present_plan(result)
+    return bool(result.get("settings") == CLAIMS[result["claim"]].settings())
+
+
 def table(found: Mapping[str, Mapping[str, Measured]]) -> str:
     """One line per metric in Markdown: means of the seeds, and the interval of their paired differences.
 
-    Numbers are points or, of IoU, hundredths. The verdict is that of the first metric, once all seeds are there.
+    Numbers are points or, of IoU, hundredths. `flagged`, in per cent, is that of the run with most of them. The verdict
+    is that of the first metric, once all seeds are there.
     """
     lines = []
     for name, metrics in found.items():
@@ -66,7 +89,9 @@ def table(found: Mapping[str, Mapping[str, Measured]]) -> str:
             means = [f"{100 * sum(each.values()) / len(each):.1f}" for each in (measured.paper, measured.other)]
             interval = str(over_seeds(list(measured.difference.values())))
             verdict = _verdict(name, list(measured.difference.values())) if number == 0 else ""
-            lines.append([name, title, str(len(measured.difference)), *means, interval, verdict])
+            known = [share for share in measured.flagged.values() if not math.isnan(share)]
+            flagged = f"{100 * max(known):.1f}" if known and number == 0 else ""
+            lines.append([name, title, str(len(measured.difference)), *means, interval, flagged, verdict])
     return markdown_table(_HEADER, lines, num_text_columns=2)
 
 
@@ -105,6 +130,11 @@ def _metrics(result: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         title = f"{metric['measure'].replace('_', ' ')}, {' and '.join(metric['kinds'])}{shown}"
         titles[title] = {key: metric[key]["mean"] for key in ("paper", "other", "difference")}
     return titles
+
+
+def _most_flagged(result: Mapping[str, Any]) -> float:
+    counts = result.get(TRAINING, {}).values()
+    return max((count["flagged"] / max(1, count["rollouts"]) for count in counts), default=math.nan)
 
 
 def _rft(result: Mapping[str, Any], path: Path) -> tuple[str, dict[str, dict[str, float]]]:

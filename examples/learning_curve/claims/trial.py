@@ -23,6 +23,7 @@ from verl_video_tools.data.export_rollouts import last_segment_iou
 from verl_video_tools.data.parquet import write_table
 from verl_video_tools.data.sft import write_sft_rows
 from verl_video_tools.data.synthetic_rows import load_rows, make_row, question_from_row, questions_about
+from verl_video_tools.evaluation.folder import write_json, write_text
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.records import read_records
 from verl_video_tools.records.validation import Outcome, mean_gain, mean_of, read_outcomes
@@ -43,11 +44,11 @@ class Trial(Learning):
     # ---------------------------------------------------------------------------------------------------------- stages
 
     def _claim_folder(self) -> None:
-        super()._claim_folder()
-        path, own = self.out / "claim.json", json.loads(json.dumps({"name": self.claim_name, **asdict(self.claim)}))
+        path, own = self.out / "claim.json", {"name": self.claim_name, **self.claim.settings()}
         if path.exists() and json.loads(path.read_text()) != own:
             raise UsageError(f"{path}: the folder was begun with another claim; give another --out")
-        path.write_text(json.dumps(own, indent=1) + "\n")
+        super()._claim_folder()
+        write_json(path, own)
 
     def make_data(self) -> None:
         super().make_data()
@@ -87,8 +88,8 @@ class Trial(Learning):
         self._train(run, self.validation, *self._own(arm.fields), *arm.options, measuring=measuring)
         for number, metric in enumerate(self.claim.metrics):
             if metric.fields is not None and not self.measured(_view(run, number), 0).exists():
-                fields = self._own(metric.fields)
-                self._measure(_view(run, number), self.out / run / "huggingface", self.validation, *fields)
+                options = [*self._own(metric.fields), *arm.options]
+                self._measure(_view(run, number), self.out / run / "huggingface", self.validation, *options)
 
     def _own(self, fields: tuple[str, ...]) -> list[str]:
         return [f"++actor_rollout_ref.rollout.custom.video_tools.{self.method}.{field}" for field in fields]
@@ -106,8 +107,9 @@ class Trial(Learning):
         """Also writes `claim_result.json`: what `results.json` holds, the claim's name, and its metrics."""
         super().report()
         metrics = [self._compare(number, metric) for number, metric in enumerate(self.claim.metrics)]
-        result = {"claim": self.claim_name, **json.loads((self.out / RESULTS).read_text()), "metrics": metrics}
-        (self.out / RESULT).write_text(json.dumps(result, indent=1) + "\n")
+        results = json.loads((self.out / RESULTS).read_text())
+        told = {"claim": self.claim_name, **results, "settings": self.claim.settings(), "metrics": metrics}
+        write_text(self.out / RESULT, json.dumps(told, indent=1) + "\n")
         for metric in metrics:
             self._say(f"{metric['measure']} on {', '.join(metric['kinds'])}: {metric['difference']['mean']:+.3f}")
 
@@ -134,7 +136,7 @@ def values(path: Path, method: str, metric: Metric) -> dict[int, Outcome]:
     outcomes = read_outcomes(path, method)
     lines = {int(line["extra_info"]["index"]): line for line in read_records(path) if line["agent_name"] == method}
     return {
-        index: replace(outcome, score=metric.of(outcome, _iou(outcome, lines[index])))
+        index: replace(outcome, score=metric.of(outcome, _iou(outcome, lines[index]), _tools(lines[index])))
         for index, outcome in outcomes.items()
         if kind_of(outcome.row) in metric.kinds
     }
@@ -142,6 +144,10 @@ def values(path: Path, method: str, metric: Metric) -> dict[int, Outcome]:
 
 def _iou(outcome: Outcome, line: Mapping[str, Any]) -> float:
     return last_segment_iou(line["trajectory"], outcome.row.get("video_segment"))
+
+
+def _tools(line: Mapping[str, Any]) -> set[str]:
+    return {call.name for call in line["trajectory"].executed_calls()}
 
 
 def _view(run: str, number: int) -> str:
