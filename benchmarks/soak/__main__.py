@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,11 @@ def main() -> int:
 
 
 def soak(options: Options, hours: float, most_segments: int | None) -> None:
-    """Run segments until so many hours are full, or so many segments were run."""
+    """Run segments until so many hours are full, or so many segments were run; the last takes what is left."""
     num_segments = 0
-    while soaked_hours(read_segments(options.out)) < FULL * hours and num_segments != most_segments:
+    while (soaked := soaked_hours(read_segments(options.out))) < FULL * hours and num_segments != most_segments:
         prepare(options.out)
-        outcome = run_segment(options)
+        outcome = run_segment(replace(options, seconds=min(options.seconds, 3600 * (hours - soaked))))
         num_segments += 1
         print(f"soak: segment ended ({outcome}); {_state(options.out)}", flush=True)
 

@@ -126,8 +126,10 @@ def test_segments_fill_the_hours_though_each_ends_before_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(5)
+    given: list[float] = []
 
     def run_segment(options: Options) -> str:
+        given.append(options.seconds)
         writer = SegmentWriter(options.out, {"commit": "0123456"})
         for step in range(100):
             writer.sample(sample(step, 0, rng, 0.0))  # the last one after 297 of 300 seconds
@@ -138,6 +140,9 @@ def test_segments_fill_the_hours_though_each_ends_before_its_time(
     monkeypatch.setattr(command, "run_segment", run_segment)
     command.soak(Options(tmp_path, seconds=300.0, seed=0, leak_mb=0.0), hours=600 / 3600, most_segments=None)
     assert len(read_segments(tmp_path)) == 2
+    assert given == [300.0, 300.0]
+    command.soak(Options(tmp_path, seconds=300.0, seed=0, leak_mb=0.0), hours=720 / 3600, most_segments=None)
+    assert given[2:] == [pytest.approx(720 - 2 * 297)], "the last segment takes what is left"
 
 
 def test_a_soak_without_a_sample_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
