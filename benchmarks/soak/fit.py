@@ -34,15 +34,24 @@ class Slope:
     """Growth per step.
 
     Attributes:
-        low, high: of the interval; infinite where there are too few samples.
+        per_step: estimate.
+        error: its standard error; infinite where there are too few samples.
+        freedom: degrees of freedom of that.
     """
 
     per_step: float
-    low: float
-    high: float
+    error: float
+    freedom: int
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Lower and upper end."""
+        if math.isinf(self.error):
+            return -math.inf, math.inf
+        margin = student_quantile((1 + confidence) / 2, self.freedom) * self.error
+        return self.per_step - margin, self.per_step + margin
 
 
-def common_slope(series: Sequence[tuple[Sequence[float], Sequence[float]]], confidence: float = 0.95) -> Slope | None:
+def common_slope(series: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Slope | None:
     """Slope over all segments, each a pair of steps and values; None where no segment has three samples."""
     segments = [
         (np.asarray(steps) - np.mean(steps), np.asarray(values) - values[0])  # exactly 0 where nothing changes
@@ -57,11 +66,8 @@ def common_slope(series: Sequence[tuple[Sequence[float], Sequence[float]]], conf
         for level, (steps, values) in zip(coefficients, segments, strict=False)  # the last one is the slope
     ]
     coefficients, error, freedom = _least_squares(segments, _correlation(residuals))
-    slope = float(coefficients[-1])
-    if freedom + len(segments) + 1 < MIN_SAMPLES:
-        return Slope(slope, -math.inf, math.inf)
-    margin = student_quantile((1 + confidence) / 2, freedom) * error
-    return Slope(slope, slope - margin, slope + margin)
+    enough = freedom + len(segments) + 1 >= MIN_SAMPLES
+    return Slope(float(coefficients[-1]), error if enough else math.inf, freedom)
 
 
 def student_quantile(probability: float, freedom: float) -> float:

@@ -59,9 +59,10 @@ def _cells(growth: Growth) -> list[str]:
 
 
 def _interval(slope: Slope | None) -> str:
-    if slope is None or math.isinf(slope.low):
+    if slope is None or math.isinf(slope.error):
         return "?"
-    return f"{_number(slope.per_step)} [{_number(slope.low)}, {_number(slope.high)}]"
+    low, high = slope.interval()
+    return f"{_number(slope.per_step)} [{_number(low)}, {_number(high)}]"
 
 
 def _number(value: float) -> str:

@@ -14,7 +14,8 @@ import pytest
 from benchmarks.soak import __main__ as command
 from benchmarks.soak import growth, page
 from benchmarks.soak.__main__ import tell
-from benchmarks.soak.growth import ALL, BOUNDS, Verdict, all_growth
+from benchmarks.soak.fit import Slope, common_slope
+from benchmarks.soak.growth import ALL, BOUNDS, Verdict, all_growth, verdict
 from benchmarks.soak.run import Options
 from benchmarks.soak.segments import SegmentsDifferError, SegmentWriter, copy_segments, read_segments, soaked_hours
 
@@ -64,8 +65,18 @@ def test_a_leak_is_found_and_nothing_else(soaked: Callable[[float], Path]) -> No
     leaking = {key for key, each in found.items() if each.verdict is Verdict.GROWS}
     assert leaking == {("agent loop worker", "memory_mb"), (ALL, "memory_mb")}
     slope = found["agent loop worker", "memory_mb"].slope
-    assert slope is not None and slope.low <= LEAK_MB <= slope.high
-    assert slope.high - slope.low < 2 * BOUNDS["memory_mb"]
+    assert slope is not None
+    low, high = slope.interval()
+    assert low <= LEAK_MB <= high and high - low < 2 * BOUNDS["memory_mb"]
+
+
+def test_a_heap_that_takes_more_twice_is_no_certain_growth() -> None:
+    """As the training process of an hour's soak did, whose slope had an interval of 95 % just above 0."""
+    jumps = [[1000.0] * 140 + [1064.0] * 30, [1000.0] * 30 + [1076.0] * 11]
+    slope = common_slope([(list(range(len(values))), values) for values in jumps])
+    assert slope is not None and verdict(slope, BOUNDS["memory_mb"]) is Verdict.OPEN
+    assert verdict(Slope(1.1, 0.55, 200), 0.5) is Verdict.OPEN
+    assert verdict(Slope(1.1, 0.3, 200), 0.5) is Verdict.GROWS
 
 
 def test_filling_a_cache_is_no_growth(soaked: Callable[[float], Path]) -> None:
