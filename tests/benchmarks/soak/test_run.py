@@ -100,7 +100,7 @@ def test_a_process_that_keeps_a_megabyte_a_step_is_found(out: Path, monkeypatch:
             break
     assert leaking.verdict is Verdict.GROWS and leaking.slope is not None
     assert leaking.slope.per_step == pytest.approx(1.0, abs=0.1)
-    assert found["recipe", "memory_mb"].verdict is Verdict.NONE
+    assert found["recipe", "memory_mb"].verdict in (Verdict.NONE, Verdict.BELOW)  # a shell takes a page now and then
     assert tell(out, docs=False) == 1
 
 
