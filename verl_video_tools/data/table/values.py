@@ -6,12 +6,10 @@ import ast
 import json
 import os
 import re
-import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from verl_video_tools.core.choices.text import CJK
 from verl_video_tools.core.clips import clip_path, read_clip
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.segments import clock_seconds, read_segment
@@ -20,7 +18,6 @@ from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES, with_suffixes,
 from verl_video_tools.data.formats.fields import find_moved_video, lettered_options, split_options, with_slashes
 
 _SEPARATORS = ("|", ";")
-_INLINE_LETTER = re.compile(rf"(?:^|(?<=\s))[(\uff08]?([A-Z])(?:[).:](?:\s+|(?={CJK}))|[\uff09\uff0e\uff1a\u3001]\s*)")
 _TYPES: Mapping[str, QuestionType] = {
     **{str(name): name for name in get_args(QuestionType)},
     **dict.fromkeys(("mcq", "multiplechoice", "choice"), "mc"),
@@ -102,14 +99,9 @@ def _parsed(value: Any) -> Any:
 
 
 def _split(text: str) -> list[str]:
-    _, listed = split_options(f"?\n{text}")
-    if listed:
+    before, listed = split_options(f"?\n{text}")
+    if listed and before == "?":
         return listed
-    marks = list(_INLINE_LETTER.finditer(text))
-    letters = "".join(mark[1] for mark in marks)
-    if len(marks) > 1 and letters == string.ascii_uppercase[: len(marks)] and not text[: marks[0].start()].strip():
-        ends = [*(mark.start() for mark in marks[1:]), len(text)]
-        return [text[mark.end() : end].strip(" ,;|\n") for mark, end in zip(marks, ends, strict=True)]
     if "\n" in text:
         return [line.strip() for line in text.splitlines() if line.strip()]
     for separator in _SEPARATORS:
