@@ -104,7 +104,7 @@ def test_letters_of_answers(answer: str, letter: str) -> None:
     assert letter_of(answer, ["one", "two"], "answer") == letter
 
 
-@pytest.mark.parametrize("answer", ['["A", "B"]', "A, B", "a and b", "(A)(B)"])
+@pytest.mark.parametrize("answer", ['["A", "B"]', "A, B", "a and b", "b, a", "(A)(B)"])
 def test_several_right_answers_are_named_as_such(answer: str) -> None:
     with pytest.raises(RowError, match="names several options"):
         letter_of(answer, ["one", "two"], "answer")

@@ -32,7 +32,7 @@ _INSTRUCTION = re.compile(
     re.IGNORECASE,
 )
 _LONE_LETTER = re.compile(r"[(\[]?\s*([A-Z])\s*[)\]]?\s*[.:]?", re.IGNORECASE)
-_SEVERAL_LETTERS = re.compile(r"\W*[A-Z](?:\W+(?:and\W+)?[A-Z])+\W*", re.IGNORECASE)
+_SEVERAL_LETTERS = re.compile(r"[\s\"'(\[]*[A-Z](?:(?:[\s\"',;/&()\[\]]|\band\b)+[A-Z])+[\s\"')\].]*", re.IGNORECASE)
 _OPTIONS_HEADING = re.compile(r"\s*(?:options|choices|candidates)\s*:?\s*", re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _THINK_TAGS = re.compile(r"</?think>")
@@ -72,11 +72,11 @@ def letter_of(answer: Any, options: Sequence[str], field: str, *, takes_last: bo
     texts = [option.strip() for option in options]
     if places := [place for place, option in enumerate(texts) if option == text]:
         return string.ascii_uppercase[places[-1 if takes_last else 0]]
+    if _SEVERAL_LETTERS.fullmatch(text) and text.casefold() not in map(str.casefold, texts):
+        one = "a question has one right answer: leave it out, or ask for each by itself"
+        raise RowError(f"the field {field!r} names several options: {text!r:.80}; {one}")
     letter = canonical_letter(text, options)
     if letter is None:
-        if _SEVERAL_LETTERS.fullmatch(text):
-            one = "a question has one right answer: leave it out, or ask for each by itself"
-            raise RowError(f"the field {field!r} names several options: {text!r:.80}; {one}")
         raise RowError(f"the field {field!r} is none of the options: {text!r:.80}")
     return letter
 
