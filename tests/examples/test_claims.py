@@ -341,7 +341,7 @@ def test_no_other_schedule_works_meanwhile(tmp_path: Path, stand: type[Stand]) -
     """Neither a second one of the claims nor `learn-all`, which holds the same lock."""
     free: list[bool] = []
 
-    class Watched(stand):  # type: ignore[misc, valid-type]
+    class Watched(stand):  # type: ignore[misc, valid-type]  # made by a fixture
         def run(self) -> None:
             with (tmp_path / LOCK).open("w") as file:
                 try:

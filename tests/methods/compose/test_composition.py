@@ -303,7 +303,7 @@ class Length(Term):
 class Unawaited(Term):
     """A term that forgets `async`."""
 
-    def value(self, rollout: Scored) -> float:  # type: ignore[override]
+    def value(self, rollout: Scored) -> float:  # type: ignore[override]  # the fault that is planted
         return 1.0
 
 
