@@ -30,6 +30,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import TextIO
 
 import psutil
 
@@ -59,14 +60,17 @@ def main() -> None:
     parser.add_argument("--stop-file", type=Path, help="made at the first signal, for the trainer to save and stop")
     parser.add_argument("--log", type=Path, help="for what the command prints; a line per step is shown instead")
     parser.add_argument("--verbose", action="store_true", help="with --log: show all that the command prints")
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # from the first supervisor to the second
+    # From the first supervisor to the second:
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--terminal", type=int, help=argparse.SUPPRESS)
     parser.add_argument("command", nargs="+", help="after --")
     options = parser.parse_args()
     console = None
     if options.log is not None:
         options.log.parent.mkdir(parents=True, exist_ok=True)
         console = Console(options.log, options.verbose)
-    sys.exit(supervise(options.command, options.stop_file, options.folder, console))
+    terminal = None if options.terminal is None else os.fdopen(options.terminal, "w")
+    sys.exit(supervise(options.command, options.stop_file, options.folder, console, terminal))
 
 
 def supervise(
@@ -74,17 +78,25 @@ def supervise(
     stop_file: Path | None = None,
     folder: Path | None = None,
     console: Console | None = None,
+    terminal: TextIO | None = None,
 ) -> int:
     """Run `command` to its end and leave nothing of it behind; exit code as a shell reports it.
 
     Args:
         console: shows what the command appends to its log; None: the command prints itself.
         folder: for temporary files, from the first supervisor to the second; the first has none yet.
+        terminal: the same for standard error of a first one with a console: where that one is killed, nothing else
+            shows what the second writes to the log.
     """
     is_first = folder is None
+    passed = []
     if folder is None:
         folder = Path(tempfile.mkdtemp(prefix="vvt-run-"))
-        command = [sys.executable, "-m", _MODULE, "--folder", str(folder), "--", *command]
+        options = ["--folder", str(folder)]
+        if console is not None:
+            passed = [os.dup(sys.stderr.fileno())]
+            options += ["--terminal", str(passed[0])]
+        command = [sys.executable, "-m", _MODULE, *options, "--", *command]
     if stop_file is not None:
         stop_file.unlink(missing_ok=True)  # an earlier run was asked, not this one
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -101,9 +113,10 @@ def supervise(
                 stderr=None if output is None else subprocess.STDOUT,
                 env=environment(os.environ, folder),
                 start_new_session=True,  # a terminal's Ctrl-C reaches this process alone
+                pass_fds=passed,
                 preexec_fn=lambda: _restore(mask),
             )
-        status = _watch(process, command, stop_file, waited, segments, is_first, console)
+        status = _watch(process, command, stop_file, waited, segments, is_first, console, terminal)
     finally:
         _end_descendants(segments)
         _unlink(segments)
@@ -138,6 +151,7 @@ def _watch(
     segments: set[int],
     is_first: bool,
     console: Console | None,
+    terminal: TextIO | None,
 ) -> int:
     parent = os.getppid()
     asked: signal.Signals | None = None
@@ -163,7 +177,8 @@ def _watch(
             _say(f"{asked.name}: the run saves a checkpoint and stops after its step. A second signal ends it now.")
             continue
         if is_first or os.getppid() != parent:  # else the first one has said so
-            _say(f"ended by {asked.name}. {_ADVICE}")
+            for stream in filter(None, (sys.stderr, terminal)):
+                _say(f"ended by {asked.name}. {_ADVICE}", stream)
         segments |= segments_in_use()
         process.terminate()
         try:
@@ -256,9 +271,9 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
 
 
-def _say(text: str) -> None:
-    """On standard error; a reader who has stopped or gone does not keep this process from its work."""
-    output = PatientOutput(sys.stderr)
+def _say(text: str, stream: TextIO | None = None) -> None:
+    """On standard error or `stream`; a reader who has stopped or gone does not keep this process from its work."""
+    output = PatientOutput(stream or sys.stderr)
     output.write_line(f"{MARK} {text}")
     output.flush(_PATIENCE_SECONDS)
 
