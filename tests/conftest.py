@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Nobody else's frames, also where several processes share the tests, and few of our own.
 os.environ["VVT_FRAME_CACHE"] = f"tests-{os.getpid()}"
 os.environ.setdefault("VVT_FRAME_CACHE_BYTES", str(64 << 20))
+
+# A suite that a script has put in the background ignores SIGINT, and so would all that it starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples run on shared machines: wall-clock time per example says nothing about the code. The same examples in every
 # run, so that a change is to blame for a failure; `--hypothesis-profile=explore` draws others.
