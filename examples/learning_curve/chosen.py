@@ -27,12 +27,14 @@ class Chosen:
     """Results, and which of them count.
 
     Attributes:
-        results: all, by the name of their file.
+        results: all of learning runs, by the name of their file.
         remarks: why a result does not count, by the same name.
+        claims: results of `claims`, by the name of their file; all of them count.
     """
 
     results: Mapping[str, Result]
     remarks: Mapping[str, str]
+    claims: Mapping[str, Result]
 
     @property
     def counted(self) -> list[Result]:
@@ -55,14 +57,14 @@ class Chosen:
         return self.remarks.get(name, "")
 
 
-def choose(results: Mapping[str, Result]) -> Chosen:
+def choose(results: Mapping[str, Result], claims: Mapping[str, Result] | None = None) -> Chosen:
     remarks = {}
     for name, result in results.items():
         if (result["method"], result["seed"]) not in SCHEDULE:
             remarks[name] = "not of the schedule"
         elif not has_present_plan(result):
             remarks[name] = "other settings"
-    return Chosen(results, remarks)
+    return Chosen(results, remarks, claims or {})
 
 
 def has_present_plan(result: Result) -> bool:

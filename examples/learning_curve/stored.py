@@ -11,9 +11,10 @@ from typing import Any
 from verl_video_tools.core.files import whole_file
 
 FOLDER = Path(__file__).resolve().parent / "results"
+CLAIMS_FOLDER = FOLDER / "claims"
 
 Result = Mapping[str, Any]
-"""Content of a `results.json`, as `report.results_of` makes it."""
+"""Content of a `results.json`, as `report.results_of` makes it, or of a `claim_result.json`."""
 
 
 def add(path: Path, name: str, folder: Path = FOLDER) -> Path:

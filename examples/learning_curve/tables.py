@@ -15,10 +15,12 @@ from statistics import fmean
 from examples.learning_curve import pictures
 from examples.learning_curve.bars import bars
 from examples.learning_curve.chosen import KINDS, Chosen, choose
+from examples.learning_curve.claims import report
 from examples.learning_curve.equal_cost import COSTS, accuracy_at, largest_common, mean_of_runs
 from examples.learning_curve.provenance import REPO
+from examples.learning_curve.report import RFT_LESS_RL
 from examples.learning_curve.schedule import COMPARED, METHODS
-from examples.learning_curve.stored import Result, load
+from examples.learning_curve.stored import CLAIMS_FOLDER, Result, load
 from examples.learning_curve.texts import gain_interval, gain_spread, interval, points, spread, thousands
 from verl_video_tools.evaluation.table_text import markdown_table
 
@@ -131,6 +133,13 @@ def equal_cost(chosen: Chosen) -> str:
     return f"{table}\n\n![{caption}](images/{pictures.BY_COST})"
 
 
+def claims(chosen: Chosen) -> str:
+    """What the runs of each claim have decided so far; that of fine-tuning on rollouts is LongVT's learning runs'."""
+    counted = {name: run for name, run in chosen.results.items() if name not in chosen.remarks and RFT_LESS_RL in run}
+    results = chosen.claims | counted
+    return report.table(report.read(results)) if results else NOT_RUN.capitalize() + "."
+
+
 def picture(chosen: Chosen) -> str:
     told = "" if chosen.is_complete else "; earlier runs, at other settings"
     text = f"Held-out accuracy on questions that need another look, after each stage and without tools{told}"
@@ -156,6 +165,7 @@ PARTS: Mapping[str, Callable[[Chosen], str | None]] = {
     "learning-kinds": by_kind,
     "learning-cost": equal_cost,
     "learning-runs": every_run,
+    "learning-claims": claims,
     "learning-headline": headline,
 }
 """Names of generated parts, and what makes them; None leaves a part as it is."""
@@ -163,13 +173,12 @@ PARTS: Mapping[str, Callable[[Chosen], str | None]] = {
 WITHIN_TEXT = {"learning-headline"}
 
 
-def page(text: str, results: Mapping[str, Result]) -> str:
+def page(text: str, chosen: Chosen) -> str:
     """A page with its parts as the results have them.
 
     Raises:
         ValueError: the page has a part that nothing makes.
     """
-    chosen = choose(results)
 
     def made(found: re.Match[str]) -> str:
         if found[1] not in PARTS:
@@ -184,10 +193,10 @@ def page(text: str, results: Mapping[str, Result]) -> str:
 
 
 def main() -> None:
-    results = load()
+    chosen = choose(load(), load(CLAIMS_FOLDER))
     for path in PAGES:
-        path.write_text(page(path.read_text(encoding="utf-8"), results), encoding="utf-8")
-    pictures.draw_all(choose(results), REPO / "docs" / "images")
+        path.write_text(page(path.read_text(encoding="utf-8"), chosen), encoding="utf-8")
+    pictures.draw_all(chosen, REPO / "docs" / "images")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,12 +97,18 @@ def written(folder: Path, claim: str, seed: int, differences: Mapping[str, float
     return path
 
 
+def loaded(paths: Sequence[Path]) -> dict[str, Any]:
+    return {str(path): json.loads(path.read_text()) for path in paths}
+
+
 def test_a_report_decides_by_the_first_metric(tmp_path: Path) -> None:
     paths = [written(tmp_path, "longvt_recall", s, {"iou": 0.3 + s / 100, "accuracy": 0.0}) for s in range(3)]
     paths += [written(tmp_path, "videozoomer_bonus", s, {"called": 0.01 * s}) for s in range(3)]
     paths += [written(tmp_path, "videobrain_behavior", s, {"answered_at_once": 0.9}) for s in range(2)]
-    lines = report.table(report.read(paths)).splitlines()[2:]
-    assert lines[0] == "| longvt_recall | iou, at_time | 3 | 81.0 | 50.0 | +31.0 (+28.5 to +33.5) | 4.0 | supports |"
+    lines = report.table(report.read(loaded(paths))).splitlines()[2:]
+    assert (
+        lines[0] == "| `longvt_recall` | iou, `at_time` | 3 | 81.0 | 50.0 | +31.0 (+28.5 to +33.5) | 4.0 | supports |"
+    )
     assert lines[1].endswith("| +0.0 (+0.0 to +0.0) |  |  |")
     assert lines[2].endswith("contradicts |") and lines[3].endswith("undecided: 2 of 3 seeds |")
 
@@ -114,13 +121,13 @@ def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path
         result = told | {report.RFT_LESS_RL: {"mean": difference}}
         paths.append(tmp_path / f"{seed}.json")
         paths[-1].write_text(json.dumps(result))
-    (line,) = report.table(report.read(paths)).splitlines()[2:]
-    assert line == "| longvt_rft | accuracy, all questions | 3 | 71.0 | 70.0 | +1.0 (-1.5 to +3.5) |  | supports |"
+    (line,) = report.table(report.read(loaded(paths))).splitlines()[2:]
+    assert line == "| `longvt_rft` | accuracy, all questions | 3 | 71.0 | 70.0 | +1.0 (-1.5 to +3.5) |  | supports |"
 
     told["plan"]["rl_steps"] += 1
     paths[-1].write_text(json.dumps(result))
     with pytest.raises(UsageError, match="made with other settings of longvt_rft than the present ones"):
-        report.read(paths)
+        report.read(loaded(paths))
 
 
 def test_the_page_shows_the_claims_as_they_are_decided() -> None:
@@ -137,14 +144,13 @@ def test_the_page_shows_the_claims_as_they_are_decided() -> None:
 def test_a_report_refuses_what_it_cannot_count(tmp_path: Path) -> None:
     path = written(tmp_path, "longvt_recall", 0, {"iou": 0.3})
     with pytest.raises(UsageError, match="second result"):
-        report.read([path, path])
+        report.read(loaded([path]) | {"copy": json.loads(path.read_text())})
     told = json.loads(path.read_text())
     told["settings"]["other"]["fields"] = ["time_reward=none"]
     path.write_text(json.dumps(told))
     with pytest.raises(UsageError, match="made with other settings of longvt_recall than the present ones; leave it"):
-        report.read([path])
+        report.read(loaded([path]))
     with pytest.raises(UsageError, match="no claim 'other'"):
-        report.read([written(tmp_path, "other", 0, {"iou": 0.3})])
-    (tmp_path / "plain.json").write_text("{}")
+        report.read(loaded([written(tmp_path, "other", 0, {"iou": 0.3})]))
     with pytest.raises(UsageError, match="neither"):
-        report.read([tmp_path / "plain.json"])
+        report.read({"plain.json": {}})

@@ -18,10 +18,12 @@ from PIL import Image
 from examples.learning_curve import pictures, tables
 from examples.learning_curve.bars import bars
 from examples.learning_curve.chosen import Chosen, choose
+from examples.learning_curve.claims.claim import CLAIMS
 from examples.learning_curve.equal_cost import COSTS, accuracy_at, largest_common, mean_of_runs
 from examples.learning_curve.plans import plan_of
+from examples.learning_curve.report import RFT_LESS_RL
 from examples.learning_curve.schedule import COMPARED, METHODS
-from examples.learning_curve.stored import load
+from examples.learning_curve.stored import CLAIMS_FOLDER, load
 from verl_video_tools.records.validation import Estimate
 
 IMAGES = tables.REPO / "docs" / "images"
@@ -34,7 +36,7 @@ COMMAND = "run: python -m examples.learning_curve.tables"
 @pytest.mark.parametrize("path", tables.PAGES, ids=lambda path: path.name)
 def test_pages_have_the_tables_that_the_results_give(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert tables.page(text, load()) == text, COMMAND
+    assert tables.page(text, choose(load(), load(CLAIMS_FOLDER))) == text, COMMAND
 
 
 def test_each_part_stands_in_one_place() -> None:
@@ -272,6 +274,25 @@ def test_without_any_cost_there_is_no_picture_of_it() -> None:
     assert [*pictures.drawn(choose({}))] == []
 
 
+def test_claims_are_told_with_the_counted_runs_of_fine_tuning_on_rollouts() -> None:
+    assert tables.claims(choose({"longvt_11": result("longvt", 11)})) == "Not run yet."
+    runs = {f"longvt_{seed}": result("longvt", seed, **{RFT_LESS_RL: estimate(0.01)}) for seed in (11, 12, 7)}
+    for run in runs.values():
+        run["accuracy"] |= {name: {"all questions": estimate(0.5)} for name in ("after RL", "after RFT")}
+    compared = {"paper": estimate(0.9), "other": estimate(0.3), "difference": estimate(0.6)}
+    claim = {
+        "claim": "framethinker_bonus",
+        "seed": 0,
+        "settings": CLAIMS["framethinker_bonus"].settings(),
+        "metrics": [{"measure": "accuracy", "kinds": ["order"], "fields": None} | compared],
+    }
+    assert lines(tables.claims(choose(runs, {"framethinker_bonus_0": claim}))) == [
+        "| `framethinker_bonus` | accuracy, `order` | 1 | 90.0 | 30.0 | +60.0 |  | undecided: 1 of 3 seeds |",
+        "| `longvt_rft` | accuracy, all questions | 2 | 50.0 | 50.0 | +1.0 (+1.0 to +1.0) |  "
+        "| undecided: 2 of 3 seeds |",
+    ]
+
+
 # ------------------------------------------------------------------------------------------- pages and their pictures
 
 
@@ -279,18 +300,19 @@ def test_a_page_keeps_its_own_text_and_the_readme_its_old_figures_until_each_met
     runs = all_runs()
     text = "before <!-- learning-headline -->old figures<!-- end --> after\n<!-- learning-picture --><!-- end -->\n"
     first = {name: run for name, run in runs.items() if not name.startswith("framemind")}
-    early = tables.page(text, first)
+    early = tables.page(text, choose(first))
     assert early.startswith("before <!-- learning-headline -->old figures<!-- end --> after\n")
     assert "earlier runs, at other settings](images/learning.png)" in early
 
-    whole = tables.page(early, runs | {"compose_spatial_0": result("compose_spatial", 0, 0.2, 0.9)})
+    chosen = choose(runs | {"compose_spatial_0": result("compose_spatial", 0, 0.2, 0.9)})
+    whole = tables.page(early, chosen)
     assert whole.startswith(
         "before <!-- learning-headline -->The reward alone raises accuracy by 50 to 50 points (15 runs)"
     )
     assert "and by 70 for a [composition]" in whole and "earlier runs" not in whole
-    assert tables.page(whole, runs | {"compose_spatial_0": result("compose_spatial", 0, 0.2, 0.9)}) == whole
+    assert tables.page(whole, chosen) == whole
     with pytest.raises(ValueError, match="nothing makes the part learning-nothing"):
-        tables.page("<!-- learning-nothing --><!-- end -->", runs)
+        tables.page("<!-- learning-nothing --><!-- end -->", chosen)
 
 
 def test_pictures_have_a_bar_for_each_stage_and_a_line_for_each_method(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ need no training. `table` is the page's.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def main() -> None:
             if failed := run_all(arguments.out):
                 sys.exit("\n".join(f"failed: {name}: {cause}" for name, cause in failed.items()))
         elif arguments.command == "report":
-            print(report.table(report.read(arguments.results)))
+            print(report.table(report.read({str(path): json.loads(path.read_text()) for path in arguments.results})))
         elif arguments.command in ("advantages", "forecast"):
             show = _advantages if arguments.command == "advantages" else _forecast
             print(show(arguments.claim or list(CLAIMS), _clips(arguments.folder, arguments.videos)))

@@ -16,8 +16,6 @@ from examples.learning_curve.claims.trial import RESULT, Trial
 from examples.learning_curve.learn_all import LOCK, NUM_TRIES, locked
 from verl_video_tools.core.files import whole_file
 
-RESULTS = stored.FOLDER / "claims"
-
 
 class Run(Protocol):
     """What a trial is asked for."""
@@ -34,7 +32,7 @@ def schedule(claims: Mapping[str, Claim] = CLAIMS) -> list[tuple[str, int]]:
 
 
 def run_all(
-    outputs: Path, results: Path = RESULTS, trial: Callable[[str, Claim, int, Path], Run] = Trial
+    outputs: Path, results: Path = stored.CLAIMS_FOLDER, trial: Callable[[str, Claim, int, Path], Run] = Trial
 ) -> dict[str, str]:
     """Make the runs whose result is not in `results` yet, in folders of `outputs`; why each failed one did.
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from examples.learning_curve.chosen import has_present_plan
 from examples.learning_curve.claims.claim import CLAIMS
 from examples.learning_curve.claims.verdict import decide, over_seeds
 from examples.learning_curve.report import RFT_LESS_RL, TRAINING
+from examples.learning_curve.stored import Result
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.evaluation.table_text import markdown_table
 
@@ -40,16 +38,18 @@ class Measured:
     flagged: Mapping[int, float]
 
 
-def read(paths: Sequence[Path]) -> dict[str, dict[str, Measured]]:
+def read(results: Mapping[str, Result]) -> dict[str, dict[str, Measured]]:
     """Metrics by claim, the deciding one first.
 
+    Args:
+        results: by the name or path of their file.
+
     Raises:
-        UsageError: a file is none of a claim's, or was made with other settings than the present ones, or two are of
+        UsageError: a result is none of a claim's, or was made with other settings than the present ones, or two are of
             the same claim and seed.
     """
     found: dict[str, dict[str, dict[int, dict[str, float]]]] = {}
-    for path in paths:
-        result = json.loads(path.read_text())
+    for path, result in results.items():
         name, metrics = _rft(result, path) if "claim" not in result else (result["claim"], _metrics(result))
         if name not in {*CLAIMS, RFT}:
             raise UsageError(f"{path}: there is no claim {name!r}; choose of {', '.join([*CLAIMS, RFT])}")
@@ -70,7 +70,7 @@ def read(paths: Sequence[Path]) -> dict[str, dict[str, Measured]]:
     }
 
 
-def is_present(result: Mapping[str, Any]) -> bool:
+def is_present(result: Result) -> bool:
     """Whether a result, of a known claim or of a learning run, was made with the present settings."""
     if "claim" not in result:
         return has_present_plan(result)
@@ -91,7 +91,7 @@ def table(found: Mapping[str, Mapping[str, Measured]]) -> str:
             verdict = _verdict(name, list(measured.difference.values())) if number == 0 else ""
             known = [share for share in measured.flagged.values() if not math.isnan(share)]
             flagged = f"{100 * max(known):.1f}" if known and number == 0 else ""
-            lines.append([name, title, str(len(measured.difference)), *means, interval, flagged, verdict])
+            lines.append([f"`{name}`", title, str(len(measured.difference)), *means, interval, flagged, verdict])
     return markdown_table(_HEADER, lines, num_text_columns=2)
 
 
@@ -123,21 +123,22 @@ def _verdict(name: str, differences: Sequence[float]) -> str:
     return decide(differences, least, bound=bound)
 
 
-def _metrics(result: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def _metrics(result: Result) -> dict[str, dict[str, float]]:
     titles = {}
     for metric in result["metrics"]:
-        shown = f" with {', '.join(metric['fields'])}" if metric["fields"] else ""
-        title = f"{metric['measure'].replace('_', ' ')}, {' and '.join(metric['kinds'])}{shown}"
+        shown = f" with `{', '.join(metric['fields'])}`" if metric["fields"] else ""
+        kinds = " and ".join(f"`{kind}`" for kind in metric["kinds"])
+        title = f"{metric['measure'].replace('_', ' ')}, {kinds}{shown}"
         titles[title] = {key: metric[key]["mean"] for key in ("paper", "other", "difference")}
     return titles
 
 
-def _most_flagged(result: Mapping[str, Any]) -> float:
+def _most_flagged(result: Result) -> float:
     counts = result.get(TRAINING, {}).values()
     return max((count["flagged"] / max(1, count["rollouts"]) for count in counts), default=math.nan)
 
 
-def _rft(result: Mapping[str, Any], path: Path) -> tuple[str, dict[str, dict[str, float]]]:
+def _rft(result: Result, path: str) -> tuple[str, dict[str, dict[str, float]]]:
     if RFT_LESS_RL not in result:
         raise UsageError(f"{path}: neither the result of a claim nor of a learning run with RFT")
     paper, other = (result["accuracy"][name]["all questions"]["mean"] for name in ("after RFT", "after RL"))
