@@ -102,15 +102,26 @@ def loaded(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def test_a_report_decides_by_the_first_metric(tmp_path: Path) -> None:
-    paths = [written(tmp_path, "longvt_recall", s, {"iou": 0.3 + s / 100, "accuracy": 0.0}) for s in range(3)]
+    paths = [written(tmp_path, "framemind_ladder", s, {"iou": 0.3 + s / 100, "accuracy": 0.0}) for s in range(3)]
     paths += [written(tmp_path, "videozoomer_bonus", s, {"called": 0.01 * s}) for s in range(3)]
-    paths += [written(tmp_path, "videobrain_behavior", s, {"answered_at_once": 0.9}) for s in range(2)]
+    paths += [written(tmp_path, "videobrain_behavior", s, {"answered_at_once": 0.9}) for s in (1, 2)]
     lines = report.table(report.read(loaded(paths))).splitlines()[2:]
-    assert (
-        lines[0] == "| `longvt_recall` | iou, `at_time` | 3 | 81.0 | 50.0 | +31.0 (+28.5 to +33.5) | 4.0 | supports |"
-    )
+    first = "| `framemind_ladder` | iou, `at_time` | 3 | 81.0 | 50.0 | +31.0 (+28.5 to +33.5) | 4.0 | supports |"
+    assert lines[0] == first
     assert lines[1].endswith("| +0.0 (+0.0 to +0.0) |  |  |")
     assert lines[2].endswith("contradicts |") and lines[3].endswith("undecided: 2 of 3 seeds |")
+
+
+def test_a_pilot_is_told_and_decides_nothing(tmp_path: Path) -> None:
+    paths = [written(tmp_path, "longvt_recall", seed, {"iou": 0.3 * seed}) for seed in range(4)]
+    told = json.loads(paths[0].read_text())
+    told["settings"]["cold"] = {}
+    paths[0].write_text(json.dumps(told))
+    pilot, *lines = report.table(report.read(loaded(paths))).splitlines()[2:]
+    assert (
+        pilot == "| `longvt_recall (pilot)` | iou, `at_time` | 1 | 50.0 | 50.0 | +0.0 | 0.0 | none: earlier settings |"
+    )
+    assert [line.split(" | ")[2:4] for line in lines] == [["3", "110.0"]]
 
 
 def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path) -> None:
@@ -142,7 +153,7 @@ def test_the_page_shows_the_claims_as_they_are_decided() -> None:
 
 
 def test_a_report_refuses_what_it_cannot_count(tmp_path: Path) -> None:
-    path = written(tmp_path, "longvt_recall", 0, {"iou": 0.3})
+    path = written(tmp_path, "longvt_recall", 1, {"iou": 0.3})
     with pytest.raises(UsageError, match="second result"):
         report.read(loaded([path]) | {"copy": json.loads(path.read_text())})
     told = json.loads(path.read_text())

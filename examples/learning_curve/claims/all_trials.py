@@ -28,7 +28,12 @@ def schedule(claims: Mapping[str, Claim] = CLAIMS) -> list[tuple[str, int]]:
     by_need: dict[int, list[str]] = {}
     for name, claim in claims.items():
         by_need.setdefault(claim.seeds, []).append(name)
-    return [(name, seed) for need, names in sorted(by_need.items()) for seed in range(need) for name in names]
+    return [
+        (name, claims[name].pilots + number)
+        for need, names in sorted(by_need.items())
+        for number in range(need)
+        for name in names
+    ]
 
 
 def run_all(

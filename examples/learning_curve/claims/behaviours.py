@@ -9,7 +9,7 @@ was shown.
     look_always the same, and also where the first look tells
     elsewhere   looks at a random place, and guesses
     near        looks at the right place, too early or too late by up to a quarter of its length
-    wide        looks at three times as much as the question asks for
+    wide        looks at three times as much as the question asks for; its thought says so first
     ask         asks FrameThinker's `get_frame_number` for a time, and guesses
     locate      as `look` where its own first look shows both ends of the place, else as `elsewhere`
 """
@@ -82,6 +82,8 @@ def script(behaviour: Behaviour, method: Method, spec: VideoSpec, question: Ques
         second = random.Random(f"ask/{seed}/{spec.seed}/{question.text}").randrange(1, int(spec.duration_seconds))
         clock = f"{second // 60}:{second % 60:02d}"
         turns = (f"<think>time {clock}</think><action>get frame number at time {clock}</action>", *turns)
+    elif behaviour == "wide" and len(turns) > 1:
+        turns = (turns[0].replace("<think>", "<think>wide ", 1), *turns[1:])
     return Script(behaviour, turns)
 
 

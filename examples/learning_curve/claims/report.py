@@ -20,6 +20,7 @@ RFT_LEAST, RFT_BOUND, RFT_SEEDS = -0.02, -0.05, 3
 _HEADER = ["claim", "measured", "seeds", "paper's choice", "other", "difference", "flagged", "verdict"]
 
 
+_PILOT = " (pilot)"
 _KEYS = ("paper", "other", "difference", "flagged")
 
 
@@ -53,7 +54,9 @@ def read(results: Mapping[str, Result]) -> dict[str, dict[str, Measured]]:
         name, metrics = _rft(result, path) if "claim" not in result else (result["claim"], _metrics(result))
         if name not in {*CLAIMS, RFT}:
             raise UsageError(f"{path}: there is no claim {name!r}; choose of {', '.join([*CLAIMS, RFT])}")
-        if not is_present(result):
+        if is_pilot(result):
+            name += _PILOT
+        elif not is_present(result):
             raise UsageError(f"{path}: made with other settings of {name} than the present ones; leave it out")
         flagged = _most_flagged(result)
         for title, means in metrics.items():
@@ -68,6 +71,11 @@ def read(results: Mapping[str, Result]) -> dict[str, dict[str, Measured]]:
         }
         for name, metrics in found.items()
     }
+
+
+def is_pilot(result: Result) -> bool:
+    """Whether a result is of a claim's seed that decides nothing."""
+    return "claim" in result and result["seed"] < CLAIMS[result["claim"]].pilots
 
 
 def is_present(result: Result) -> bool:
@@ -114,6 +122,8 @@ def plan_table() -> str:
 
 
 def _verdict(name: str, differences: Sequence[float]) -> str:
+    if name.endswith(_PILOT):
+        return "none: earlier settings"
     if name == RFT:
         wanted, least, bound = RFT_SEEDS, RFT_LEAST, RFT_BOUND
     else:
