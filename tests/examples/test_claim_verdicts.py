@@ -106,10 +106,10 @@ def test_a_report_decides_by_the_first_metric(tmp_path: Path) -> None:
     paths += [written(tmp_path, "videozoomer_bonus", s, {"called": 0.01 * s}) for s in range(3)]
     paths += [written(tmp_path, "videobrain_behavior", s, {"answered_at_once": 0.9}) for s in (1, 2)]
     lines = report.table(report.read(loaded(paths))).splitlines()[2:]
-    first = "| `framemind_ladder` | iou, `at_time` | 3 | 81.0 | 50.0 | +31.0 (+28.5 to +33.5) | 4.0 | supports |"
+    first = "| `framemind_ladder` | supports | iou, `at_time` | 3 | 81.0 | 50.0 | +31.0 (+28.5 to +33.5) | 4.0 |"
     assert lines[0] == first
-    assert lines[1].endswith("| +0.0 (+0.0 to +0.0) |  |  |")
-    assert lines[2].endswith("contradicts |") and lines[3].endswith("undecided: 2 of 3 seeds |")
+    assert lines[1] == "|  |  | accuracy, `at_time` | 3 | 50.0 | 50.0 | +0.0 (+0.0 to +0.0) |  |"
+    assert [line.split(" | ")[1] for line in lines[2:]] == ["contradicts", "undecided: 2 of 3 seeds"]
 
 
 def test_a_pilot_is_told_and_decides_nothing(tmp_path: Path) -> None:
@@ -119,9 +119,9 @@ def test_a_pilot_is_told_and_decides_nothing(tmp_path: Path) -> None:
     paths[0].write_text(json.dumps(told))
     pilot, *lines = report.table(report.read(loaded(paths))).splitlines()[2:]
     assert (
-        pilot == "| `longvt_recall (pilot)` | iou, `at_time` | 1 | 50.0 | 50.0 | +0.0 | 0.0 | none: earlier settings |"
+        pilot == "| `longvt_recall (pilot)` | none: earlier settings | iou, `at_time` | 1 | 50.0 | 50.0 | +0.0 | 0.0 |"
     )
-    assert [line.split(" | ")[2:4] for line in lines] == [["3", "110.0"]]
+    assert [line.split(" | ")[3:5] for line in lines] == [["3", "110.0"]]
 
 
 def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path
         paths.append(tmp_path / f"{seed}.json")
         paths[-1].write_text(json.dumps(result))
     (line,) = report.table(report.read(loaded(paths))).splitlines()[2:]
-    assert line == "| `longvt_rft` | accuracy, all questions | 3 | 71.0 | 70.0 | +1.0 (-1.5 to +3.5) |  | supports |"
+    assert line == "| `longvt_rft` | supports | accuracy, all questions | 3 | 71.0 | 70.0 | +1.0 (-1.5 to +3.5) |  |"
 
     told["plan"]["rl_steps"] += 1
     paths[-1].write_text(json.dumps(result))

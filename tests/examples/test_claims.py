@@ -375,4 +375,5 @@ def test_fine_tuning_on_rollouts_takes_late_ones_and_is_compared_with_rl(
     # The stand-in answers from the first look after RFT, and looks after RL.
     assert results[report.RFT_LESS_RL]["mean"] == -1.0
     (line,) = report.table(report.read({"longvt": results})).splitlines()[2:]
-    assert "| 0.0 | 100.0 | -100.0 | 0.0 | undecided: 1 of 3 seeds |" in line
+    assert line.startswith("| `longvt_rft` | undecided: 1 of 3 seeds |")
+    assert line.endswith("| 0.0 | 100.0 | -100.0 | 0.0 |")

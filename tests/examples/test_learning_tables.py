@@ -287,9 +287,9 @@ def test_claims_are_told_with_the_counted_runs_of_fine_tuning_on_rollouts() -> N
         "metrics": [{"measure": "accuracy", "kinds": ["order"], "fields": None} | compared],
     }
     assert lines(tables.claims(choose(runs, {"framethinker_bonus_0": claim}))) == [
-        "| `framethinker_bonus` | accuracy, `order` | 1 | 90.0 | 30.0 | +60.0 |  | undecided: 1 of 3 seeds |",
-        "| `longvt_rft` | accuracy, all questions | 2 | 50.0 | 50.0 | +1.0 (+1.0 to +1.0) |  "
-        "| undecided: 2 of 3 seeds |",
+        "| `framethinker_bonus` | undecided: 1 of 3 seeds | accuracy, `order` | 1 | 90.0 | 30.0 | +60.0 |  |",
+        "| `longvt_rft` | undecided: 2 of 3 seeds | accuracy, all questions | 2 | 50.0 | 50.0 "
+        "| +1.0 (+1.0 to +1.0) |  |",
     ]
 
 

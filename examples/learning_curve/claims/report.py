@@ -17,7 +17,7 @@ from verl_video_tools.evaluation.table_text import markdown_table
 RFT = "longvt_rft"
 """The claim that fine-tuning on rollouts keeps accuracy, decided by LongVT's learning runs."""
 RFT_LEAST, RFT_BOUND, RFT_SEEDS = -0.02, -0.05, 3
-_HEADER = ["claim", "measured", "seeds", "paper's choice", "other", "difference", "flagged", "verdict"]
+_HEADER = ["claim", "verdict", "measured", "seeds", "paper's choice", "other", "difference", "flagged"]
 
 
 _PILOT = " (pilot)"
@@ -99,8 +99,9 @@ def table(found: Mapping[str, Mapping[str, Measured]]) -> str:
             verdict = _verdict(name, list(measured.difference.values())) if number == 0 else ""
             known = [share for share in measured.flagged.values() if not math.isnan(share)]
             flagged = f"{100 * max(known):.1f}" if known and number == 0 else ""
-            lines.append([f"`{name}`", title, str(len(measured.difference)), *means, interval, flagged, verdict])
-    return markdown_table(_HEADER, lines, num_text_columns=2)
+            shown = f"`{name}`" if number == 0 else ""
+            lines.append([shown, verdict, title, str(len(measured.difference)), *means, interval, flagged])
+    return markdown_table(_HEADER, lines, num_text_columns=3)
 
 
 def plan_table() -> str:
