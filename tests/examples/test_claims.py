@@ -16,7 +16,7 @@ import pytest
 from examples.learning_curve.claims import report
 from examples.learning_curve.claims.advantages import Clip, earned, lead, method_of
 from examples.learning_curve.claims.all_trials import run_all, schedule
-from examples.learning_curve.claims.behaviours import LOOK_FRAMES, Mixture, script
+from examples.learning_curve.claims.behaviours import LOOK_FRAMES, Behaviour, Mixture, script
 from examples.learning_curve.claims.claim import CLAIMS, Arm, Claim
 from examples.learning_curve.claims.forecast import forecast
 from examples.learning_curve.claims.trial import RESULT, Trial
@@ -140,8 +140,18 @@ def test_behaviours_look_where_they_say(clips: list[Clip]) -> None:
             assert spans["wide"][0] < start < end < spans["wide"][1]
             assert abs(spans["near"][0] - start) < (end - start) / 2
             assert calls_of("look", claim, clip)[1] == 1.0
-            thoughts = [script(name, method_of(claim), spec, question).turns[0] for name in ("wide", "near")]
-            assert [thought.startswith("<think>wide between") for thought in thoughts] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "unsaid"), [("longvt_recall", "wide", "near"), ("framemind_ladder", "guess", "look")]
+)
+def test_a_thought_says_what_digits_alone_would_tell(
+    name: str, said: Behaviour, unsaid: Behaviour, clips: list[Clip]
+) -> None:
+    spec, question, _ = next(clip for clip in clips if clip[1].kind == "between_things")
+    for behaviour in (said, unsaid):
+        first, _ = script(behaviour, method_of(CLAIMS[name]), spec, question).turns
+        assert first.startswith("<think>") and first.startswith(f"<think>{said} ") == (behaviour == said)
 
 
 def test_who_asks_for_a_frame_number_sees_no_frame(clips: list[Clip]) -> None:
@@ -311,12 +321,12 @@ def test_all_runs_are_made_once_and_a_failed_one_is_named(tmp_path: Path, stand:
     """Whatever a run fails with, the others are made."""
     outputs, results = tmp_path / "outputs", tmp_path / "results"
     stand.failures["longvt_recall_1"] = [StageError("stage rl: no memory") for _ in range(NUM_TRIES)]
-    stand.failures["framemind_ladder_0"] = [subprocess.CalledProcessError(9, ["vvt"]), ValueError("other questions")]
+    stand.failures["framemind_ladder_3"] = [subprocess.CalledProcessError(9, ["vvt"]), ValueError("other questions")]
     stand.failures["videobrain_behavior_2"] = [OSError("the disk is full")]
     failed = run_all(outputs, results, stand)
     assert failed == {
         "longvt_recall_1": "stage rl: no memory",
-        "framemind_ladder_0": "Command '['vvt']' returned non-zero exit status 9.",
+        "framemind_ladder_3": "Command '['vvt']' returned non-zero exit status 9.",
     }
     assert len(PLANNED) == sum(claim.seeds for claim in CLAIMS.values())
     assert "longvt_recall_0" not in PLANNED and "longvt_recall_3" in PLANNED  # seed 0 was the pilot

@@ -216,17 +216,18 @@ CLAIMS: Mapping[str, Claim] = {
     # The things that a question names are in two neighbouring frames of eight. Four frames miss them: a group of large
     # frames cannot learn where to look, and goes on to look at a wrong place twice as often as at the right one. No
     # question needs large initial frames, since tools show any frame whole, and calls are paid for; that side of the
-    # ladder is not tested.
+    # ladder is not tested. The thought says that a place is a guess: in the pilot, where only digits told it, rollouts
+    # that call rose from 29 to 95 %, and the share of those that looked at the right place from 41 to 42 %.
     "framemind_ladder": Claim(
         method="framemind",
         source="3.3, table 2",
         says="groups on a ladder learn more than groups of one number of frames, whatever is shown at evaluation",
         plan=_plan(("between_things",), rl_steps=20),
         common=("nested_times=true",),
-        cold={"between_things": {"look": 0.12, "elsewhere": 0.28, "skip": 0.6}},
+        cold={"between_things": {"look": 0.12, "guess": 0.28, "skip": 0.6}},
         paper=Arm("ladder from 8 frames of 56x56 to 4 of 112x112", options=_sampled(0.7, 0.9)),
         other=Arm("4 frames of 112x112", ("low=[4,112]", "high=[4,112]"), _sampled(0.7, 0.9)),
-        direction=Direction("between_things", ("locate",), ("elsewhere",)),
+        direction=Direction("between_things", ("locate",), ("guess",)),
         metrics=(
             Metric("accuracy", ("between_things",), fields=()),
             Metric("accuracy", ("between_things",), fields=("initial_frames=4",)),
@@ -234,6 +235,7 @@ CLAIMS: Mapping[str, Claim] = {
         effect=0.3,
         least=0.15,
         seeds=3,
+        pilots=1,
     ),
     # Looks are rare and mostly wrong at first, and half the questions need none, so that calls cost accuracy.
     "videozoomer_bonus": Claim(
