@@ -8,6 +8,10 @@ METHODS = ("framethinker", "videozoomer", "longvt", "videobrain", "framemind")
 COMPARED = ("direct", "compose_temporal")
 """Trained on the same questions: without tools, and a composition."""
 
+BRANCHING, BRANCHED_FROM = "longvt_branching", "longvt"
+"""Trained on the same questions as the latter, from a cold start that is made alike, with two rollouts for each first
+turn."""
+
 
 class Planned(NamedTuple):
     """A run: what `run.py` takes."""
@@ -29,4 +33,5 @@ SCHEDULE = (
     Planned("compose_spatial", 2),
     *(Planned(method, 13) for method in (*METHODS, *COMPARED)),
     Planned("compose_spatial", 0),
+    *(Planned(BRANCHING, seed) for seed in (11, 12, 13)),
 )

@@ -19,7 +19,7 @@ from examples.learning_curve.claims import report
 from examples.learning_curve.equal_cost import COSTS, accuracy_at, largest_common, mean_of_runs
 from examples.learning_curve.provenance import REPO
 from examples.learning_curve.report import RFT_LESS_RL
-from examples.learning_curve.schedule import COMPARED, METHODS
+from examples.learning_curve.schedule import BRANCHING, COMPARED, METHODS
 from examples.learning_curve.stored import CLAIMS_FOLDER, Result, load
 from examples.learning_curve.texts import gain_interval, gain_spread, interval, points, spread, thousands
 from verl_video_tools.evaluation.table_text import markdown_table
@@ -134,9 +134,9 @@ def equal_cost(chosen: Chosen) -> str:
 
 
 def claims(chosen: Chosen) -> str:
-    """What the runs of each claim have decided so far; that of fine-tuning on rollouts is LongVT's learning runs'."""
-    counted = {name: run for name, run in chosen.results.items() if name not in chosen.remarks and RFT_LESS_RL in run}
-    results = chosen.claims | counted
+    """What the runs of each claim have decided so far; some are decided by learning runs."""
+    deciding = [run for run in chosen.counted if RFT_LESS_RL in run or run["method"] == BRANCHING]
+    results = {**chosen.claims, **{f"{run['method']}_{run['seed']}": run for run in deciding}}
     return report.table(report.read(results)) if results else NOT_RUN.capitalize() + "."
 
 

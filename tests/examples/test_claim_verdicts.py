@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from examples.learning_curve.claims import power, report
+from examples.learning_curve.claims import learning_runs, power, report
 from examples.learning_curve.claims.claim import CLAIMS
 from examples.learning_curve.claims.verdict import decide, over_seeds
 from examples.learning_curve.plans import PLANS
-from examples.learning_curve.report import TRAINING
+from examples.learning_curve.report import RFT_LESS_RL, TRAINING
 from verl_video_tools.core.errors import UsageError
 
 # ------------------------------------------------------------------------------------------------------------- the rule
@@ -131,7 +131,7 @@ def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path
     for seed, difference in enumerate([0.0, 0.01, 0.02]):
         accuracy = {name: {"all questions": {"mean": mean}} for name, mean in (("after RL", 0.7), ("after RFT", 0.71))}
         told = {"method": "longvt", "seed": seed, "plan": PLANS["longvt"].written(), "accuracy": accuracy}
-        result = told | {report.RFT_LESS_RL: {"mean": difference}}
+        result = told | {RFT_LESS_RL: {"mean": difference}}
         paths.append(tmp_path / f"{seed}.json")
         paths[-1].write_text(json.dumps(result))
     (line,) = report.table(report.read(loaded(paths))).splitlines()[2:]
@@ -143,12 +143,46 @@ def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path
         report.read(loaded(paths))
 
 
+def branching_runs(seed: int, accuracy: float, tokens: int) -> dict[str, Any]:
+    """LongVT's run of a seed, of 80 % and 1,000 tokens, and that with shared turns."""
+
+    def told(method: str, mean: float, num_tokens: int) -> dict[str, Any]:
+        measured = [{"generated_tokens": 0}, {"generated_tokens": num_tokens}]
+        return {
+            "method": method,
+            "seed": seed,
+            "plan": PLANS[method].written(),
+            "accuracy": {
+                "after RL": {"needs another look": {"mean": mean}, "all questions": {"mean": mean}},
+                "after RFT": {"all questions": {"mean": mean}},
+            },
+            "cost": {"measurements": measured},
+        }
+
+    plain = told("longvt", 0.8, 1000) | {RFT_LESS_RL: {"mean": 0.0}}
+    return {f"plain_{seed}": plain, f"branching_{seed}": told("longvt_branching", accuracy, tokens)}
+
+
+def test_a_report_compares_runs_with_shared_turns_with_those_without() -> None:
+    runs = branching_runs(11, 0.81, 600) | branching_runs(12, 0.79, 650) | branching_runs(13, 0.80, 700)
+    found = report.table(report.read(runs)).splitlines()[2:]
+    assert found[0].startswith("| `longvt_rft` | supports |")
+    accuracy, tokens = found[1:]
+    assert accuracy.startswith(
+        "| `longvt_branching` | supports | accuracy, needs another look | 3 | 80.0 | 80.0 | +0.0 "
+    )
+    assert "| tokens sampled in training, of longvt's | 3 | 65.0 | 100.0 | -35.0 " in tokens
+    del runs["plain_12"]
+    with pytest.raises(UsageError, match="branching_12: give the result of longvt, seed 12, too"):
+        report.read(runs)
+
+
 def test_the_page_shows_the_claims_as_they_are_decided() -> None:
     page = (Path(__file__).parents[2] / "docs" / "decisions" / "claims.md").read_text()
     _, table, rest = re.split("<!-- claims: (?:begin|end) -->\n", page)
     assert table.strip() == report.plan_table()
-    least, bound = (round(-100 * value) for value in (report.RFT_LEAST, report.RFT_BOUND))
-    assert f"interval above -{bound}, mean at\nleast -{least}." in rest and report.RFT_SEEDS == 3
+    least, bound = (round(-100 * value) for value in (learning_runs.LEAST, learning_runs.BOUND))
+    assert f"interval above -{bound}, mean at\nleast -{least}." in rest and {*learning_runs.SEEDS.values()} == {3}
     rft = PLANS["longvt"].rft
     assert rft is not None and (rft.cold_share, rft.last_share, rft.epochs) == (0.5, 0.5, 1)
     assert f"learning rate {rft.learning_rate:.0e}, one epoch".replace("e-04", "e-4") in rest

@@ -22,7 +22,7 @@ from examples.learning_curve.claims.forecast import forecast
 from examples.learning_curve.claims.trial import RESULT, Trial
 from examples.learning_curve.learn_all import LOCK, NUM_TRIES
 from examples.learning_curve.plans import PLANS
-from examples.learning_curve.report import TRAINING
+from examples.learning_curve.report import RFT_LESS_RL, TRAINING
 from examples.learning_curve.run import Learning, StageError
 from tests.examples.test_learning_curve import Training
 from tests.recorded_run import rollout
@@ -383,7 +383,7 @@ def test_fine_tuning_on_rollouts_takes_late_ones_and_is_compared_with_rl(
     assert environment["MIN_RL_STEP"] == 11 and environment["LEARNING_RATE"] < 1e-3
     results = json.loads((tmp_path / "results.json").read_text())
     # The stand-in answers from the first look after RFT, and looks after RL.
-    assert results[report.RFT_LESS_RL]["mean"] == -1.0
+    assert results[RFT_LESS_RL]["mean"] == -1.0
     (line,) = report.table(report.read({"longvt": results})).splitlines()[2:]
     assert line.startswith("| `longvt_rft` | undecided: 1 of 3 seeds |")
     assert line.endswith("| 0.0 | 100.0 | -100.0 | 0.0 |")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import ray.cloudpickle
 import torch
+from omegaconf import OmegaConf
 from verl.utils.import_utils import load_class_from_fqn
 
 from tests.loop_check.runs import run_config
@@ -88,6 +89,13 @@ def test_the_callback_writes_the_runs_settings(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.slow
+def test_rollouts_that_share_turns_are_refused() -> None:
+    config = run_config(agent_name="framethinker")
+    OmegaConf.update(config.actor_rollout_ref.rollout, "custom.video_tools.branching.branches", 2, force_add=True)
+    with pytest.raises(UsageError, match=r"branching\.branches=1"):
+        callback.run_settings(config)
+
+
 def test_fields_that_a_run_does_not_have() -> None:
     config = run_config(agent_name="tool_agent")
     assert callback.optional_fields(config) == ["rollout_log_probs", "old_log_probs"]

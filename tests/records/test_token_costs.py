@@ -43,6 +43,12 @@ def test_frames_of_the_first_look_and_of_calls_count_and_refused_calls_do_not() 
     assert visual_tokens(made["trajectory"], FACTOR, frames_per_patch=2) == 2 + 4 + 4 + 1
 
 
+def test_a_turn_that_siblings_share_counts_once() -> None:
+    """Frames count for each rollout, which was shown them."""
+    assert tokens_of(read(line("a") | {"num_reused_tokens": 6}), FACTOR) == Tokens(generated=4, visual=4)
+    assert tokens_of(read(line("a") | {"num_reused_tokens": None}), FACTOR) == Tokens(generated=10, visual=4)
+
+
 def test_tokens_of_training_add_up_to_each_step(tmp_path: Path) -> None:
     steps = {1: [line("a"), line("a", look((56, 56)))], 2: [line("b", generated=7)]}
     write_run(tmp_path, steps, {0: [line("held out", generated=1000)]})

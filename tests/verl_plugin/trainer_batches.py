@@ -62,12 +62,16 @@ def run(
     judged: tuple[str, ...] = (),
     update: int = 0,
     num_updates: int = 1,
+    branching: Mapping[str, int] | None = None,
+    prefix_tokens: Mapping[str, int] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Advantage step over rollouts given as (key, score, flagged); the judge failed on those in `unjudged`.
 
     Args:
         penalties: taken from the reward at the first token, for leaving the reference.
         update: number of the local update in its step, which has `num_updates`.
+        branching: section of the rollout's configuration.
+        prefix_tokens: of the response, shared with siblings; the whole of it where none are given.
     """
 
     def reward_info(key: str) -> dict[str, float]:
@@ -84,7 +88,11 @@ def run(
             "rollout_log_probs": torch.zeros(3),
             "old_log_probs": torch.zeros(3),
             "ref_log_prob": torch.tensor([-(penalties or {}).get(key, 0.0), 0.0, 0.0]),
-            "extra_fields": {**pack_record(trajectory), "reward_extra_info": reward_info(key)},
+            "extra_fields": {
+                **pack_record(trajectory),
+                "reward_extra_info": reward_info(key),
+                "num_prefix_tokens": (prefix_tokens or {}).get(key),
+            },
         }
     queue = MemoryQueue(rows)
     monkeypatch.setattr(trainer_advantages, "tq", queue)
@@ -94,7 +102,7 @@ def run(
     algorithm |= {"gamma": 1.0, "lam": 1.0}
     trainer.kl_ctrl_in_reward = FixedKLController(kl_coef=1.0)
     judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
-    rollout = {"n": 4, "custom": {"video_tools": {"judge": judge}}}
+    rollout = {"n": 4, "custom": {"video_tools": {"judge": judge, "branching": dict(branching or {})}}}
     trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": {"rollout": rollout}})
     trainer.global_steps = 1
     trainer.parameter_sync_step, trainer.local_trigger_step = num_updates, update

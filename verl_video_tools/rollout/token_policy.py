@@ -7,10 +7,12 @@ import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from verl_video_tools.core.reasoning import SpokenTurn, opens_reasoning, take_apart
 from verl_video_tools.core.types import ImagePart, Message, Method
+from verl_video_tools.rollout.branching import SharedPrefix
 from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.sequences import RolloutTokens
@@ -44,7 +46,15 @@ class TokenPolicy:
     """Tokens that end a turn."""
     with_logprobs: bool
     """Keep the engine's log-probabilities."""
+    prefix: SharedPrefix | None = None
+    """Turns that siblings share."""
+    num_prefix_turns: int = 0
+    """How many."""
 
+    num_prefix_tokens: int | None = None
+    """Of the response, before the first turn that is not shared; None before that turn."""
+    num_reused_tokens: int = 0
+    """Of shared turns, sampled for a sibling."""
     server_fields: dict[str, Any] = field(default_factory=dict)
     """Oldest and newest policy version that generated a turn."""
     num_cached_tokens: int | None = None
@@ -92,13 +102,7 @@ class TokenPolicy:
             params |= {"stop": list(self.method.stop), "include_stop_str_in_output": True}
         images = await self.send_images(stream.images)
         started = time.perf_counter()
-        output = await self.server.generate(
-            request_id=self.request_id,
-            prompt_ids=stream.ids,
-            sampling_params=params,
-            image_data=images,
-            mm_processor_kwargs=dict(self.mm_processor_kwargs) or None,
-        )
+        output, is_reused = await self._sample(stream, params, images)
         self.generation_seconds += time.perf_counter() - started
         token_ids = list(output.token_ids)
         # Not asked for any, the engine gives None, and verl an empty list where it has joined interrupted requests.
@@ -108,6 +112,7 @@ class TokenPolicy:
             if logprobs is not None:
                 del logprobs[-num_surplus:]
         stream.append_turn(token_ids, logprobs)
+        self.num_reused_tokens += len(token_ids) * is_reused
         if not self._has_turned:
             self._has_turned, self.num_cached_tokens = True, output.extra_fields.get("num_cached_tokens")
         _merge_server_fields(self.server_fields, output.extra_fields)
@@ -116,6 +121,23 @@ class TokenPolicy:
         text = self.decode(token_ids[:-1] if ended else token_ids)
         stopped = ended or any(string in text for string in self.method.stop)
         return text, not stopped and len(token_ids) >= max_tokens
+
+    async def _sample(self, stream: TokenStream, params: dict[str, Any], images: list[Any]) -> tuple[Any, bool]:
+        """The engine's output, and whether it was sampled for a sibling."""
+        generate = partial(
+            self.server.generate,
+            request_id=self.request_id,
+            prompt_ids=stream.ids,
+            sampling_params=params,
+            image_data=images,
+            mm_processor_kwargs=dict(self.mm_processor_kwargs) or None,
+        )
+        if self.prefix is not None and stream is self.tokens.current:
+            if (number := len(stream.sampled_turns)) < self.num_prefix_turns:
+                return await self.prefix.sample(number, stream.ids, generate)
+            if self.num_prefix_tokens is None:
+                self.num_prefix_tokens = len(stream.response_ids)
+        return await generate(), False
 
 
 def length_to_stop(token_ids: Sequence[int], stop: Sequence[str], decode: Callable[[Sequence[int]], str]) -> int:

@@ -15,6 +15,7 @@ from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
+from verl_video_tools.rollout.branching import Branching
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
@@ -28,6 +29,14 @@ the trainer takes tokens out of the loss."""
 
 CACHED_TOKENS = "num_cached_tokens"
 """Entry of the last sequence's `extra_fields`: of the first turn's prompt, those that the engine had in its cache."""
+
+REUSED_TOKENS = "num_reused_tokens"
+"""Entry of the last sequence's `extra_fields`: of its response, those that were sampled for a sibling with the same
+prefix (`Branching`)."""
+
+PREFIX_TOKENS = "num_prefix_tokens"
+"""Entry of the last sequence's `extra_fields`: of its response, those before the first turn that is not shared with
+siblings; None for a rollout that had no such turn."""
 
 
 def method_from_config(name: str, rollout_config: DictConfig) -> Method:
@@ -62,8 +71,39 @@ def is_validation(sampling_params: Mapping[str, Any], rollout_config: DictConfig
 def group_methods(method: Method, rollout_config: DictConfig, validate: bool) -> list[Method]:
     """The config of each rollout of a group, by its number."""
     options = rollout_config.val_kwargs if validate else rollout_config
-    group_size = int(options.get("n", 1))
-    return [method.for_session(session_id, group_size, validate) for session_id in range(group_size)]
+    group_size, branching = int(options.get("n", 1)), branching_config(rollout_config, validate)
+    num_prefixes = branching.num_prefixes(group_size)
+    return [method.for_session(branching.prefix(number), num_prefixes, validate) for number in range(group_size)]
+
+
+def branching_config(rollout_config: DictConfig, validate: bool = False) -> Branching:
+    """Which turns the rollouts of a group share, from `rollout.custom.video_tools.branching`; none in validation.
+
+    Raises:
+        UsageError: an unknown field or a wrong value.
+    """
+    fields = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools.branching"))
+    branching = Branching(**checked_fields(Branching, fields))
+    return Branching() if validate else branching
+
+
+def check_branching(config: DictConfig) -> None:
+    """Before any rollout.
+
+    Args:
+        config: verl's whole configuration.
+
+    Raises:
+        UsageError: as `branching_config`; groups that cannot be divided so; or another estimator than GRPO, which would
+            not know that rollouts share turns.
+    """
+    branching = branching_config(config.actor_rollout_ref.rollout)
+    branching.num_prefixes(int(config.actor_rollout_ref.rollout.n))
+    if branching.branches > 1 and config.algorithm.adv_estimator != "grpo":
+        raise UsageError(
+            f"branching.branches={branching.branches} gives credit by GRPO's rule, and "
+            f"algorithm.adv_estimator={config.algorithm.adv_estimator}; set grpo, or branching.branches=1"
+        )
 
 
 def judge_config(config: DictConfig, router_address: str | None = None) -> JudgeConfig | None:

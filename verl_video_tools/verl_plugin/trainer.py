@@ -23,7 +23,7 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_validate`: records; a judge that failed ends the run where it is to do so. Only some rows in the course of training
   where the run asks for that: verl measures all of them every time.
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
-  that gives no verdict for some steps ends the run.
+  that gives no verdict for some steps ends the run; rollouts that share turns have two advantages.
 - `_update_actor`: an update without any verdict, or without any rollout that succeeded, leaves the policy alone; verl
   would still add KL, momentum and decay.
 - `_load_checkpoint`: a run that was killed while verl named its checkpoint resumes all the same (`checkpoints`).
@@ -61,9 +61,9 @@ from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remo
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.epochs import end_with_epochs
 from verl_video_tools.verl_plugin.row_check import check_datasets
-from verl_video_tools.verl_plugin.settings import judge_config
+from verl_video_tools.verl_plugin.settings import branching_config, check_branching, judge_config
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
-from verl_video_tools.verl_plugin.trainer_advantages import exclude, scored, summed, zero_advantages
+from verl_video_tools.verl_plugin.trainer_advantages import credit_branches, exclude, scored, summed, zero_advantages
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_options import trainer_options
@@ -102,6 +102,7 @@ class VideoToolsMixin(TellingMixin):
 
     def __init__(self, config: Any) -> None:
         judge_config(config)  # wrong options are told before any worker starts
+        check_branching(config)
         options = trainer_options(config)
         honour_freeze_vision_tower(config)
         check_validation_rows(config)
@@ -341,9 +342,12 @@ class VideoToolsMixin(TellingMixin):
             flagged = [rollout for rollout, is_valid in zip(rollouts, valid, strict=True) if not is_valid]
             exclude(flagged, batch.partition_id)
         result = super()._compute_advantage(batch, metrics)
+        # What verl has compared: rewards, less the penalty for leaving the reference where that is part of them.
+        name = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
+        if (branching := branching_config(self.config.actor_rollout_ref.rollout)).branches > 1:
+            divides_by_std = self.config.algorithm.get("norm_adv_by_std_in_grpo", True)
+            credit_branches(kept, branching, name, divides_by_std, batch.partition_id)
         if estimator in _GROUP_RELATIVE:
-            # What verl has compared: rewards, less the penalty for leaving the reference where that is part of them.
-            name = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
             equal = equal_groups([rollout.uid for rollout in kept], summed(name, kept, batch.partition_id))
             zero_advantages(keys_of([rollout for rollout in kept if rollout.uid in equal]), batch.partition_id)
         return result

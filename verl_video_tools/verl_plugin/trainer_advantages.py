@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.verl_plugin.settings import unpack_record
+from verl_video_tools.rollout.branching import Branching, branch_advantages
+from verl_video_tools.verl_plugin.settings import PREFIX_TOKENS, unpack_record
 from verl_video_tools.verl_plugin.trainer_packing import keys_of
 from verl_video_tools.verl_plugin.trainer_records import batch_row
 from verl_video_tools.verl_plugin.trainer_rows import RolloutRows
@@ -49,4 +53,39 @@ def zero_advantages(keys: list[str], partition_id: str) -> None:
         return
     data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["advantages", "returns"])
     fields = TensorDict({name: data[name] * 0 for name in ("advantages", "returns")}, batch_size=len(keys))
+    tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
+
+
+def credit_branches(
+    rollouts: Sequence[RolloutRows], branching: Branching, rewards: str, divides_by_std: bool, partition_id: str
+) -> None:
+    """Write the advantages of rollouts that share turns (`branch_advantages`) over those of verl.
+
+    Args:
+        rollouts: that count.
+        rewards: the field that verl has compared.
+
+    Raises:
+        UsageError: a rollout has several sequences, which have no common prefix.
+    """
+    if any(len(rollout.keys) > 1 for rollout in rollouts):
+        raise UsageError(
+            "rollouts share turns (branching.branches above 1), and one has several sequences: set the context policy "
+            f"append, or branching.branches=1 ({page('training')})"
+        )
+    keys = keys_of(rollouts)
+    scores: dict[str, dict[int, float]] = {}
+    for rollout, score in zip(rollouts, summed(rewards, rollouts, partition_id), strict=True):
+        scores.setdefault(rollout.uid, {})[rollout.session_id] = score
+    credit = {uid: branch_advantages(of_group, branching, divides_by_std) for uid, of_group in scores.items()}
+    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask", "extra_fields"])
+    values = []
+    for i, rollout in enumerate(rollouts):
+        in_prefix, after = credit[rollout.uid][rollout.session_id]
+        num_prefix_tokens = batch_row(data["extra_fields"], i)[PREFIX_TOKENS]
+        own = torch.full(data["response_mask"][i].shape, in_prefix)
+        own[num_prefix_tokens if num_prefix_tokens is not None else len(own) :] = after
+        values.append(own * data["response_mask"][i])
+    packed = torch.nested.as_nested_tensor(values, layout=torch.jagged)
+    fields = TensorDict({name: packed.clone() for name in ("advantages", "returns")}, batch_size=len(keys))
     tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)

@@ -12,7 +12,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.verl_plugin.settings import CACHED_TOKENS, TOKEN_COUNTS, unpack_record
+from verl_video_tools.verl_plugin.settings import CACHED_TOKENS, REUSED_TOKENS, TOKEN_COUNTS, unpack_record
 from verl_video_tools.verl_plugin.trainer_rows import RolloutRows
 
 _ROW_FIELDS = ("extra_fields", "data_source", "reward_model", "extra_info")
@@ -99,7 +99,7 @@ def record_lines(
             "num_sequences": len(rows),
             "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
             **{name: sum(count[name] for count in counts) for name in TOKEN_COUNTS},
-            CACHED_TOKENS: extra_fields.get(CACHED_TOKENS),
+            **{name: extra_fields.get(name) for name in (CACHED_TOKENS, REUSED_TOKENS)},
             "trajectory": trajectory,
         }
         if with_tokens:

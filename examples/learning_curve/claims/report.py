@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from examples.learning_curve.chosen import has_present_plan
+from examples.learning_curve.claims import learning_runs
 from examples.learning_curve.claims.claim import CLAIMS
 from examples.learning_curve.claims.verdict import decide, over_seeds
-from examples.learning_curve.report import RFT_LESS_RL, TRAINING
+from examples.learning_curve.report import TRAINING
 from examples.learning_curve.stored import Result
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.evaluation.table_text import markdown_table
 
-RFT = "longvt_rft"
-"""The claim that fine-tuning on rollouts keeps accuracy, decided by LongVT's learning runs."""
-RFT_LEAST, RFT_BOUND, RFT_SEEDS = -0.02, -0.05, 3
 _HEADER = ["claim", "verdict", "measured", "seeds", "paper's choice", "other", "difference", "flagged"]
 
 
@@ -50,10 +48,12 @@ def read(results: Mapping[str, Result]) -> dict[str, dict[str, Measured]]:
             the same claim and seed.
     """
     found: dict[str, dict[str, dict[int, dict[str, float]]]] = {}
-    for path, result in results.items():
-        name, metrics = _rft(result, path) if "claim" not in result else (result["claim"], _metrics(result))
-        if name not in {*CLAIMS, RFT}:
-            raise UsageError(f"{path}: there is no claim {name!r}; choose of {', '.join([*CLAIMS, RFT])}")
+    own = [(path, result["claim"], _metrics(result)) for path, result in results.items() if "claim" in result]
+    learning = {path: result for path, result in results.items() if "claim" not in result}
+    for path, name, metrics in (*own, *learning_runs.compared(learning)):
+        result = results[path]
+        if name not in {*CLAIMS, *learning_runs.SEEDS}:
+            raise UsageError(f"{path}: there is no claim {name!r}; choose of {', '.join(CLAIMS)}")
         if is_pilot(result):
             name += _PILOT
         elif not is_present(result):
@@ -125,8 +125,8 @@ def plan_table() -> str:
 def _verdict(name: str, differences: Sequence[float]) -> str:
     if name.endswith(_PILOT):
         return "none: earlier settings"
-    if name == RFT:
-        wanted, least, bound = RFT_SEEDS, RFT_LEAST, RFT_BOUND
+    if name in learning_runs.SEEDS:
+        wanted, least, bound = learning_runs.SEEDS[name], learning_runs.LEAST, learning_runs.BOUND
     else:
         wanted, least, bound = CLAIMS[name].seeds, CLAIMS[name].least, 0.0
     if len(differences) < wanted:
@@ -147,11 +147,3 @@ def _metrics(result: Result) -> dict[str, dict[str, float]]:
 def _most_flagged(result: Result) -> float:
     counts = result.get(TRAINING, {}).values()
     return max((count["flagged"] / max(1, count["rollouts"]) for count in counts), default=math.nan)
-
-
-def _rft(result: Result, path: str) -> tuple[str, dict[str, dict[str, float]]]:
-    if RFT_LESS_RL not in result:
-        raise UsageError(f"{path}: neither the result of a claim nor of a learning run with RFT")
-    paper, other = (result["accuracy"][name]["all questions"]["mean"] for name in ("after RFT", "after RL"))
-    means = {"paper": paper, "other": other, "difference": result[RFT_LESS_RL]["mean"]}
-    return RFT, {"accuracy, all questions": means}

@@ -1,0 +1,60 @@
+"""Claims that something does no harm, decided by learning runs of the schedule rather than in a world of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from examples.learning_curve.report import RFT_LESS_RL
+from examples.learning_curve.schedule import BRANCHED_FROM, BRANCHING
+from examples.learning_curve.stored import Result
+from verl_video_tools.core.errors import UsageError
+
+RFT = "longvt_rft"
+"""Fine-tuning on rollouts keeps accuracy: the policy after it, and before it."""
+SEEDS = {RFT: 3, BRANCHING: 3}
+LEAST, BOUND = -0.02, -0.05
+"""Of the mean difference, and of its interval; see `verdict.decide`."""
+
+Metrics = dict[str, dict[str, float]]
+"""By title: means of both choices and of their difference. The first one decides."""
+
+
+def compared(results: Mapping[str, Result]) -> Iterator[tuple[str, str, Metrics]]:
+    """Name or path of a run's result, the claim that it decides, and what it says.
+
+    Raises:
+        UsageError: a result decides none, or its counterpart is missing.
+    """
+    for path, result in results.items():
+        if result.get("method") == BRANCHING:
+            yield path, BRANCHING, _branching(path, result, results)
+        elif RFT_LESS_RL in result:
+            yield path, RFT, _rft(result)
+        else:
+            raise UsageError(f"{path}: neither the result of a claim nor of a learning run that decides one")
+
+
+def _rft(result: Result) -> Metrics:
+    paper, other = (result["accuracy"][name]["all questions"]["mean"] for name in ("after RFT", "after RL"))
+    return {"accuracy, all questions": {"paper": paper, "other": other, "difference": result[RFT_LESS_RL]["mean"]}}
+
+
+def _branching(path: str, result: Result, results: Mapping[str, Result]) -> Metrics:
+    """Two rollouts for each first turn, less the run of the same seed in which each has its own."""
+    seed = result["seed"]
+    plain = next(
+        (each for each in results.values() if (each.get("method"), each["seed"]) == (BRANCHED_FROM, seed)), None
+    )
+    if plain is None:
+        raise UsageError(f"{path}: give the result of {BRANCHED_FROM}, seed {seed}, too, which it is compared with")
+    accuracies = [run["accuracy"]["after RL"]["needs another look"]["mean"] for run in (result, plain)]
+    tokens = [run["cost"]["measurements"][-1]["generated_tokens"] for run in (result, plain)]
+    return {
+        "accuracy, needs another look": _difference(*accuracies),
+        f"tokens sampled in training, of {BRANCHED_FROM}'s": _difference(tokens[0] / tokens[1], 1.0),
+    }
+
+
+def _difference(paper: float, other: float) -> dict[str, Any]:
+    return {"paper": paper, "other": other, "difference": paper - other}
