@@ -14,11 +14,11 @@ import numpy as np
 from examples.learning_curve.claims.verdict import MAX_SEEDS, Verdict, decide
 
 RUN_SPREAD = 0.057
-"""Standard deviation of held-out accuracy between seeds: of FrameThinker's 77.0, 65.9 and 68.6 %. LongVT's 73.5, 67.6
-and 68.1 %, of one seed, have 0.032."""
+"""Standard deviation of held-out accuracy between seeds: of FrameThinker's 77.0, 65.9 and 68.6 % in runs before results
+were kept. LongVT's 73.5, 67.6 and 68.1 %, of one seed, have 0.032."""
 VIDEO_ERROR = 0.026
-"""Standard error of a paired difference over 136 held-out videos: a quarter of the intervals' width in
-docs/learning.md, `What the papers advise against`."""
+"""Standard error of a paired difference over 136 held-out videos: a quarter of the width of such intervals in these
+runs."""
 WANTED_POWER = 0.8
 _REPETITIONS = 4000
 
