@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from examples.learning_curve.chosen import Chosen
-from examples.learning_curve.schedule import METHODS, SCHEDULE
+from examples.learning_curve.claims import learning_runs
+from examples.learning_curve.schedule import BRANCHED_FROM, BRANCHING, METHODS, SCHEDULE
 from examples.learning_curve.texts import percent, points
 from verl_video_tools.evaluation.table_text import markdown_table
 
@@ -60,4 +61,13 @@ def bars(chosen: Chosen) -> str:
     listed = ", ".join(f"`{method}` {percent(share)}" for method, share in orders.items())
     add(f'"order of two" at least {percent(LEAST_ORDER)} for at least {LEAST_ORDERED} methods', listed,
         len(ordered) >= LEAST_ORDERED)  # fmt: skip
-    return markdown_table(["bar", "measured", ""], rows, num_text_columns=3)
+    return markdown_table(["bar", "measured", ""], [*rows, _shared_turns(chosen)], num_text_columns=3)
+
+
+def _shared_turns(chosen: Chosen) -> list[str]:
+    most, shared = learning_runs.MOST_TOKENS, chosen.of(BRANCHING)
+    shares = [learning_runs.token_share(f"{BRANCHING} {run['seed']}", run, chosen.counted)[0] for run in shared]
+    is_whole = len(shares) == learning_runs.SEEDS[BRANCHING]
+    mark = "not met" if max(shares, default=0.0) > most else "met" if is_whole else "open"
+    bar = f"`{BRANCHING}` samples at most {percent(most)} of `{BRANCHED_FROM}`'s tokens"
+    return [bar, ", ".join(map(percent, shares)), mark]

@@ -161,7 +161,8 @@ def test_measuring_more_or_less_makes_no_other_plan() -> None:
 
 
 def marks(chosen: Chosen) -> list[str]:
-    return [line.split("|")[3].strip() for line in lines(bars(chosen))]
+    """Of the bars of the five methods."""
+    return [line.split("|")[3].strip() for line in lines(bars(chosen))][:5]
 
 
 def test_bars_are_open_until_all_runs_are_made() -> None:
@@ -200,6 +201,20 @@ def test_order_is_to_be_right_for_three_methods() -> None:
     assert marks(choose(all_runs(**better)))[4] == "met"
     better["videozoomer_12"] = {"after": 0.84}  # 59.7 % on average
     assert marks(choose(all_runs(**better)))[4] == "not met"
+
+
+def test_shared_turns_are_to_save_tokens() -> None:
+    def bar(*tokens: int) -> str:
+        runs = all_runs(**{f"longvt_{seed}": {"cost": cost((0, 0.2), (1000, 0.8))} for seed in (11, 12, 13)})
+        for seed, num_tokens in zip((11, 12, 13), tokens, strict=False):
+            runs[f"shared_{seed}"] = result("longvt_branching", seed, cost=cost((0, 0.2), (num_tokens, 0.8)))
+        return lines(bars(choose(runs)))[5]
+
+    start = "| `longvt_branching` samples at most 70.0 % of `longvt`'s tokens |"
+    assert bar() == f"{start}  | open |"
+    assert bar(600) == f"{start} 60.0 % | open |"
+    assert bar(600, 650, 700) == f"{start} 60.0 %, 65.0 %, 70.0 % | met |"
+    assert bar(600, 710) == f"{start} 60.0 %, 71.0 % | not met |"
 
 
 # ------------------------------------------------------------------------------------------------------- equal cost

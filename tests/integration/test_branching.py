@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,10 @@ import pytest
 from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, run_recipe
 from verl_video_tools.records.records import read_records
 from verl_video_tools.records.report_curves import LOG_NAMES, read_log
-from verl_video_tools.rollout.branching import Branching, branch_advantages
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(2400)]
 
-GROUP_SIZE, TWO = 4, Branching(branches=2)
+GROUP_SIZE = 4
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def run(output_dir: Path, sft_model: Path) -> Run:
         output_dir,
         "trainer.total_training_steps=2",
         "+trainer.video_tools.record_tokens=True",
-        f"++actor_rollout_ref.rollout.custom.video_tools.branching.branches={TWO.branches}",
+        "++actor_rollout_ref.rollout.custom.video_tools.branching.branches=2",
         MODEL_PATH=str(sft_model),
         ROLLOUT_N=str(GROUP_SIZE),
         TRAIN_BATCH_SIZE="8",
@@ -46,18 +46,23 @@ def groups(run: Run) -> list[list[dict[str, Any]]]:
     return groups
 
 
+def length_of_first_turn(line: dict[str, Any]) -> int:
+    mask = line["sequences"][0]["response_mask"]
+    return mask.index(0) if 0 in mask else len(mask)
+
+
 def test_pairs_have_the_first_turn_in_common_and_it_was_sampled_once(groups: list[list[dict[str, Any]]]) -> None:
     num_branched = 0
     for group in groups:
-        for first, second in (group[:2], group[2:]):
-            texts = [[turn.text for turn in line["trajectory"].turns] for line in (first, second)]
+        for pair in (group[:2], group[2:]):
+            texts = [[turn.text for turn in line["trajectory"].turns] for line in pair]
             assert texts[0][0] == texts[1][0]
-            responses = [line["sequences"][0] for line in (first, second)]
-            reused = sorted(line["num_reused_tokens"] for line in (first, second))
-            assert reused[0] == 0 < reused[1]
+            (length,) = {length_of_first_turn(line) for line in pair}
+            first, second = (line["sequences"][0] for line in pair)
             for name in ("responses", "rollout_log_probs", "response_mask"):
-                assert responses[0][name][: reused[1]] == responses[1][name][: reused[1]]
-            assert all(responses[0]["response_mask"][: reused[1]])
+                assert first[name][:length] == second[name][:length]
+            reused = [line["num_generated_tokens"] - line["num_sampled_tokens"] for line in pair]
+            assert sorted(reused) == [0, length]
             num_branched += texts[0][1:] != texts[1][1:]
     assert num_branched, "no two rollouts differ after a turn that they share"
 
@@ -65,16 +70,20 @@ def test_pairs_have_the_first_turn_in_common_and_it_was_sampled_once(groups: lis
 def test_advantages_by_hand(groups: list[list[dict[str, Any]]]) -> None:
     num_of_their_own = 0
     for group in groups:
-        rewards = {line["session_id"]: line["reward"]["score"] for line in group if not line["trajectory"].flags}
-        for number, (in_prefix, after) in branch_advantages(rewards, TWO, divides_by_std=True).items():
-            line = group[number]
+        assert not any(line["trajectory"].flags for line in group)
+        rewards = [line["reward"]["score"] for line in group]
+        pairs = [sum(rewards[:2]) / 2, sum(rewards[2:]) / 2]
+        scale = 0.75 / (statistics.stdev(rewards) + 1e-6)
+        for number, line in enumerate(group):
+            in_prefix = scale * (pairs[number // 2] - pairs[1 - number // 2])
+            after = scale * (rewards[number] - rewards[number ^ 1])
+            has_parted = len(line["trajectory"].turns) > 1
+            begin = length_of_first_turn(line)
             sequence = line["sequences"][0]
-            length = len(sequence["response_mask"])
-            first = max(group[each]["num_reused_tokens"] for each in (number // 2 * 2, number // 2 * 2 + 1))
-            own = length if len(line["trajectory"].turns) == 1 else first
             for i, (mask, value) in enumerate(zip(sequence["response_mask"], sequence["advantages"], strict=True)):
-                assert value == pytest.approx(mask * (in_prefix if i < own else after), abs=1e-5)
-            num_of_their_own += len(line["trajectory"].turns) > 1 and in_prefix != after
+                assert value == pytest.approx(mask * (after if has_parted and i >= begin else in_prefix), abs=1e-5)
+            num_of_their_own += has_parted and in_prefix != after
+            assert line["advantage"] == pytest.approx(in_prefix, abs=1e-5)
     assert num_of_their_own, "no rollout has two advantages"
 
 

@@ -43,10 +43,10 @@ def test_frames_of_the_first_look_and_of_calls_count_and_refused_calls_do_not() 
     assert visual_tokens(made["trajectory"], FACTOR, frames_per_patch=2) == 2 + 4 + 4 + 1
 
 
-def test_a_turn_that_siblings_share_counts_once() -> None:
-    """Frames count for each rollout, which was shown them."""
-    assert tokens_of(read(line("a") | {"num_reused_tokens": 6}), FACTOR) == Tokens(generated=4, visual=4)
-    assert tokens_of(read(line("a") | {"num_reused_tokens": None}), FACTOR) == Tokens(generated=10, visual=4)
+@pytest.mark.parametrize(("sampled", "counted"), [(4, 4), (0, 0), (None, 10)])
+def test_a_turn_that_siblings_share_counts_once(sampled: int | None, counted: int) -> None:
+    """Frames count for each rollout, which was shown them. Records of before have no count of their own."""
+    assert tokens_of(read(line("a") | {"num_sampled_tokens": sampled}), FACTOR) == Tokens(counted, visual=4)
 
 
 def test_tokens_of_training_add_up_to_each_step(tmp_path: Path) -> None:

@@ -79,18 +79,27 @@ def by_branches(rewards: Mapping[int, float], branching: Branching) -> Mapping[i
     return branch_advantages(rewards, branching, divides_by_std=False)
 
 
+def by_branches_and_deviation(rewards: Mapping[int, float], branching: Branching) -> Mapping[int, tuple[float, float]]:
+    return branch_advantages(rewards, branching, divides_by_std=True)
+
+
 def by_groups(rewards: Mapping[int, float], _: Branching) -> Mapping[int, tuple[float, float]]:
     """GRPO's, which does not know that rollouts share turns."""
     values = expected_advantages([*rewards.values()], divides_by_std=False)
     return {number: (value, value) for number, value in zip(rewards, values, strict=True)}
 
 
-def bias(credit: Credit, branches: int, counting: Sequence[int] = range(GROUP_SIZE)) -> float:
-    """Largest difference between the true gradient and the mean estimate over all groups that can come out, each as
-    often as it does. GRPO's mean holds the rollout itself, which leaves (n - 1) / n of the gradient.
+def mean_estimate(
+    credit: Credit,
+    branches: int,
+    counting: Sequence[int] = range(GROUP_SIZE),
+    weights: Mapping[tuple[int, int | None], float] | None = None,
+) -> np.ndarray:
+    """Of the gradient, over all groups that can come out, each as often as it does.
 
     Args:
         counting: numbers of the rollouts that are not lost.
+        weights: of the tokens of a rollout, as in a loss that is a mean over each; by its actions.
     """
     branching = Branching(branches=branches)
     shares = softmax(LOGITS[:FIRST])
@@ -106,12 +115,19 @@ def bias(credit: Credit, branches: int, counting: Sequence[int] = range(GROUP_SI
         estimate = np.zeros_like(LOGITS)
         for number, (in_prefix, after) in credit(rewards, branching).items():
             first, second = rollouts[number]
-            estimate += in_prefix * score(0, FIRST, first)
+            own = in_prefix * score(0, FIRST, first)
             if second is not None:
-                estimate += after * score(FIRST + SECOND * first, SECOND, second)
+                own += after * score(FIRST + SECOND * first, SECOND, second)
+            estimate += own if weights is None else own * weights[first, second]
         mean += math.prod(share for _, _, share in group) * estimate / len(counting)
+    return mean
+
+
+def bias(credit: Credit, branches: int, counting: Sequence[int] = range(GROUP_SIZE)) -> float:
+    """Largest difference from the true gradient, of which GRPO's mean, which holds the rollout itself, leaves
+    (n - 1) / n."""
     left = (len(counting) - 1) / len(counting)
-    return float(np.abs(mean - left * true_gradient()).max())
+    return float(np.abs(mean_estimate(credit, branches, counting) - left * true_gradient()).max())
 
 
 @pytest.mark.parametrize("counting", [(0, 1, 2, 3), (0, 1, 2), (0, 2)], ids=str)
@@ -124,6 +140,29 @@ def test_grpos_own_advantages_are_biased_where_turns_are_shared() -> None:
     """So the test above can fail: shared turns would weigh less than those after them."""
     assert bias(by_groups, branches=1) < 1e-8
     assert bias(by_groups, branches=2) > 0.01
+
+
+def test_with_one_prefix_left_only_branches_are_compared() -> None:
+    assert bias(by_branches, 2, counting=(0, 1)) > 0.01
+    found = mean_estimate(by_branches, 2, counting=(0, 1))
+    assert np.abs(found[:FIRST]).max() == 0.0 < np.abs(found[FIRST:]).min()
+
+
+LENGTHS = {(0, 0): 5, (0, 1): 9, (1, 0): 7, (1, 1): 6, (2, None): 3}
+"""Of rollouts, in tokens."""
+
+
+@pytest.mark.parametrize("credit", [by_branches, by_branches_and_deviation])
+@pytest.mark.parametrize("weights", [None, {actions: 1 / length for actions, length in LENGTHS.items()}])
+def test_with_deviations_and_lengths_the_gradient_is_near_that_of_grpo(
+    credit: Credit, weights: Mapping[tuple[int, int | None], float] | None
+) -> None:
+    """GRPO's own is then no gradient of the mean reward either."""
+    plain, shared = (mean_estimate(credit, branches, weights=weights) for branches in (1, 2))
+    sizes = [float(np.linalg.norm(each)) for each in (plain, shared)]
+    difference = float(np.linalg.norm(shared - plain)) / sizes[0]
+    assert difference < 0.15 and plain @ shared / math.prod(sizes) > 0.99
+    assert (difference < 1e-8) == (weights is None and credit is by_branches)
 
 
 # ----------------------------------------------------------------------------------------------------------- advantages

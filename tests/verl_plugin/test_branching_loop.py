@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from contextvars import Context
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.verl_plugin.trainer_batches import advantages, run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.group_router import RequestId
 from verl_video_tools.verl_plugin.group_scores import begin_group
+from verl_video_tools.verl_plugin.row_check import check_rows
 from verl_video_tools.verl_plugin.settings import check_branching, unpack_record
 
 TRAINING = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}
@@ -56,7 +58,9 @@ async def test_siblings_share_the_first_turn_and_go_on_by_themselves() -> None:
     # All that is left is the turn that the rollout has sampled for itself.
     assert first.output.response_ids[shared:] == first.server.returned[1]
     assert second.output.response_ids[shared:] == second.server.returned[0]
-    assert [each["num_reused_tokens"] for each in fields] == [0, len(first.server.returned[0]), 0]
+    sampled = [sum(map(len, each.server.returned)) for each in (first, second, other)]
+    assert [each["num_sampled_tokens"] for each in fields] == sampled
+    assert sampled[1] < sum(second.output.response_mask) == sampled[0] == sampled[2]
     assert second.output.response_mask == first.output.response_mask
     end_of_turn = tokenizer().convert_tokens_to_ids("<|im_end|>")
     assert second.output.response_mask[:shared].count(1) == first.output.response_ids.index(end_of_turn) + 1
@@ -66,14 +70,25 @@ async def test_a_rollout_that_ends_in_a_shared_turn_is_shared_throughout() -> No
     begin_group()
     first, second = await rollout(0, answer("B")), await rollout(1)
     assert second.output.response_ids == first.output.response_ids and second.trajectory.answer == "B"
-    assert [each.output.extra_fields["num_prefix_tokens"] for each in (first, second)] == [None, None]
+    lengths = [each.output.extra_fields["num_prefix_tokens"] for each in (first, second)]
+    assert lengths == [len(first.output.response_ids)] * 2
+    assert second.output.extra_fields["num_sampled_tokens"] == 0
 
 
-async def test_validation_shares_nothing() -> None:
-    begin_group()
+@pytest.mark.parametrize(("told", "sampling"), [(None, VALIDATION), (True, VALIDATION), (True, TRAINING)])
+async def test_validation_shares_nothing(told: bool | None, sampling: Mapping[str, float]) -> None:
+    """Nor where it samples as training does, as our worker tells the loop."""
+    begin_group(validates=told)
     for session_id in (0, 1):
-        result = await rollout(session_id, choose(20, 60), answer("B"), sampling=VALIDATION)
-        assert len(result.server.requests) == 2 and result.output.extra_fields["num_reused_tokens"] == 0
+        result = await rollout(session_id, choose(20, 60), answer("B"), sampling=sampling)
+        assert len(result.server.requests) == 2 and result.output.extra_fields["num_prefix_tokens"] is None
+
+
+async def test_training_shares_turns_where_validation_samples_as_it_does() -> None:
+    begin_group(validates=False)
+    for session_id, turns in enumerate([[choose(20, 60), answer("B")], [answer("B")]]):
+        result = await rollout(session_id, *turns, sampling=VALIDATION)
+        assert len(result.server.requests) == len(turns)
 
 
 async def test_rollouts_of_a_prefix_have_the_same_config() -> None:
@@ -143,7 +158,7 @@ async def test_rollouts_of_a_worker_share_turns_while_they_run(monkeypatch: pyte
     assert len(client.first_turns) == 2 and {number // 2 for number in client.first_turns} == {0, 1}
     fields = [queue.rows[f"a_{number}_0"]["extra_fields"] for number in range(4)]
     assert [unpack_record(each).answer for each in fields] == ["B", "A", "B", "B"]
-    assert sum(each["num_reused_tokens"] > 0 for each in fields) == 2
+    assert len({each["num_sampled_tokens"] for each in fields}) == 2, "with a first turn, and without"
     assert len({each["num_prefix_tokens"] for each in fields}) == 1
     assert queue.status("a") == "finished"
 
@@ -151,7 +166,7 @@ async def test_rollouts_of_a_worker_share_turns_while_they_run(monkeypatch: pyte
 # ---------------------------------------------------------------------------------------------------------- the trainer
 
 GROUP = [("a_0_0", 1.0, False), ("a_1_0", 0.0, False), ("a_2_0", 0.0, False), ("a_3_0", 0.0, False)]
-PREFIXES = {"a_0_0": 2, "a_1_0": 2, "a_2_0": 2}
+PREFIXES = {"a_0_0": 2, "a_1_0": 2, "a_2_0": 2, "a_3_0": 3}
 """Of three response tokens, the second of which is an observation; the last rollout has ended in a shared turn."""
 
 
@@ -180,9 +195,19 @@ def test_equal_rewards_teach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {tuple(row["advantages"].tolist()) for row in rows.values()} == {(0.0, 0.0, 0.0)}
 
 
-def test_a_rollout_of_several_sequences_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="several sequences"):
-        run(monkeypatch, [*GROUP, ("a_0_1", 1.0, False)], branching=BRANCHING, prefix_tokens=PREFIXES)
+def test_rollouts_of_a_run_that_shared_nothing_are_compared_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asynchronous training may go on with some that were finished before it was started with another option."""
+    values = advantages(run(monkeypatch, GROUP, branching=BRANCHING))
+    assert values["a_0_0"] == [1.5, 0.0, 1.5] and values["a_2_0"] == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("validate", [True, False])
+def test_turns_that_are_sequences_of_their_own_cannot_be_shared(validate: bool) -> None:
+    custom = {"video_tools": {"branching": BRANCHING, "compose": {"file": "demo", "context": "last_evidence"}}}
+    rollout_config = OmegaConf.create({"n": 4, "val_kwargs": {"n": 1}, "agent": {}, "custom": custom})
+    rows = [make_row(video()) | {"agent_name": "compose"}]
+    with nullcontext() if validate else pytest.raises(UsageError, match="'last_evidence'; set context=append"):
+        check_rows(rows, rollout_config, None, validate=validate)
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def tokens_of(line: Mapping[str, Any], factor: int) -> Tokens:
         raise UsageError(
             f"step {line.get('step')}: a rollout of {line.get('agent_name')!r} without num_generated_tokens"
         )
-    reused = line.get("num_reused_tokens") or 0  # sampled for a sibling, whose line counts them
-    return Tokens(generated - reused, visual_tokens(line["trajectory"], factor))
+    sampled = line.get("num_sampled_tokens")  # which turns that siblings share are for one of them only
+    return Tokens(generated if sampled is None else sampled, visual_tokens(line["trajectory"], factor))
 
 
 def training_tokens(run: Path, factor: int) -> dict[int, Tokens]:

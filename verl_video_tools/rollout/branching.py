@@ -3,8 +3,8 @@
 A group of `rollout.n` rollouts becomes `n / branches` prefixes with `branches` continuations each. A prefix is sampled
 once; its rollouts go on by themselves from a turn on. A prefix is compared with the other prefixes by the mean reward
 of its branches, and a continuation with the other branches of its prefix, which have seen the same: what the first
-turns were worth does not blur what the last ones were. In expectation the gradient is that of GRPO (arXiv 2402.03300,
-4.1.2).
+turns were worth does not blur what the last ones were. Where tokens weigh the same and rewards are not divided by the
+group's deviation, the gradient is in expectation that of GRPO (arXiv 2402.03300, 4.1.2); else it is near that.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def branch_advantages(
     """Advantages of the prefix's tokens and of those after it, by the number of the rollout in its group.
 
     Every baseline is a mean over others, so that it is independent of what it is taken from. A prefix with a single
-    rollout that counts has one advantage throughout, and where all have, these are GRPO's.
+    rollout that counts has one advantage throughout, and where all have, these are GRPO's. Where all rollouts that
+    count have one prefix, there is no other to compare it with, and its tokens have advantage 0.
 
     Args:
         rewards: of the rollouts that count, in one group.

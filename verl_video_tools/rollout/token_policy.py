@@ -51,10 +51,10 @@ class TokenPolicy:
     num_prefix_turns: int = 0
     """How many."""
 
-    num_prefix_tokens: int | None = None
-    """Of the response, before the first turn that is not shared; None before that turn."""
-    num_reused_tokens: int = 0
-    """Of shared turns, sampled for a sibling."""
+    num_sampled_tokens: int = 0
+    """By the engine for this rollout, which shared turns are only where it has come to them first."""
+    _parted_at: int | None = None
+    """Tokens of the response before the first turn that is not shared; None before that turn."""
     server_fields: dict[str, Any] = field(default_factory=dict)
     """Oldest and newest policy version that generated a turn."""
     num_cached_tokens: int | None = None
@@ -63,6 +63,13 @@ class TokenPolicy:
     generation_seconds: float = 0.0
     own_seconds: float = 0.0
     """What the policy took, generation included; what a rollout takes beside is its tools' and observations'."""
+
+    @property
+    def num_prefix_tokens(self) -> int | None:
+        """Of the response, those that siblings share; None where they share nothing."""
+        if self.prefix is None:
+            return None
+        return len(self.tokens.current.response_ids) if self._parted_at is None else self._parted_at
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn:
         started = time.perf_counter()
@@ -112,7 +119,7 @@ class TokenPolicy:
             if logprobs is not None:
                 del logprobs[-num_surplus:]
         stream.append_turn(token_ids, logprobs)
-        self.num_reused_tokens += len(token_ids) * is_reused
+        self.num_sampled_tokens += 0 if is_reused else len(token_ids)
         if not self._has_turned:
             self._has_turned, self.num_cached_tokens = True, output.extra_fields.get("num_cached_tokens")
         _merge_server_fields(self.server_fields, output.extra_fields)
@@ -135,8 +142,8 @@ class TokenPolicy:
         if self.prefix is not None and stream is self.tokens.current:
             if (number := len(stream.sampled_turns)) < self.num_prefix_turns:
                 return await self.prefix.sample(number, stream.ids, generate)
-            if self.num_prefix_tokens is None:
-                self.num_prefix_tokens = len(stream.response_ids)
+            if self._parted_at is None:
+                self._parted_at = len(stream.response_ids)
         return await generate(), False
 
 

@@ -44,12 +44,12 @@ from verl_video_tools.services.tool_model.client import connected
 from verl_video_tools.verl_plugin import front_end_switch, retrieval_actor
 from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, takes_image_parts
 from verl_video_tools.verl_plugin.group_router import RequestId, finish_rollout
-from verl_video_tools.verl_plugin.group_scores import shared_prefix, to_be_compared
+from verl_video_tools.verl_plugin.group_scores import running_group, shared_prefix, to_be_compared
 from verl_video_tools.verl_plugin.sent_images import ImageSender
 from verl_video_tools.verl_plugin.settings import (
     CACHED_TOKENS,
     PREFIX_TOKENS,
-    REUSED_TOKENS,
+    SAMPLED_TOKENS,
     TOKEN_COUNTS,
     branching_config,
     check_media,
@@ -119,7 +119,9 @@ class VideoAgentLoop(AgentLoopBase):
 
         uid = str(kwargs.get("uid") or uuid4().hex)
         session_id = int(kwargs.get("session_id") or 0)  # verl's older trainers give none: all take the first
-        validate = is_validation(sampling_params, self.rollout_config)
+        running = running_group()
+        known = None if running is None else running.validates
+        validate = is_validation(sampling_params, self.rollout_config) if known is None else known
         group = group_methods(self.run_method, self.rollout_config, validate)
         method = group[session_id % len(group)]
         branching = branching_config(self.rollout_config, validate)
@@ -170,7 +172,7 @@ class VideoAgentLoop(AgentLoopBase):
         finally:
             finish_rollout(self.server_manager, request_id)
         sequences = sequences or [await self._placeholder_stream()]
-        told = {CACHED_TOKENS: policy.num_cached_tokens, REUSED_TOKENS: policy.num_reused_tokens}
+        told = {CACHED_TOKENS: policy.num_cached_tokens, SAMPLED_TOKENS: policy.num_sampled_tokens}
         told[PREFIX_TOKENS] = policy.num_prefix_tokens
         return self._outputs(trajectory, sequences, timing, policy.server_fields | told)
 
@@ -215,7 +217,7 @@ class VideoAgentLoop(AgentLoopBase):
         """The rollout as verl takes it. The record goes with the last sequence: reward manager, validation and
         advantage look at no other, and verl hands reward and advantage on to the others."""
         outputs = [self._output(stream, len(trajectory.turns), timing, server_fields) for stream in sequences]
-        told = {name: server_fields.get(name) for name in (CACHED_TOKENS, REUSED_TOKENS, PREFIX_TOKENS)}
+        told = {name: server_fields.get(name) for name in (CACHED_TOKENS, SAMPLED_TOKENS, PREFIX_TOKENS)}
         outputs[-1].extra_fields |= {**told, **pack_record(trajectory)}
         return outputs if len(outputs) > 1 else outputs[0]
 

@@ -186,12 +186,12 @@ class VideoAgentLoopWorker(_Worker):
         gc.collect()
         gc.freeze()
 
-    async def _run_prompt(self, *args: Any, **kwargs: Any) -> None:
+    async def _run_prompt(self, *args: Any, trajectory: Mapping[str, Any], **kwargs: Any) -> None:
         """Each group is an asyncio task of its own, and ends with the tag that lets others read its rewards."""
         from verl_video_tools.verl_plugin.group_scores import begin_group
 
-        begin_group()
-        await super()._run_prompt(*args, **kwargs)
+        begin_group(validates=bool(trajectory["validate"]))
+        await super()._run_prompt(*args, trajectory=trajectory, **kwargs)
 
     def _run_agent_loop(self, *args: Any, **kwargs: Any) -> Any:
         """A coroutine for one rollout. verl asks for those of all rollouts of a group before it starts any."""

@@ -69,6 +69,8 @@ class RolloutGroup:
     """By the number of the rollout in the group. One whose loop, scoring or storing failed is missing."""
     prefixes: defaultdict[int, SharedPrefix] = field(default_factory=lambda: defaultdict(SharedPrefix))
     """What rollouts share (`Branching`), by number."""
+    validates: bool | None = None
+    """Whether it is one of validation; None where nobody has said so."""
 
     def check_scored(self, output: AgentLoopOutput) -> None:
         """Called before verl stores a rollout's rows, which it would train on even if the group has failed.
@@ -138,10 +140,10 @@ class RolloutGroup:
 _group: ContextVar[RolloutGroup | None] = ContextVar("rollout_group", default=None)
 
 
-def begin_group() -> RolloutGroup:
+def begin_group(validates: bool | None = None) -> RolloutGroup:
     """For the running asyncio task and all that it starts: verl runs each question in one, and its rollouts in
     others that this one starts."""
-    group = RolloutGroup()
+    group = RolloutGroup(validates=validates)
     _group.set(group)
     return group
 

@@ -30,13 +30,27 @@ the trainer takes tokens out of the loss."""
 CACHED_TOKENS = "num_cached_tokens"
 """Entry of the last sequence's `extra_fields`: of the first turn's prompt, those that the engine had in its cache."""
 
-REUSED_TOKENS = "num_reused_tokens"
-"""Entry of the last sequence's `extra_fields`: of its response, those that were sampled for a sibling with the same
-prefix (`Branching`)."""
+SAMPLED_TOKENS = "num_sampled_tokens"
+"""Entry of the last sequence's `extra_fields`: what the engine has sampled for the rollout. Turns that it shares
+(`Branching`) count where they were sampled; a sequence that is not trained on counts, too."""
 
 PREFIX_TOKENS = "num_prefix_tokens"
-"""Entry of the last sequence's `extra_fields`: of its response, those before the first turn that is not shared with
-siblings; None for a rollout that had no such turn."""
+"""Entry of the last sequence's `extra_fields`: of its response, those that it shares with siblings; None where rollouts
+share nothing."""
+
+
+def check_context(method: Method, rollout_config: DictConfig) -> None:
+    """Whether the method's rollouts can share turns, where the run has them do so (`Branching`).
+
+    Raises:
+        UsageError: its turns are sequences of their own, which have no common beginning.
+    """
+    branches, context = branching_config(rollout_config).branches, method.context_policy()
+    if branches > 1 and context != "append":
+        raise UsageError(
+            f"branching.branches={branches} needs one sequence for each rollout, and {method.name} has the context "
+            f"{context!r}; set context=append, or branching.branches=1 ({page('training')})"
+        )
 
 
 def method_from_config(name: str, rollout_config: DictConfig) -> Method:
@@ -56,8 +70,9 @@ _SAMPLING = ("temperature", "top_p", "top_k")
 def is_validation(sampling_params: Mapping[str, Any], rollout_config: DictConfig) -> bool:
     """Whether a rollout is one of validation.
 
-    verl 0.9.1 does not tell its loops. It does sample validation by `rollout.val_kwargs`: a rollout that samples by
-    these, and not by the options of training, is one. Where both are the same, every rollout counts as training.
+    verl 0.9.1 does not tell its loops; our workers do (`RolloutGroup.validates`). For others: verl samples validation
+    by `rollout.val_kwargs`, and a rollout that samples by these, and not by the options of training, is one. Where both
+    are the same, every rollout counts as training.
     """
     validation = OmegaConf.select(rollout_config, "val_kwargs")
     if validation is None:

@@ -9,8 +9,6 @@ import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.rollout.branching import Branching, branch_advantages
 from verl_video_tools.verl_plugin.settings import PREFIX_TOKENS, unpack_record
@@ -62,17 +60,9 @@ def credit_branches(
     """Write the advantages of rollouts that share turns (`branch_advantages`) over those of verl.
 
     Args:
-        rollouts: that count.
+        rollouts: that count, of one sequence each (`settings.check_context`).
         rewards: the field that verl has compared.
-
-    Raises:
-        UsageError: a rollout has several sequences, which have no common prefix.
     """
-    if any(len(rollout.keys) > 1 for rollout in rollouts):
-        raise UsageError(
-            "rollouts share turns (branching.branches above 1), and one has several sequences: set the context policy "
-            f"append, or branching.branches=1 ({page('training')})"
-        )
     keys = keys_of(rollouts)
     scores: dict[str, dict[int, float]] = {}
     for rollout, score in zip(rollouts, summed(rewards, rollouts, partition_id), strict=True):
@@ -82,9 +72,8 @@ def credit_branches(
     values = []
     for i, rollout in enumerate(rollouts):
         in_prefix, after = credit[rollout.uid][rollout.session_id]
-        num_prefix_tokens = batch_row(data["extra_fields"], i)[PREFIX_TOKENS]
-        own = torch.full(data["response_mask"][i].shape, in_prefix)
-        own[num_prefix_tokens if num_prefix_tokens is not None else len(own) :] = after
+        own = torch.full(data["response_mask"][i].shape, after)
+        own[: batch_row(data["extra_fields"], i).get(PREFIX_TOKENS) or 0] = in_prefix
         values.append(own * data["response_mask"][i])
     packed = torch.nested.as_nested_tensor(values, layout=torch.jagged)
     fields = TensorDict({name: packed.clone() for name in ("advantages", "returns")}, batch_size=len(keys))

@@ -12,7 +12,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.verl_plugin.settings import CACHED_TOKENS, REUSED_TOKENS, TOKEN_COUNTS, unpack_record
+from verl_video_tools.verl_plugin.settings import CACHED_TOKENS, SAMPLED_TOKENS, TOKEN_COUNTS, unpack_record
 from verl_video_tools.verl_plugin.trainer_rows import RolloutRows
 
 _ROW_FIELDS = ("extra_fields", "data_source", "reward_model", "extra_info")
@@ -84,7 +84,7 @@ def record_lines(
         if trained:
             masks = [data["response_mask"][i] for i in rows]
             advantages = [data["advantages"][i][mask.bool()] for i, mask in zip(rows, masks, strict=True) if mask.any()]
-            advantage = float(advantages[-1][0]) if advantages else 0.0
+            first_advantage, last_advantage = (float(advantages[-1][i]) if advantages else 0.0 for i in (0, -1))
         line: dict[str, Any] = {
             "step": step,
             "uid": rollout.uid,
@@ -95,11 +95,13 @@ def record_lines(
             "extra_info": _plain(batch_row(data["extra_info"], last)),
             "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
             "reward": _plain(extra_fields["reward_extra_info"]),
-            "advantage": advantage if trained else None,
+            "advantage": first_advantage if trained else None,
+            # Of turns that siblings do not share, where it is another.
+            "branch_advantage": last_advantage if trained and last_advantage != first_advantage else None,
             "num_sequences": len(rows),
             "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
             **{name: sum(count[name] for count in counts) for name in TOKEN_COUNTS},
-            **{name: extra_fields.get(name) for name in (CACHED_TOKENS, REUSED_TOKENS)},
+            **{name: extra_fields.get(name) for name in (CACHED_TOKENS, SAMPLED_TOKENS)},
             "trajectory": trajectory,
         }
         if with_tokens:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from examples.learning_curve.report import RFT_LESS_RL
@@ -15,6 +15,9 @@ RFT = "longvt_rft"
 SEEDS = {RFT: 3, BRANCHING: 3}
 LEAST, BOUND = -0.02, -0.05
 """Of the mean difference, and of its interval; see `verdict.decide`."""
+
+MOST_TOKENS = 0.70
+"""Of what rollouts without shared turns have sampled."""
 
 Metrics = dict[str, dict[str, float]]
 """By title: means of both choices and of their difference. The first one decides."""
@@ -40,19 +43,29 @@ def _rft(result: Result) -> Metrics:
     return {"accuracy, all questions": {"paper": paper, "other": other, "difference": result[RFT_LESS_RL]["mean"]}}
 
 
-def _branching(path: str, result: Result, results: Mapping[str, Result]) -> Metrics:
-    """Two rollouts for each first turn, less the run of the same seed in which each has its own."""
+def token_share(path: str, result: Result, results: Iterable[Result]) -> tuple[float, Result]:
+    """Tokens that a run with shared turns has sampled in training, of those of its counterpart; and that one.
+
+    Raises:
+        UsageError: it is not among the results, or a run's tokens are not known.
+    """
     seed = result["seed"]
-    plain = next(
-        (each for each in results.values() if (each.get("method"), each["seed"]) == (BRANCHED_FROM, seed)), None
-    )
+    plain = next((each for each in results if (each.get("method"), each["seed"]) == (BRANCHED_FROM, seed)), None)
     if plain is None:
         raise UsageError(f"{path}: give the result of {BRANCHED_FROM}, seed {seed}, too, which it is compared with")
+    if not all("cost" in run for run in (result, plain)):
+        raise UsageError(f"{path}: the tokens of this run, or of {BRANCHED_FROM}, seed {seed}, are not known")
+    shared, own = (run["cost"]["measurements"][-1]["generated_tokens"] for run in (result, plain))
+    return shared / own, plain
+
+
+def _branching(path: str, result: Result, results: Mapping[str, Result]) -> Metrics:
+    """Two rollouts for each first turn, less the run of the same seed in which each has its own."""
+    share, plain = token_share(path, result, results.values())
     accuracies = [run["accuracy"]["after RL"]["needs another look"]["mean"] for run in (result, plain)]
-    tokens = [run["cost"]["measurements"][-1]["generated_tokens"] for run in (result, plain)]
     return {
         "accuracy, needs another look": _difference(*accuracies),
-        f"tokens sampled in training, of {BRANCHED_FROM}'s": _difference(tokens[0] / tokens[1], 1.0),
+        f"tokens sampled in training, of {BRANCHED_FROM}'s": _difference(share, 1.0),
     }
 
 
