@@ -158,6 +158,12 @@ def headline(chosen: Chosen) -> str | None:
     return f"{text}. [Results and limits](docs/learning.md)."
 
 
+def duration(chosen: Chosen) -> str | None:
+    """Of the counted runs, the shortest and the longest; None before each method has a result."""
+    minutes = [sum(run["minutes"].values()) for run in chosen.counted if "minutes" in run]
+    return f"{min(minutes):.0f} to {max(minutes):.0f} minutes" if chosen.is_complete and minutes else None
+
+
 PARTS: Mapping[str, Callable[[Chosen], str | None]] = {
     "learning-picture": picture,
     "learning-summary": summary,
@@ -166,11 +172,12 @@ PARTS: Mapping[str, Callable[[Chosen], str | None]] = {
     "learning-cost": equal_cost,
     "learning-runs": every_run,
     "learning-claims": claims,
+    "learning-duration": duration,
     "learning-headline": headline,
 }
 """Names of generated parts, and what makes them; None leaves a part as it is."""
 
-WITHIN_TEXT = {"learning-headline"}
+WITHIN_TEXT = {"learning-duration", "learning-headline"}
 
 
 def page(text: str, chosen: Chosen) -> str:

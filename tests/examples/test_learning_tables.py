@@ -334,6 +334,14 @@ def test_a_page_keeps_its_own_text_and_the_readme_its_old_figures_until_each_met
         tables.page("<!-- learning-nothing --><!-- end -->", chosen)
 
 
+def test_the_readme_tells_the_shortest_and_the_longest_run() -> None:
+    text = "(<!-- learning-duration -->old<!-- end -->)"
+    runs = all_runs(longvt_12={"minutes": {"sft": 3.2, "rl": 9.0}}, longvt_13={"minutes": {"sft": 40.0, "rl": 20.6}})
+    assert tables.page(text, choose(runs)) == "(<!-- learning-duration -->12 to 61 minutes<!-- end -->)"
+    del runs["framemind_11"], runs["framemind_12"], runs["framemind_13"]
+    assert tables.page(text, choose(runs)) == text
+
+
 def test_pictures_have_a_bar_for_each_stage_and_a_line_for_each_method(tmp_path: Path) -> None:
     runs = all_runs()
     for number, name in enumerate(("framethinker_11", "framethinker_12", "direct_11")):
