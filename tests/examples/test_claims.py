@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from examples.learning_curve.claims import __main__ as program
 from examples.learning_curve.claims import report
 from examples.learning_curve.claims.advantages import Clip, earned, lead, method_of
 from examples.learning_curve.claims.all_trials import run_all, schedule
@@ -387,3 +388,29 @@ def test_fine_tuning_on_rollouts_takes_late_ones_and_is_compared_with_rl(
     (line,) = report.table(report.read({"longvt": results})).splitlines()[2:]
     assert line.startswith("| `longvt_rft` | undecided: 1 of 3 seeds |")
     assert line.endswith("| 0.0 | 100.0 | -100.0 | 0.0 |")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["longvt_recall"], ("longvt_recall", 1, Path("outputs/claim_longvt_recall_1"))),
+        (["framethinker_bonus"], ("framethinker_bonus", 0, Path("outputs/claim_framethinker_bonus_0"))),
+        (["longvt_recall", "--seed", "0", "--out", "pilot"], ("longvt_recall", 0, Path("pilot"))),
+    ],
+)
+def test_the_first_seed_that_decides_is_run(
+    arguments: list[str], expected: tuple[str, int, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[tuple[str, int, Path]] = []
+
+    class Begun:
+        def __init__(self, name: str, claim: Claim, seed: int, out: Path) -> None:
+            begun.append((name, seed, out))
+
+        def run(self) -> None:
+            pass
+
+    monkeypatch.setattr(program, "Trial", Begun)
+    monkeypatch.setattr("sys.argv", ["claims", "run", *arguments])
+    program.main()
+    assert begun == [expected]

@@ -1,6 +1,6 @@
 """Claims of the papers (docs/decisions/claims.md): run one, decide it, or look whether it can show.
 
-Usage: python -m examples.learning_curve.claims run longvt_recall [--seed 0] [--out FOLDER]
+Usage: python -m examples.learning_curve.claims run longvt_recall [--seed 1] [--out FOLDER]
        python -m examples.learning_curve.claims all [--out FOLDER]
        python -m examples.learning_curve.claims report RESULT.json [RESULT.json ...]
        python -m examples.learning_curve.claims advantages [--claim longvt_recall] [--folder FOLDER]
@@ -41,7 +41,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="one seed of a claim, both choices")
     run.add_argument("claim", choices=sorted(CLAIMS))
-    run.add_argument("--seed", type=int, default=0)
+    run.add_argument("--seed", type=int, help="default: the claim's first that decides")
     run.add_argument("--out", type=Path, help="default: outputs/claim_<claim>_<seed>")
     every = commands.add_parser("all", help="all seeds of all claims")
     every.add_argument("--out", type=Path, default=Path("outputs"), help="for the runs' folders")
@@ -60,8 +60,11 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         if arguments.command == "run":
-            out = arguments.out or Path("outputs") / f"claim_{arguments.claim}_{arguments.seed}"
-            Trial(arguments.claim, CLAIMS[arguments.claim], arguments.seed, out).run()
+            claim = CLAIMS[arguments.claim]
+            seed = claim.pilots if arguments.seed is None else arguments.seed
+            Trial(
+                arguments.claim, claim, seed, arguments.out or Path("outputs") / f"claim_{arguments.claim}_{seed}"
+            ).run()
         elif arguments.command == "all":
             if failed := run_all(arguments.out):
                 sys.exit("\n".join(f"failed: {name}: {cause}" for name, cause in failed.items()))
