@@ -65,8 +65,9 @@ def bars(chosen: Chosen) -> str:
 
 
 def _shared_turns(chosen: Chosen) -> list[str]:
-    most, shared = learning_runs.MOST_TOKENS, chosen.of(BRANCHING)
-    shares = [learning_runs.token_share(f"{BRANCHING} {run['seed']}", run, chosen.counted)[0] for run in shared]
+    most, counted = learning_runs.MOST_TOKENS, chosen.counted
+    pairs = [(run, learning_runs.counterpart(run, counted)) for run in chosen.of(BRANCHING)]
+    shares = [learning_runs.token_share(run, plain) for run, plain in pairs if plain is not None]
     is_whole = len(shares) == learning_runs.SEEDS[BRANCHING]
     mark = "not met" if max(shares, default=0.0) > most else "met" if is_whole else "open"
     bar = f"`{BRANCHING}` samples at most {percent(most)} of `{BRANCHED_FROM}`'s tokens"

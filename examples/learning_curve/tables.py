@@ -15,7 +15,7 @@ from statistics import fmean
 from examples.learning_curve import pictures
 from examples.learning_curve.bars import bars
 from examples.learning_curve.chosen import KINDS, Chosen, choose
-from examples.learning_curve.claims import report
+from examples.learning_curve.claims import learning_runs, report
 from examples.learning_curve.equal_cost import COSTS, accuracy_at, largest_common, mean_of_runs
 from examples.learning_curve.provenance import REPO
 from examples.learning_curve.report import RFT_LESS_RL
@@ -135,8 +135,9 @@ def equal_cost(chosen: Chosen) -> str:
 
 def claims(chosen: Chosen) -> str:
     """What the runs of each claim have decided so far; some are decided by learning runs."""
-    deciding = [run for run in chosen.counted if RFT_LESS_RL in run or run["method"] == BRANCHING]
-    results = {**chosen.claims, **{f"{run['method']}_{run['seed']}": run for run in deciding}}
+    counted = {name: run for name, run in chosen.results.items() if name not in chosen.remarks}
+    paired = [run for run in chosen.of(BRANCHING) if learning_runs.counterpart(run, counted.values())]
+    results = chosen.claims | {name: run for name, run in counted.items() if RFT_LESS_RL in run or run in paired}
     return report.table(report.read(results)) if results else NOT_RUN.capitalize() + "."
 
 

@@ -24,6 +24,7 @@ from examples.learning_curve.plans import plan_of
 from examples.learning_curve.report import RFT_LESS_RL
 from examples.learning_curve.schedule import COMPARED, METHODS
 from examples.learning_curve.stored import CLAIMS_FOLDER, load
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.records.validation import Estimate
 
 IMAGES = tables.REPO / "docs" / "images"
@@ -215,6 +216,20 @@ def test_shared_turns_are_to_save_tokens() -> None:
     assert bar(600) == f"{start} 60.0 % | open |"
     assert bar(600, 650, 700) == f"{start} 60.0 %, 65.0 %, 70.0 % | met |"
     assert bar(600, 710) == f"{start} 60.0 %, 71.0 % | not met |"
+
+
+def test_shared_turns_wait_for_the_run_that_they_are_compared_with() -> None:
+    runs = {"shared_13": result("longvt_branching", 13, cost=cost((0, 0.2), (600, 0.8)))}
+    assert lines(bars(choose(runs)))[5].endswith("|  | open |")
+    assert tables.claims(choose(runs)) == "Not run yet."
+
+
+def test_two_results_of_one_seed_are_told() -> None:
+    runs = {name: result("longvt", 11, **{RFT_LESS_RL: estimate(0.01)}) for name in ("longvt_11", "longvt_11_2")}
+    for run in runs.values():
+        run["accuracy"] |= {name: {"all questions": estimate(0.5)} for name in ("after RL", "after RFT")}
+    with pytest.raises(UsageError, match="second result of longvt_rft, seed 11"):
+        tables.claims(choose(runs))
 
 
 # ------------------------------------------------------------------------------------------------------- equal cost

@@ -71,7 +71,7 @@ def run(
         penalties: taken from the reward at the first token, for leaving the reference.
         update: number of the local update in its step, which has `num_updates`.
         branching: section of the rollout's configuration.
-        prefix_tokens: of the response, shared with siblings; the whole of it where none are given.
+        prefix_tokens: of the response, shared with siblings; rollouts that are not named share nothing.
     """
 
     def reward_info(key: str) -> dict[str, float]:

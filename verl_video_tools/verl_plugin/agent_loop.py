@@ -172,8 +172,11 @@ class VideoAgentLoop(AgentLoopBase):
         finally:
             finish_rollout(self.server_manager, request_id)
         sequences = sequences or [await self._placeholder_stream()]
-        told = {CACHED_TOKENS: policy.num_cached_tokens, SAMPLED_TOKENS: policy.num_sampled_tokens}
-        told[PREFIX_TOKENS] = policy.num_prefix_tokens
+        told = {
+            CACHED_TOKENS: policy.num_cached_tokens,
+            SAMPLED_TOKENS: policy.num_sampled_tokens,
+            PREFIX_TOKENS: policy.num_prefix_tokens,
+        }
         return self._outputs(trajectory, sequences, timing, policy.server_fields | told)
 
     def _check(self, stream: TokenStream) -> None:

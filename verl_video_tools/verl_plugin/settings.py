@@ -39,20 +39,6 @@ PREFIX_TOKENS = "num_prefix_tokens"
 share nothing."""
 
 
-def check_context(method: Method, rollout_config: DictConfig) -> None:
-    """Whether the method's rollouts can share turns, where the run has them do so (`Branching`).
-
-    Raises:
-        UsageError: its turns are sequences of their own, which have no common beginning.
-    """
-    branches, context = branching_config(rollout_config).branches, method.context_policy()
-    if branches > 1 and context != "append":
-        raise UsageError(
-            f"branching.branches={branches} needs one sequence for each rollout, and {method.name} has the context "
-            f"{context!r}; set context=append, or branching.branches=1 ({page('training')})"
-        )
-
-
 def method_from_config(name: str, rollout_config: DictConfig) -> Method:
     """The frozen config of a method with the fields that `rollout.custom.video_tools.<name>` overrides."""
     return get_method(name, **plain_dict(OmegaConf.select(rollout_config, f"custom.video_tools.{name}")))
@@ -118,6 +104,20 @@ def check_branching(config: DictConfig) -> None:
         raise UsageError(
             f"branching.branches={branching.branches} gives credit by GRPO's rule, and "
             f"algorithm.adv_estimator={config.algorithm.adv_estimator}; set grpo, or branching.branches=1"
+        )
+
+
+def check_context(method: Method, rollout_config: DictConfig) -> None:
+    """Whether the method's rollouts can share turns, where the run has them do so (`Branching`).
+
+    Raises:
+        UsageError: its turns are sequences of their own, which have no common beginning.
+    """
+    branches, context = branching_config(rollout_config).branches, method.context_policy()
+    if branches > 1 and context != "append":
+        raise UsageError(
+            f"branching.branches={branches} needs one sequence for each rollout, and {method.name} has the context "
+            f"{context!r}; set context=append, or branching.branches=1 ({page('training')})"
         )
 
 

@@ -342,13 +342,14 @@ class VideoToolsMixin(TellingMixin):
             flagged = [rollout for rollout, is_valid in zip(rollouts, valid, strict=True) if not is_valid]
             exclude(flagged, batch.partition_id)
         result = super()._compute_advantage(batch, metrics)
-        # What verl has compared: rewards, less the penalty for leaving the reference where that is part of them.
-        name = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
-        if (branching := branching_config(self.config.actor_rollout_ref.rollout)).branches > 1:
-            divides_by_std = self.config.algorithm.get("norm_adv_by_std_in_grpo", True)
-            credit_branches(kept, branching, name, divides_by_std, batch.partition_id)
         if estimator in _GROUP_RELATIVE:
-            equal = equal_groups([rollout.uid for rollout in kept], summed(name, kept, batch.partition_id))
+            # What verl has compared: rewards, less the penalty for leaving the reference where that is part of them.
+            name = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
+            rewards = summed(name, kept, batch.partition_id)
+            if (branching := branching_config(self.config.actor_rollout_ref.rollout)).branches > 1:
+                divides_by_std = self.config.algorithm.get("norm_adv_by_std_in_grpo", True)
+                credit_branches(kept, rewards, branching, divides_by_std, batch.partition_id)
+            equal = equal_groups([rollout.uid for rollout in kept], rewards)
             zero_advantages(keys_of([rollout for rollout in kept if rollout.uid in equal]), batch.partition_id)
         return result
 

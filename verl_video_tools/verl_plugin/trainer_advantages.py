@@ -55,17 +55,21 @@ def zero_advantages(keys: list[str], partition_id: str) -> None:
 
 
 def credit_branches(
-    rollouts: Sequence[RolloutRows], branching: Branching, rewards: str, divides_by_std: bool, partition_id: str
+    rollouts: Sequence[RolloutRows],
+    rewards: Sequence[float],
+    branching: Branching,
+    divides_by_std: bool,
+    partition_id: str,
 ) -> None:
     """Write the advantages of rollouts that share turns (`branch_advantages`) over those of verl.
 
     Args:
         rollouts: that count, of one sequence each (`settings.check_context`).
-        rewards: the field that verl has compared.
+        rewards: of each, which verl has compared.
     """
     keys = keys_of(rollouts)
     scores: dict[str, dict[int, float]] = {}
-    for rollout, score in zip(rollouts, summed(rewards, rollouts, partition_id), strict=True):
+    for rollout, score in zip(rollouts, rewards, strict=True):
         scores.setdefault(rollout.uid, {})[rollout.session_id] = score
     credit = {uid: branch_advantages(of_group, branching, divides_by_std) for uid, of_group in scores.items()}
     data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask", "extra_fields"])

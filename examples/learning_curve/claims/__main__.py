@@ -62,9 +62,8 @@ def main() -> None:
         if arguments.command == "run":
             claim = CLAIMS[arguments.claim]
             seed = claim.pilots if arguments.seed is None else arguments.seed
-            Trial(
-                arguments.claim, claim, seed, arguments.out or Path("outputs") / f"claim_{arguments.claim}_{seed}"
-            ).run()
+            out = arguments.out or Path("outputs") / f"claim_{arguments.claim}_{seed}"
+            Trial(arguments.claim, claim, seed, out).run()
         elif arguments.command == "all":
             if failed := run_all(arguments.out):
                 sys.exit("\n".join(f"failed: {name}: {cause}" for name, cause in failed.items()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from examples.learning_curve.report import RFT_LESS_RL
 from examples.learning_curve.schedule import BRANCHED_FROM, BRANCHING
@@ -43,31 +42,34 @@ def _rft(result: Result) -> Metrics:
     return {"accuracy, all questions": {"paper": paper, "other": other, "difference": result[RFT_LESS_RL]["mean"]}}
 
 
-def token_share(path: str, result: Result, results: Iterable[Result]) -> tuple[float, Result]:
-    """Tokens that a run with shared turns has sampled in training, of those of its counterpart; and that one.
+def counterpart(result: Result, results: Iterable[Result]) -> Result | None:
+    """The run of the same seed in which each rollout has its own first turn, if it is among the results."""
+    wanted = BRANCHED_FROM, result["seed"]
+    return next((each for each in results if (each.get("method"), each["seed"]) == wanted), None)
+
+
+def token_share(result: Result, plain: Result) -> float:
+    """Tokens that a run with shared turns has sampled in training, of those of its counterpart.
 
     Raises:
-        UsageError: it is not among the results, or a run's tokens are not known.
+        UsageError: the tokens of either are not known.
     """
-    seed = result["seed"]
-    plain = next((each for each in results if (each.get("method"), each["seed"]) == (BRANCHED_FROM, seed)), None)
-    if plain is None:
-        raise UsageError(f"{path}: give the result of {BRANCHED_FROM}, seed {seed}, too, which it is compared with")
     if not all("cost" in run for run in (result, plain)):
-        raise UsageError(f"{path}: the tokens of this run, or of {BRANCHED_FROM}, seed {seed}, are not known")
+        raise UsageError(f"the tokens of {BRANCHING}, or of {BRANCHED_FROM}, seed {result['seed']}, are not known")
     shared, own = (run["cost"]["measurements"][-1]["generated_tokens"] for run in (result, plain))
-    return shared / own, plain
+    return float(shared / own)
 
 
 def _branching(path: str, result: Result, results: Mapping[str, Result]) -> Metrics:
     """Two rollouts for each first turn, less the run of the same seed in which each has its own."""
-    share, plain = token_share(path, result, results.values())
+    if (plain := counterpart(result, results.values())) is None:
+        raise UsageError(f"{path}: give the result of {BRANCHED_FROM}, seed {result['seed']}, too, to compare it with")
     accuracies = [run["accuracy"]["after RL"]["needs another look"]["mean"] for run in (result, plain)]
     return {
         "accuracy, needs another look": _difference(*accuracies),
-        f"tokens sampled in training, of {BRANCHED_FROM}'s": _difference(share, 1.0),
+        f"tokens sampled in training, of {BRANCHED_FROM}'s": _difference(token_share(result, plain), 1.0),
     }
 
 
-def _difference(paper: float, other: float) -> dict[str, Any]:
+def _difference(paper: float, other: float) -> dict[str, float]:
     return {"paper": paper, "other": other, "difference": paper - other}

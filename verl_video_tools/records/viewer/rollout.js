@@ -37,7 +37,7 @@ function drawRollout(article, id, record) {
 
 function advantages({ advantage, branch_advantage: branch }, digits) {
   const own = `advantage ${number(advantage, digits)}`;
-  return branch === null || branch === undefined ? own : `${own}, after shared turns ${number(branch, digits)}`;
+  return branch === null ? own : `${own}, after shared turns ${number(branch, digits)}`;
 }
 
 function heading(summary, trajectory) {
