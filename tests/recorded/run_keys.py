@@ -37,7 +37,12 @@ WITH_TOKENS = {
 }
 """Keys that `trainer.video_tools.record_tokens` adds, from the code that writes them: the recorded run had them off."""
 
-ADDED_RECORD_KEYS = {"num_cached_tokens": ["integer"], "trajectory.sampling": ["object"]}
+ADDED_RECORD_KEYS = {
+    "branch_advantage": ["float"],
+    "num_cached_tokens": ["integer"],
+    "num_sampled_tokens": ["integer"],
+    "trajectory.sampling": ["object"],
+}
 ADDED_METRICS = ["payload/bytes", "payload/shared_bytes", "prefix/cached_tokens", "router/max_over_mean"]
 
 OURS = (
