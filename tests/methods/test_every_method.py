@@ -86,6 +86,12 @@ def test_what_a_method_may_not_override_is_refused(overridden: str, instead: str
         type("Forgetful", (Direct,), {overridden: lambda self: None})
 
 
+def test_a_method_without_a_budget_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Direct, "recipe_budget")
+    with pytest.raises(UsageError, match=r"Direct has no recipe_budget; write this class attribute, RolloutLimits\("):
+        Direct()
+
+
 async def test_components_that_are_not_those_declared_are_named() -> None:
     class Other(Careless):
         async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:

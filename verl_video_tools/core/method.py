@@ -66,7 +66,8 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
     """Former names of fields, and what stands in their place: `checked_fields` refuses the one and names the other. A
     method's own are added to these."""
     recipe_budget: ClassVar[RolloutLimits]
-    """What the method's recipe reserves; `replay` applies it when it is given a processor."""
+    """What the method's recipe reserves; `replay` applies it when it is given a processor. Every method has one: the
+    planner and the recipes read their lengths from it."""
     thought_tag: ClassVar[str | None] = "think"
     """Tag of the thought that the grammar begins a turn with; None where it knows none. It distinguishes a model's
     native reasoning from the method's own thought (`core.reasoning`)."""
@@ -121,6 +122,11 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
         cls.renamed_fields = {**Method.renamed_fields, **cls.renamed_fields}
 
     def __post_init__(self) -> None:
+        if not hasattr(self, "recipe_budget"):
+            raise UsageError(
+                f"{type(self).__name__} has no recipe_budget; write this class attribute, "
+                "RolloutLimits(prompt_tokens=..., response_tokens=..., images=...)"
+            )
         require(self, "max_turns", self.max_turns >= 1, "at least 1")
         limit = self.max_turn_tokens
         require(self, "max_turn_tokens", limit is None or limit >= 1, "at least 1, or None")
