@@ -16,7 +16,7 @@ import yaml
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from examples.learning_curve.claims.claim import CLAIMS
+from examples.learning_curve.claims.claim import CLAIMS, sampling
 from examples.learning_curve.claims.trial import Trial
 from tests.recipes.options import STOPPED, STUB
 from verl_video_tools.core.assignments import read_assignments
@@ -98,6 +98,9 @@ def test_the_choices_differ_in_what_is_claimed_alone(
     # The start is measured once, before the first run.
     differing -= {"trainer.default_local_dir", "trainer.val_before_train"}
     assert differing and differing <= {*chosen[0], *chosen[1]}
+
+    sampled_with = [paper[f"actor_rollout_ref.rollout.{option}"] for option in ("temperature", "top_p")]
+    assert tuple(sampled_with) == sampling(claim.method)
 
     common = read_assignments([*claim.common])
     for run, folder in (("sft", "data.video_tools." + claim.method), ("rl", prefix), ("ablation", prefix)):

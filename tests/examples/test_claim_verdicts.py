@@ -119,11 +119,16 @@ def test_a_pilot_is_told_and_decides_nothing(tmp_path: Path) -> None:
     told = json.loads(paths[0].read_text())
     told["settings"]["cold"] = {}
     paths[0].write_text(json.dumps(told))
-    pilot, *lines = report.table(report.read(loaded(paths))).splitlines()[2:]
-    assert (
-        pilot == "| `longvt_recall (pilot)` | none: earlier settings | iou, `at_time` | 1 | 50.0 | 50.0 | +0.0 | 0.0 |"
+    paths += [written(tmp_path, "framemind_ladder", seed, {"accuracy": 0.1}) for seed in range(2)]
+    found = report.table(report.read(loaded(paths))).splitlines()[2:]
+    assert found[0] == (
+        "| `longvt_recall (pilot, seed 0)` | none: earlier settings | iou, `at_time` | 1 | 50.0 | 50.0 | +0.0 | 0.0 |"
     )
-    assert [line.split(" | ")[3:5] for line in lines] == [["3", "110.0"]]
+    assert found[1].startswith("| `longvt_recall` | ") and found[1].split(" | ")[3:5] == ["3", "110.0"]
+    # Pilots of unlike settings are not averaged.
+    assert [line.split(" | ")[0] for line in found[2:]] == [
+        f"| `framemind_ladder (pilot, seed {seed})`" for seed in range(2)
+    ]
 
 
 def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path) -> None:

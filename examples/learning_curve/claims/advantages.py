@@ -9,6 +9,7 @@ error, so that a model's own rewards for looking are lower.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from examples.learning_curve.claims.behaviours import Behaviour, Shares, script
-from examples.learning_curve.claims.claim import Arm, Claim, Direction
+from examples.learning_curve.claims.claim import Arm, Claim, Direction, sampling
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.types import Method, Retriever, Sample
 from verl_video_tools.data.export_rollouts import last_segment_iou
@@ -38,7 +39,7 @@ _WITHOUT_STD = ("framemind",)  # its recipe sets algorithm.norm_adv_by_std_in_gr
 
 @dataclass(frozen=True)
 class Earned:
-    """Means over rollouts of a behaviour."""
+    """Means over rollouts of a behaviour; NaN if none was sampled."""
 
     reward: float
     advantage: float
@@ -104,7 +105,7 @@ def earned(claim: Claim, arm: Arm, clips: Sequence[Clip], kind: Kind, retriever:
     Raises:
         ValueError: as `play`.
     """
-    rng, shares = np.random.default_rng(0), shares_of(claim, kind)
+    rng, shares = np.random.default_rng(0), sampled(shares_of(claim, kind), *sampling(claim.method))
     totals: dict[Behaviour, list[tuple[float, float]]] = {behaviour: [] for behaviour in shares}
     are_live: list[bool] = []
     for members in play(claim, arm, clips, kind, retriever):
@@ -113,8 +114,22 @@ def earned(claim: Claim, arm: Arm, clips: Sequence[Clip], kind: Kind, retriever:
             are_live.append(len(set(rewards_G)) > 1)
             for behaviour, *pair in zip(drawn, rewards_G, advantages_of(rewards_G, claim.method), strict=True):
                 totals[behaviour].append((pair[0], pair[1]))
-    means = {behaviour: np.mean(pairs, axis=0) for behaviour, pairs in totals.items()}
+    means = {each: np.mean(pairs, axis=0) if pairs else (math.nan, math.nan) for each, pairs in totals.items()}
     return Groups({each: Earned(*map(float, mean)) for each, mean in means.items()}, float(np.mean(are_live)))
+
+
+def sampled(shares: Shares, temperature: float, top_p: float) -> Shares:
+    """How often a policy that gives behaviours these probabilities shows them.
+
+    Behaviours differ in the first token of a thought, so that a temperature raises the likely ones, and those that
+    together reach `top_p` leave no room for the others.
+    """
+    raised = {each: share ** (1.0 / temperature) for each, share in shares.items()}
+    nucleus: dict[Behaviour, float] = {}
+    for each in sorted(raised, key=lambda each: raised[each], reverse=True):
+        if sum(nucleus.values()) < top_p * sum(raised.values()):
+            nucleus[each] = raised[each]
+    return {each: nucleus.get(each, 0.0) / sum(nucleus.values()) for each in shares}
 
 
 def draw_group(

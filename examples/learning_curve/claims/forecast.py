@@ -2,7 +2,8 @@
 
 A softmax policy over the behaviours of the cold start, for each kind of question, follows GRPO's gradient on rewards of
 real episodes. All behaviours but `skip` share one more parameter: a small model that learns to call for one kind of
-question calls more for another. Scripted policies read frames without error and learn nothing but which behaviour to
+question calls more for another. It is sampled as the method's recipe does: what is outside the nucleus is never
+learned. Scripted policies read frames without error and learn nothing but which behaviour to
 choose, so this forecasts whether an effect has time to show, not accuracies. A step is scaled to the rollouts of groups
 with unequal rewards, as Adam scales it, roughly: else what dynamic sampling gains would be overrated.
 """
@@ -19,10 +20,11 @@ from examples.learning_curve.claims.advantages import (
     advantages_of,
     draw_group,
     play,
+    sampled,
     shares_of,
 )
 from examples.learning_curve.claims.behaviours import Behaviour, Shares
-from examples.learning_curve.claims.claim import Arm, Claim, Metric
+from examples.learning_curve.claims.claim import Arm, Claim, Metric, sampling
 from verl_video_tools.core.types import Retriever
 from verl_video_tools.synthetic.questions import Kind
 
@@ -60,20 +62,21 @@ def forecast(
 
 def _learn(
     claim: Claim, arm: Arm, played: Mapping[Kind, Sequence[Sequence[Tries]]], rng: np.random.Generator, rate: float
-) -> dict[Kind, dict[Behaviour, float]]:
-    """Shares of the behaviours after the last step."""
+) -> dict[Kind, Shares]:
+    """How often each behaviour is sampled after the last step."""
     logits = {kind: {each: np.log(share) for each, share in shares_of(claim, kind).items()} for kind in claim.cold}
     calling = 0.0
     weights = np.array([claim.train_shares.get(kind, 1.0) for kind in claim.cold])
     for _ in range(claim.plan.rl_steps):
-        groups = _batch(claim, arm, played, {kind: _softmax(logits[kind], calling) for kind in logits}, weights, rng)
+        shares_of_kind = {kind: sampled(_softmax(logits[kind], calling), *sampling(claim.method)) for kind in logits}
+        groups = _batch(claim, arm, played, shares_of_kind, weights, rng)
         scale = rate / max(1, sum(len(drawn) for _, drawn, advantages_G, _ in groups if advantages_G.any()))
         for kind, drawn, advantages_G, shares in groups:
             for behaviour, advantage in zip(drawn, advantages_G, strict=True):
                 for each, share in shares.items():
                     logits[kind][each] += scale * advantage * ((each == behaviour) - share)
                 calling += scale * advantage * ((behaviour != "skip") - (1.0 - shares.get("skip", 0.0)))
-    return {kind: _softmax(logits[kind], calling) for kind in logits}
+    return {kind: sampled(_softmax(logits[kind], calling), *sampling(claim.method)) for kind in logits}
 
 
 def _batch(
@@ -98,7 +101,7 @@ def _batch(
     return groups
 
 
-def _likeliest(shares: Mapping[Behaviour, float]) -> dict[Behaviour, float]:
+def _likeliest(shares: Shares) -> dict[Behaviour, float]:
     """Shares of greedy answers."""
     chosen = max(shares, key=lambda each: shares[each])
     return {each: float(each == chosen) for each in shares}

@@ -18,7 +18,7 @@ from verl_video_tools.evaluation.table_text import markdown_table
 _HEADER = ["claim", "verdict", "measured", "seeds", "paper's choice", "other", "difference", "flagged"]
 
 
-_PILOT = " (pilot)"
+_PILOT = "{} (pilot, seed {})"
 _KEYS = ("paper", "other", "difference", "flagged")
 
 
@@ -55,7 +55,7 @@ def read(results: Mapping[str, Result]) -> dict[str, dict[str, Measured]]:
         if name not in {*CLAIMS, *learning_runs.SEEDS}:
             raise UsageError(f"{path}: there is no claim {name!r}; choose of {', '.join(CLAIMS)}")
         if is_pilot(result):
-            name += _PILOT
+            name = _PILOT.format(name, result["seed"])
         elif not is_present(result):
             raise UsageError(f"{path}: made with other settings of {name} than the present ones; leave it out")
         flagged = _most_flagged(result)
@@ -123,7 +123,7 @@ def plan_table() -> str:
 
 
 def _verdict(name: str, differences: Sequence[float]) -> str:
-    if name.endswith(_PILOT):
+    if name not in {*CLAIMS, *learning_runs.SEEDS}:  # `_PILOT`
         return "none: earlier settings"
     if name in learning_runs.SEEDS:
         wanted, least, bound = learning_runs.SEEDS[name], learning_runs.LEAST, learning_runs.BOUND
