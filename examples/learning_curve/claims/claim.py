@@ -129,7 +129,7 @@ def sampling(method: str) -> tuple[float, float]:
     return _SAMPLING.get(method, (1.0, 1.0))
 
 
-def _sampled(method: str) -> tuple[str, ...]:
+def _sampled_answers(method: str) -> tuple[str, ...]:
     """Options of both choices where answers are measured nearly as they are sampled in training.
 
     Greedy ones would all look as soon as looking is likelier than anything else, in one seed and not yet in another.
@@ -207,8 +207,8 @@ CLAIMS: Mapping[str, Claim] = {
             "direct": {"look_always": 0.75, "skip": 0.25},
             "at_time": {"look": 0.5, "skip": 0.4, "elsewhere": 0.1},
         },
-        paper=Arm("behaviour is paid", options=_sampled("videobrain")),
-        other=Arm("behaviour is not paid", ABLATIONS["videobrain"].fields, _sampled("videobrain")),
+        paper=Arm("behaviour is paid", options=_sampled_answers("videobrain")),
+        other=Arm("behaviour is not paid", ABLATIONS["videobrain"].fields, _sampled_answers("videobrain")),
         direction=Direction("direct", ("skip",), ("look_always",)),
         metrics=(
             Metric("answered_at_once", ("direct",)),
@@ -233,8 +233,8 @@ CLAIMS: Mapping[str, Claim] = {
         plan=_plan(("between_things",), rl_steps=20),
         common=("nested_times=true",),
         cold={"between_things": {"look": 0.25, "guess": 0.35, "skip": 0.4}},
-        paper=Arm("ladder from 8 frames of 56x56 to 4 of 112x112", options=_sampled("framemind")),
-        other=Arm("4 frames of 112x112", ("low=[4,112]", "high=[4,112]"), _sampled("framemind")),
+        paper=Arm("ladder from 8 frames of 56x56 to 4 of 112x112", options=_sampled_answers("framemind")),
+        other=Arm("4 frames of 112x112", ("low=[4,112]", "high=[4,112]"), _sampled_answers("framemind")),
         direction=Direction("between_things", ("locate",), ("guess",)),
         metrics=(
             Metric("accuracy", ("between_things",), fields=()),
@@ -255,8 +255,8 @@ CLAIMS: Mapping[str, Claim] = {
             "direct": {"skip": 0.6, "look_always": 0.25, "elsewhere": 0.15},
             "at_time": {"skip": 0.7, "elsewhere": 0.2, "look": 0.1},
         },
-        paper=Arm("bonus of 0.5 beside a right answer", options=_sampled("videozoomer")),
-        other=Arm("no bonus", ("tool_bonus=0.0",), _sampled("videozoomer")),
+        paper=Arm("bonus of 0.5 beside a right answer", options=_sampled_answers("videozoomer")),
+        other=Arm("no bonus", ("tool_bonus=0.0",), _sampled_answers("videozoomer")),
         direction=Direction("direct", ("look_always", "elsewhere"), ("skip",)),
         metrics=(
             Metric("called", ("direct", "at_time")),
@@ -280,8 +280,10 @@ CLAIMS: Mapping[str, Claim] = {
             "direct": {"skip": 1.0},
             "at_time": {"skip": 0.7, "elsewhere": 0.1, "look": 0.2},
         },
-        paper=Arm("groups of equal rewards are replaced", options=_sampled("videozoomer")),
-        other=Arm("all groups are kept", options=(*_sampled("videozoomer"), "algorithm.filter_groups.enable=False")),
+        paper=Arm("groups of equal rewards are replaced", options=_sampled_answers("videozoomer")),
+        other=Arm(
+            "all groups are kept", options=(*_sampled_answers("videozoomer"), "algorithm.filter_groups.enable=False")
+        ),
         direction=None,
         metrics=(Metric("accuracy", ("at_time",)), Metric("accuracy", ("direct",))),
         effect=0.12,

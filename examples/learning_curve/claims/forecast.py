@@ -67,16 +67,19 @@ def _learn(
     logits = {kind: {each: np.log(share) for each, share in shares_of(claim, kind).items()} for kind in claim.cold}
     calling = 0.0
     weights = np.array([claim.train_shares.get(kind, 1.0) for kind in claim.cold])
+
+    def policy() -> dict[Kind, Shares]:
+        return {kind: sampled(_softmax(logits[kind], calling), *sampling(claim.method)) for kind in logits}
+
     for _ in range(claim.plan.rl_steps):
-        shares_of_kind = {kind: sampled(_softmax(logits[kind], calling), *sampling(claim.method)) for kind in logits}
-        groups = _batch(claim, arm, played, shares_of_kind, weights, rng)
+        groups = _batch(claim, arm, played, policy(), weights, rng)
         scale = rate / max(1, sum(len(drawn) for _, drawn, advantages_G, _ in groups if advantages_G.any()))
         for kind, drawn, advantages_G, shares in groups:
             for behaviour, advantage in zip(drawn, advantages_G, strict=True):
                 for each, share in shares.items():
                     logits[kind][each] += scale * advantage * ((each == behaviour) - share)
                 calling += scale * advantage * ((behaviour != "skip") - (1.0 - shares.get("skip", 0.0)))
-    return {kind: sampled(_softmax(logits[kind], calling), *sampling(claim.method)) for kind in logits}
+    return policy()
 
 
 def _batch(
