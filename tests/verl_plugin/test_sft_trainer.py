@@ -37,9 +37,14 @@ class Kept:
         self.states[step] = self.train_dataloader.state_dict()
 
 
+class Trainer(VideoToolsSFTTrainer):
+    def _build_ckpt_handler(self) -> None:
+        self.ckpt_handler = Kept(self.train_dataloader)
+
+
 def made_trainer(epochs: int, save_freq: int, steps: int | None = None, test_freq: int = -1) -> Any:
     """verl's trainer of 8 rows in batches of 2, without a model: it notes the rows of each step."""
-    trainer = object.__new__(VideoToolsSFTTrainer)
+    trainer = object.__new__(Trainer)
     data = {"train_batch_size": BATCH, "num_workers": 0, "pad_mode": "no_padding", "use_dynamic_bsz": False}
     data |= {"max_token_len_per_gpu": 8, "micro_batch_size_per_gpu": 1}
     run = {"total_epochs": epochs, "save_freq": save_freq, "test_freq": test_freq, "total_training_steps": steps}
@@ -64,7 +69,7 @@ def made_trainer(epochs: int, save_freq: int, steps: int | None = None, test_fre
     trainer.training_client = SimpleNamespace(train_batch=train_batch, step_profile=lambda: None, reset=lambda: None)
     trainer._build_dataloader()
     trainer._init_engine()
-    trainer.ckpt_handler = Kept(trainer.train_dataloader)
+    trainer._build_ckpt_handler()
     return trainer
 
 

@@ -37,7 +37,7 @@ class VideoToolsSFTTrainer(SFTTrainer):
     def fit(self) -> None:
         if self.resume_global_step and self.resume_global_step % self.steps_per_epoch == 0:
             self._build_dataloader()
-            self.ckpt_handler.train_dataloader = self.train_dataloader
+            self._build_ckpt_handler()
         super().fit()
 
 
