@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from verl_video_tools.core.choices.text import CJK
+from verl_video_tools.core.choices.text import CJK, boxes
 from verl_video_tools.core.errors import UsageError
 
 MAX_CHARACTERS = 200
@@ -62,6 +62,9 @@ _NOT_EQUAL = re.compile(
     r"|n['\u2019]t\b|[<>\u2260\u2264\u2265]|\\(?:neq?|leq?|geq?|lt|gt)(?![a-zA-Z])",
     re.IGNORECASE,
 )
+_SENTENCE_END = re.compile(r"[.;!?]\s|\n")
+_MATH_MARK = re.compile(r"\\[()\[\]]")
+_WORD_OUTSIDE_MATH = re.compile(r"(\$[^$]*\$|\\[A-Za-z]+)|[A-Za-z]+")
 _NUMBER = re.compile(r"(?:\d{1,3}(?:,\d{3})+(?![\d])|\d+)(?:\.\d+)?")
 # Between the digits of one expression: an operator among signs and brackets, or LaTeX's fraction and power.
 _OPERATORS = re.compile(r"[\s(){}$+\-*/^%.]|\\(?:[dt]?frac|sqrt|cdot|times|pi|left|right|[,;! ])")
@@ -75,7 +78,7 @@ def is_number(truth: str) -> bool:
     Raises:
         UsageError: the package math-verify is missing.
     """
-    parts = _expressions(_normalised(truth))
+    parts = _expressions(_normalised(_set_apart(truth)[1]))
     return len(parts) == 1 and bool(_parse(parts[0]))
 
 
@@ -83,8 +86,8 @@ def grade_number(answer: str, truth: str) -> bool:
     """Whether `answer` states the number `truth`, and no other.
 
     Fractions, mixed numbers (``3 1/2`` is 3.5), decimals (equal to six places), percentages, thousands separators,
-    powers (``10²``, ``1.5e3``), arithmetic and LaTeX are understood. Words and markup around a number are ignored, and
-    "about" and its signs too: units are not compared. Wrong is an answer with several numbers that are not all equal
+    powers (``10²``, ``1.5e3``), arithmetic and LaTeX are understood. What stands in boxes is the answer. Words and
+    markup around a number are ignored, and "about" and its signs too: units are not compared. Wrong is an answer with several numbers that are not all equal
     (``3 4``, ``3 vs 4``, ``3,4``: a comma is no decimal point), one that denies its number or bounds it (``not 3``,
     ``at least 3``, ``>3``). Number words ("twelve") and clock times are not understood; an answer in the very
     characters of the truth is right in any case.
@@ -92,10 +95,11 @@ def grade_number(answer: str, truth: str) -> bool:
     Raises:
         UsageError: the package math-verify is missing.
     """
-    answer, truth = _normalised(answer), _normalised(truth)
-    if answer == truth:
+    lead, answer = map(_normalised, _set_apart(answer))
+    truth = _normalised(_set_apart(truth)[1])
+    if answer == truth and not _NOT_EQUAL.search(lead):
         return True
-    if len(answer) > MAX_CHARACTERS or _NOT_EQUAL.search(answer):
+    if len(answer) > MAX_CHARACTERS or _NOT_EQUAL.search(lead) or _NOT_EQUAL.search(answer):
         return False
     gold, stated = _expressions(truth), _expressions(answer)
     if len(gold) != 1 or not stated or not (expected := _parse(gold[0])):
@@ -103,11 +107,21 @@ def grade_number(answer: str, truth: str) -> bool:
     return all(_equal(expected, _parse(part)) for part in stated)
 
 
+def _set_apart(text: str) -> tuple[str, str]:
+    """The words of the sentences before boxes, and what the boxes hold; without boxes nothing, and the whole text."""
+    leads, contents, position = [], [], 0
+    for content, start, end in boxes(text):
+        leads.append(_SENTENCE_END.split(text[position:start])[-1])
+        contents.append(content)
+        position = end
+    return (" ".join(leads), " ; ".join(contents)) if contents else ("", text)
+
+
 def _normalised(text: str) -> str:
     text = _RAISED.sub(lambda match: "^" + match[0].translate(_SUPERSCRIPTS), _VULGAR_FRACTION.sub(" ", text))
     text = _SUBSCRIPT.sub("\\\\base", text)  # a command that is not read: 10 to some base is another number
     text = unicodedata.normalize("NFKC", text).translate(_SIGNS).replace("\\%", "%")
-    text = _ABOUT.sub(" ", _TAG.sub(" ", text)).replace("{,}", ",").strip().removesuffix(".")
+    text = _MATH_MARK.sub("$", _ABOUT.sub(" ", _TAG.sub(" ", text)).replace("{,}", ",")).strip().removesuffix(".")
     text = _DEGREES.sub(" ", _EMPHASIS.sub(r"\2", text.replace("`", "")))
     text = _EXPONENT.sub(r"\1*10^{\2}", text).replace("^{+", "^{").strip().removesuffix(".")
     if not re.search(r"[$\\]", text):  # outside LaTeX math-verify takes 10^{3} for 10
@@ -121,6 +135,8 @@ def _expressions(text: str) -> list[str]:
     if len(text) > MAX_CHARACTERS:
         return []
     text = _UNIT.sub(r" \1 ", _TEXT.sub(r" \1 ", text))
+    if "\\" in text:  # LaTeX is not read beside words
+        text = _WORD_OUTSIDE_MATH.sub(lambda match: match[1] or ";", text)
     numbers = list(_NUMBER.finditer(text))
     parts, start = [], 0
     for number, following in pairwise(numbers):
@@ -154,16 +170,19 @@ def _parse(text: str) -> tuple[Any, ...]:
         return ()
     if not _HARMLESS.fullmatch(text):
         return ()
-    found = _math_verify().parse(text, parsing_timeout=None, extraction_config=_extractors(text), raise_on_error=False)
+    math_verify = _math_verify()
+    extractors: list[Any] = [math_verify.ExprExtractionConfig()]
+    if _is_latex(text):
+        extractors.insert(0, math_verify.LatexExtractionConfig())
+        if "\\" in text and "$" not in text:  # 3\frac{1}{2} is read whole between marks only
+            text = f"${text.strip(' ;:=,')}$"
+    found = math_verify.parse(text, parsing_timeout=None, extraction_config=extractors, raise_on_error=False)
     return tuple(found)
 
 
-def _extractors(text: str) -> list[Any]:
-    """LaTeX is read only where it holds no variables: simplifying polynomials is another way to compute for long."""
-    math_verify = _math_verify()
-    letters = re.sub(r"\\(?:text|mathrm)\s*\{[^{}]*\}|\\[a-zA-Z]+", "", text)
-    plain = math_verify.ExprExtractionConfig()
-    return [plain] if re.search("[a-zA-Z]", letters) else [math_verify.LatexExtractionConfig(), plain]
+def _is_latex(text: str) -> bool:
+    """Whether LaTeX is read: where it holds no variables, as simplifying polynomials can take long, too."""
+    return not re.search("[a-zA-Z]", re.sub(r"\\(?:text|mathrm)\s*\{[^{}]*\}|\\[a-zA-Z]+", "", text))
 
 
 def _equal(gold: tuple[Any, ...], found: tuple[Any, ...]) -> bool:

@@ -73,11 +73,11 @@ def cleaned(answer: str) -> Cleaned:
     text = _SPECIAL_TOKEN.sub(" ", html.unescape(answer))
     text = unicodedata.normalize("NFKC", _after_reasoning(text))
     tags = [(match[1], match.start(), match.end()) for match in _TAG.finditer(text)]
-    found = tags or _fields(text) or _boxes(text)
+    found = tags or _fields(text) or boxes(text)
     if not found:
         return Cleaned((), unwrapped(text), "")
     fields = [field for content, _, _ in found for field, _, _ in _fields(content) or [(content, 0, 0)]]
-    given = [part for field in fields for part, _, _ in _boxes(field) or [(field, 0, 0)]]
+    given = [part for field in fields for part, _, _ in boxes(field) or [(field, 0, 0)]]
     before, after = text[: found[0][1]], text[found[-1][2] :]
     return Cleaned(tuple(map(unwrapped, given)), unwrapped(before), unwrapped(after))
 
@@ -116,8 +116,8 @@ def _after_reasoning(text: str) -> str:
     return "" if _REASONING_START.match(text) else text
 
 
-def _boxes(text: str) -> list[tuple[str, int, int]]:
-    """What outermost boxes hold; one that is not closed reaches to the end of its line."""
+def boxes(text: str) -> list[tuple[str, int, int]]:
+    """What outermost boxes hold, and where each begins and ends; an open one reaches to the end of its line."""
     found, position = [], 0
     while box := _BOX.search(text, position):
         depth, end = 1, len(text)
