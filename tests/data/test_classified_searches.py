@@ -33,6 +33,6 @@ def test_answers_of_searches_reach_the_rows_whichever_row_comes_first(tmp_path: 
     pq.write_table(pa.table({"extra_info": extra_info}), rows)
     teacher = {0: teacher_record(0, []), 1: teacher_record(1, [[7, 3]])}
     found = Classification(letters={0: "e", 1: "f"})
-    export_classified(rows, tmp_path, Evaluation({}, teacher), found, min_accuracy=1.0, sft_share=1.0)
+    export_classified(rows, tmp_path, Evaluation({}, teacher), found, sft_share=1.0)
     written = pq.read_table(tmp_path / "sft.parquet").to_pylist()
     assert [row["retrieved_frames"] for row in written] == [[], [[7, 3]]]

@@ -42,9 +42,9 @@ GOOD = [crop(2, 6), answer("B")]
 
 
 async def record(
-    video: str, turns: list[str], question: str = "Which?", flags: tuple[str, ...] = (), **fields: Any
+    video: str, turns: list[str], question: str = "Which?", flags: tuple[str, ...] = (), truth: str = "B", **fields: Any
 ) -> dict[str, Any]:
-    """A line as the trainer writes it; the annotated segment is 2 to 6 seconds, the truth B."""
+    """A line as the trainer writes it; the annotated segment is 2 to 6 seconds."""
     extra_info = {
         "question": question,
         "question_type": "mc",
@@ -52,7 +52,7 @@ async def record(
         "video_segment": [2.0, 6.0],
         **fields,
     }
-    row = {"extra_info": extra_info, "reward_model": {"ground_truth": "B"}}
+    row = {"extra_info": extra_info, "reward_model": {"ground_truth": truth}}
     trajectory = await execute(METHOD, Sample.from_row(row), turns)
     reward = await METHOD.score(trajectory, Sample.from_row(row))
     trajectory.flags += flags
@@ -61,7 +61,7 @@ async def record(
         "uid": question,
         "agent_name": "longvt",
         "data_source": "test",
-        "ground_truth": "B",
+        "ground_truth": truth,
         "extra_info": {**extra_info, "options": None, "index": 3, "tools_kwargs": {}},
         "reward": {**reward, "acc": float(reward["accuracy"] > 0)},
         "trajectory": trajectory.to_dict(),
@@ -101,6 +101,20 @@ async def test_right_rollouts_that_looked_at_the_right_place_are_kept(videos: li
 
     loose = export_rollouts(tmp_path / "run", tmp_path / "all.parquet", min_accuracy=0.0, min_iou=0.0)
     assert loose.dropped == {"repetition": 1, str(StopReason.SCRIPT_EXHAUSTED): 1, "flagged": 1}
+
+
+async def test_a_named_segment_is_right_from_the_overlap_at_which_it_is_graded_correct(
+    videos: list[str], tmp_path: Path
+) -> None:
+    """LongVT pays its IoU: 0.975, 0.5 and 0.47 here."""
+    named = ["[2.1, 6.0]", "[4.0, 6.0]", "[4.1, 6.0]"]
+    asked = {"question_type": "segment", "truth": "[2.0, 6.0]"}
+    lines = [await record(videos[0], [crop(2, 6), answer(text)], **asked) for text in named]
+    RecordWriter(tmp_path / "run").write(1, lines)
+    report = export_rollouts(tmp_path / "run", tmp_path / "rft.parquet", min_iou=0.3)
+    assert report.dropped == {"wrong answer": 1}
+    rows = pq.read_table(tmp_path / "rft.parquet").to_pylist()
+    assert [row["turns"][-1] for row in rows] == [answer(text) for text in named[:2]]
 
 
 async def test_what_is_right_in_a_composition_is_its_files_to_say(videos: list[str], tmp_path: Path) -> None:

@@ -52,7 +52,6 @@ class Classify(Asking):
         if not (self.out_dir / "base.jsonl").exists():  # else the folder of such a run, which goes on there
             tables = (self.out_dir / name for name in ("sft.parquet", "rl.parquet"))
             check_outputs(rows=tables, texts=(self.out_dir / name for name in ("report.json", "report.md")))
-        teacher_method = get_method(self.method, **read_assignments(self.settings or []))
         with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
             evaluation = asyncio.run(
                 evaluate(
@@ -64,7 +63,9 @@ class Classify(Asking):
                         base_progress,
                     ),
                     Evaluator(
-                        teacher_method, self.policy(base_url=self.teacher_url, model=self.teacher), teacher_progress
+                        get_method(self.method, **read_assignments(self.settings or [])),
+                        self.policy(base_url=self.teacher_url, model=self.teacher),
+                        teacher_progress,
                     ),
                     judge=self.judge(),
                     retriever=self.retriever(),
@@ -79,7 +80,6 @@ class Classify(Asking):
             self.out_dir,
             evaluation,
             found,
-            min_accuracy=teacher_method.accuracy_reward,
             sft_share=self.sft_share,
             seed=self.seed or 0,
         )

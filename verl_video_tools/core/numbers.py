@@ -87,10 +87,10 @@ def grade_number(answer: str, truth: str) -> bool:
 
     Fractions, mixed numbers (``3 1/2`` is 3.5), decimals (equal to six places), percentages, thousands separators,
     powers (``10²``, ``1.5e3``), arithmetic and LaTeX are understood. What stands in boxes is the answer. Words and
-    markup around a number are ignored, and "about" and its signs too: units are not compared. Wrong is an answer with several numbers that are not all equal
-    (``3 4``, ``3 vs 4``, ``3,4``: a comma is no decimal point), one that denies its number or bounds it (``not 3``,
-    ``at least 3``, ``>3``). Number words ("twelve") and clock times are not understood; an answer in the very
-    characters of the truth is right in any case.
+    markup around a number are ignored, and "about" and its signs too: units are not compared. Wrong is an answer with
+    several numbers that are not all equal (``3 4``, ``3 vs 4``, ``3,4``: a comma is no decimal point), one that denies
+    its number or bounds it (``not 3``, ``at least 3``, ``>3``). Number words ("twelve") and clock times are not
+    understood; an answer in the very characters of the truth is right in any case.
 
     Raises:
         UsageError: the package math-verify is missing.

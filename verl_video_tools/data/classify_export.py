@@ -42,7 +42,6 @@ def export_classified(
     evaluation: Evaluation,
     found: Classification,
     *,
-    min_accuracy: float,
     sft_share: float,
     seed: int = 0,
 ) -> Export:
@@ -53,7 +52,6 @@ def export_classified(
     learning takes all other rows of the three categories. Letter and category are in `extra_info` of both.
 
     Args:
-        min_accuracy: reward of a right answer under the teacher's method.
         sft_share: of the rows with such a rollout, the share that fine-tuning takes, from 0 to 1, chosen by `seed`.
 
     Raises:
@@ -62,7 +60,7 @@ def export_classified(
     report = ExportReport()
     usable: dict[int, dict[str, Any]] = {}
     for row in found.in_category("adaptive", "active"):
-        rows, one = rows_of_records([evaluation.teacher[row]], min_accuracy=min_accuracy, min_iou=0.0, well_formed=True)
+        rows, one = rows_of_records([evaluation.teacher[row]], min_accuracy=None, min_iou=0.0, well_formed=True)
         report.kept.update(one.kept)
         report.dropped.update(one.dropped)
         for sft_row in rows:

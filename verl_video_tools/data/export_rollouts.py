@@ -18,6 +18,7 @@ import pyarrow as pa
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT
+from verl_video_tools.core.segments import RIGHT_OVERLAP
 from verl_video_tools.core.temporal import temporal_iou
 from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data.parquet import read_table, write_table
@@ -194,7 +195,7 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
     reward = line["reward"]
     if "ccv" in components_of(trajectory) and reward["ccv"] == 0.0:  # records of every method hold all components
         return "inconsistent"
-    if not _is_right(trajectory, reward, min_accuracy):
+    if not _is_right(line, min_accuracy):
         return "wrong answer"
     if min_iou > 0.0 and last_segment_iou(trajectory, line["extra_info"].get("video_segment")) < min_iou:
         return "wrong place"
@@ -204,14 +205,20 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
     return None
 
 
-def _is_right(trajectory: Trajectory, reward: Mapping[str, float], min_accuracy: float | None) -> bool:
-    """Whether an answer earned as much as a right one, or at least `min_accuracy`."""
+def _is_right(line: Mapping[str, Any], min_accuracy: float | None) -> bool:
+    """Whether an answer earned as much as a right one, or at least `min_accuracy`.
+
+    A named segment is right from the overlap at which answers are graded as correct: some methods pay the overlap.
+    """
+    trajectory: Trajectory = line["trajectory"]
+    reward = line["reward"]
     if min_accuracy is not None:
         return reward.get("accuracy", 0.0) >= min_accuracy
+    least = RIGHT_OVERLAP if line["extra_info"].get("question_type") == "segment" else 1.0
     if trajectory.made_of is not None:  # what a right answer earns is said in a file that is not at hand
-        return reward.get("acc", 0.0) >= 1.0
+        return reward.get("acc", 0.0) >= least
     method = method_of_rollout(get_method(trajectory.method), trajectory.settings)
-    return reward.get("accuracy", 0.0) >= method.accuracy_reward
+    return reward.get("accuracy", 0.0) >= least * method.accuracy_reward
 
 
 def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
