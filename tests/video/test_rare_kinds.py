@@ -9,7 +9,7 @@ import av
 import pytest
 
 from tests.videos.compare import compare
-from tests.videos.files import write_video
+from tests.videos.files import read_number, write_video
 from tests.videos.kinds import WRITERS, X265
 from tests.videos.rare_kinds import RARE_WRITERS
 from tests.videos.reference import Reference
@@ -55,6 +55,22 @@ def test_pictures_shown_before_the_first_key_frame(suffix: str, tmp_path: Path) 
     with Video(path) as video:
         comparison = compare(video, reference)
     assert comparison.wrong is None and comparison.is_random_access
+
+
+@pytest.mark.parametrize(("name", "codec"), [("same.mkv", "libx264"), ("same.webm", "libvpx")])
+def test_frames_of_one_millisecond_leave_all_other_times_as_they_are(name: str, codec: str, tmp_path: Path) -> None:
+    """A clock of milliseconds gives frames 9 and 10 one time, as screens that are recorded at a varying rate do."""
+    times = [0.1 * number for number in range(10)] + [0.9003] + [10 + 0.5 * number for number in range(20)]
+    path = write_video(tmp_path / name, codec=codec, times_seconds=times, b_frames=0)
+    with av.open(str(path)) as container:
+        told = [round(1000 * frame.time) for frame in container.decode(video=0)]
+    assert told[9] == told[10] == 900, "this tests nothing"
+    with Video(path) as video:
+        seen = [round(1000 * seconds) for seconds in video.timestamps_seconds()]
+        numbers = [read_number(picture) for picture in video.frames_at([0.9, 0.901, 10.0, 19.5]).frames_THWC]
+        assert video.info.duration_seconds > 19.5
+    assert seen == [*told[:10], 901, *told[11:]]
+    assert numbers == [9, 10, 11, 30]
 
 
 def test_wrong_frames_are_noticed(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ class Reference:
 
     @cached_property
     def _frames(self) -> tuple[list[Fraction], list[npt.NDArray[np.uint8]]]:
-        """Times and pictures; frames are spaced evenly where the decoder's times do not ascend."""
+        """Times and pictures; frames are spaced evenly where the decoder's times go back or mostly stand still, and a
+        time that only comes twice is a tick later the second time."""
         converter = FrameConverter()
         times: list[Fraction | None] = []
         pictures = []
@@ -38,10 +39,14 @@ class Reference:
                 times.append(None if frame.pts is None else frame.pts * frame.time_base)
                 pictures.append(converter.convert(frame, width, height))
             known = [time for time in times if time is not None]
-            if len(known) < len(times) or any(later <= earlier for earlier, later in pairwise(known)):
+            num_same = sum(later == earlier for earlier, later in pairwise(known))
+            goes_back = any(later < earlier for earlier, later in pairwise(known))
+            if len(known) < len(times) or goes_back or num_same > (len(known) - 1) / 2:
                 rate = stream.average_rate or stream.guessed_rate
                 ticks = [round(index / (rate * stream.time_base)) for index in range(len(times))]
                 known = [tick * stream.time_base for tick in ticks]
+            for index in range(1, len(known)):
+                known[index] = max(known[index], known[index - 1] + stream.time_base)
         return known, pictures
 
     @cached_property

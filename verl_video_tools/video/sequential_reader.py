@@ -17,7 +17,8 @@ from verl_video_tools.video.source import Deadline, VideoSource
 class SequentialReader:
     """A `FrameReader` that counts the frames which the decoder hands out.
 
-    Times are those of the decoder where they ascend; else frames are spaced evenly at the stream's rate.
+    Times are those of the decoder; a frame at the time of the one before it, as clocks of milliseconds write them, is a
+    tick later. Where times are missing, go back or mostly stand still, frames are spaced evenly at the stream's rate.
 
     Raises:
         UnreadableVideoError: no frame can be decoded.
@@ -35,12 +36,15 @@ class SequentialReader:
         if not pts:
             raise UnreadableVideoError(f"{source.path}: no frame of the video stream can be decoded")
         times = [time for time in pts if time is not None]
-        if len(times) < len(pts) or any(later <= earlier for earlier, later in pairwise(times)):
+        steps = [later - earlier for earlier, later in pairwise(times)]
+        if len(times) < len(pts) or min(steps, default=1) < 0 or 2 * steps.count(0) > len(steps):
             rate = source.stream.average_rate or source.stream.guessed_rate or Fraction(25)
             step = 1 / (rate * source.time_base)
             times = [round(index * step) for index in range(len(pts))]
             duration = round(step)
-        self._pts = np.array(times, dtype=np.int64)
+        # Each time is at least a tick above the one before it.
+        numbers = np.arange(len(times))
+        self._pts = np.maximum.accumulate(np.array(times, dtype=np.int64) - numbers) + numbers
         self._last_duration = duration
         self.num_frames = len(times)
 
