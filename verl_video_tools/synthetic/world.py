@@ -103,9 +103,10 @@ def label_at(spec: VideoSpec, frame_index: int) -> str | None:
     return None if event is None or spec.world == "spatial" else event[1].label
 
 
-def frames_at(spec: VideoSpec, seconds: Iterable[float]) -> list[int]:
-    """Numbers of the frames shown at these times; the end of the video gives the last frame."""
-    return [min(int(time * spec.fps), spec.num_frames - 1) for time in seconds]
+def frames_at(spec: VideoSpec, seconds: Iterable[float], rounding: Literal["nearest", "shown"] = "shown") -> list[int]:
+    """Numbers of the frames that these times mean; the end of the video gives the last frame."""
+    offset = 0.5 + 1e-6 if rounding == "nearest" else 0.0  # half way the later one
+    return [min(int(time * spec.fps + offset), spec.num_frames - 1) for time in seconds]
 
 
 def frame_pixels(spec: VideoSpec, frame_index: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.methods.compose.test_composition import GOOD, write
+from tests.methods.frame_index import index_in
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import PixelEnvelope, Sample, ToolContext
 from verl_video_tools.data.sft import export_sft, scripted_oracle
@@ -42,10 +43,6 @@ def composed(folder: Path, tool: str, grammar: str = "hermes") -> Compose:
     return method
 
 
-async def nowhere(seconds: float) -> int:
-    raise AssertionError("no tool of these looks frames up")
-
-
 @pytest.mark.parametrize("name", LOOKS)
 @pytest.mark.parametrize("grammar", ["hermes", "tags"])
 async def test_the_expert_is_right_and_says_what_its_calls_show(name: str, grammar: str, tmp_path: Path) -> None:
@@ -60,11 +57,10 @@ async def test_the_expert_is_right_and_says_what_its_calls_show(name: str, gramm
         for turn in calls:
             (call,) = turn.calls
             info = video_info(spec)
-            context = ToolContext(info, Sample("", "", "", "mc"), PixelEnvelope(), nowhere)
+            context = ToolContext(info, Sample("", "", "", "mc"), PixelEnvelope(), index_in(spec))
             request = (await tool.plan(call.arguments, context)).frames
             assert request is not None
-            half = (0.5 + 1e-6) / spec.fps if request.rounding == "nearest" else 0.0
-            shown = frames_at(spec, [seconds + half for seconds in request.seconds or ()]) + list(request.indices or ())
+            shown = frames_at(spec, request.seconds or (), request.rounding) + list(request.indices or ())
             expected = list(LOOKS[name].shown(tool, spec, call.arguments))
             assert sorted(set(shown)) == sorted(set(expected)), "what the thought goes by is what is shown"
     assert right / len([*WORLD, *NEEDLES]) >= 0.9

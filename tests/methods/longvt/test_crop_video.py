@@ -1,6 +1,7 @@
 """What LongVT's tool shows, and which calls it refuses. J with a number is an acceptance case of the project."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,15 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.methods.frame_index import awaited
+from tests.turns.tagged import answer, think, tool_call
+from tests.videos.files import write_video
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
 from verl_video_tools.core.types import PixelEnvelope, Sample, ToolContext, ToolPlan, VideoInfo
+from verl_video_tools.data.sft import execute
+from verl_video_tools.methods import get_method
 from verl_video_tools.methods.longvt.crop_video import CropVideo, segment_seconds
 from verl_video_tools.methods.longvt.crop_video_reference import published_indices
 from verl_video_tools.methods.toolkit.frame_size import frame_size
 
 INFO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1920, height=1080)
 SAMPLE = Sample("What?", "a scarf", "/data/videos/yard.mp4", "open")
-CONTEXT = ToolContext(INFO, SAMPLE, PixelEnvelope(28, 784, 1 << 20), awaited(lambda seconds: int(seconds * 30)))
+CONTEXT = ToolContext(
+    INFO, SAMPLE, PixelEnvelope(28, 784, 1 << 20), awaited(lambda seconds: min(int(seconds * 30), 2999))
+)
 
 
 def tool(compat: Any = "strict", **fields: Any) -> CropVideo:
@@ -31,9 +38,9 @@ async def plan(arguments: dict[str, Any], compat: Any = "strict") -> ToolPlan:
 
 
 def indices(start: float, end: float, info: VideoInfo = INFO, fps: float = 1.0, max_frames: int = 128) -> list[int]:
-    """Frames that are shown at the planned times, for a constant rate."""
+    """The frames nearest to the planned times, for a constant rate."""
     times = segment_seconds(start, end, info, fps, max_frames)
-    return [min(int(seconds * info.average_fps), info.num_frames - 1) for seconds in times]
+    return [min(int(seconds * info.average_fps + 0.5), info.num_frames - 1) for seconds in times]
 
 
 @pytest.mark.parametrize(
@@ -44,10 +51,8 @@ def indices(start: float, end: float, info: VideoInfo = INFO, fps: float = 1.0, 
         pytest.param(10, 10.5, [300, 315], id="half a second"),
         pytest.param(10, 13, [300, 390], id="three seconds"),
         pytest.param(10, 14, [300, 340, 380, 420], id="four seconds"),
-        pytest.param(10, 10.03, [], id="less than a frame"),
         pytest.param(10, 10.04, [300, 301], id="two frames"),
         pytest.param(95, 100, [2850, 2900, 2949, 2999], id="up to the end of the video"),
-        pytest.param(99.98, 100, [], id="inside the last frame"),
     ],
 )
 def test_frames_of_a_segment(start: float, end: float, frames: list[int]) -> None:
@@ -69,9 +74,30 @@ def test_times_stay_inside_the_segment(start: float, end: float, rate: float, fp
     start, end = sorted((start, end))
     info = VideoInfo(100.0, int(100 * rate), rate, 64, 64)
     times = segment_seconds(start, end, info, fps, 128)
-    assert len(times) % 2 == 0 and len(times) <= 128
+    assert len(times) % 2 == 0 and 2 <= len(times) <= 128
     assert list(times) == sorted(times)
-    assert all(start <= seconds <= min(100.0, end + 0.5 / rate) + 1e-9 for seconds in times)
+    assert all(start <= seconds <= end for seconds in times)
+
+
+async def test_where_the_rate_varies_frames_are_those_of_the_segment(tmp_path: Path) -> None:
+    """Two seconds of motion, then slides of 8 s: the average rate says nothing about either part."""
+    times = [0.1 * number for number in range(20)] + [2 + 8.0 * number for number in range(6)]
+    path = write_video(tmp_path / "slides.mp4", times_seconds=times)
+    method = get_method("longvt", initial_frames=24)
+
+    async def shown(start: float, end: float) -> list[float] | str | None:
+        sample = Sample("What?", "B", str(path), "mc", options={"A": "a hat", "B": "a scarf"})
+        trajectory = await execute(
+            method, sample, [think(tool_call("crop_video", start_time=start, end_time=end)), answer("B")]
+        )
+        (call,) = trajectory.calls()
+        first = [frame.index for frame in trajectory.initial_frames]
+        assert first == sorted(set(first))
+        return call.error or [round(frame.timestamp_seconds, 1) for frame in call.frames]
+
+    assert await shown(0.2, 1.7) == [0.2, 1.7]
+    assert await shown(1.0, 12.0) == [1.0, 2.0, 10.0]
+    assert "there are no two frames" in str(await shown(3.0, 8.0))
 
 
 async def test_a_long_segment_shows_the_most_frames() -> None:
@@ -107,6 +133,7 @@ async def test_the_plan_repeats_the_segment() -> None:
         pytest.param({"start_time": 10**400, "end_time": 5}, "malformed_call", id="a number beyond floats"),
         pytest.param({"start_time": float("nan"), "end_time": 5}, "malformed_call", id="not a number"),
         pytest.param({"start_time": 10, "end_time": 10.03}, "segment_too_short", id="less than a frame"),
+        pytest.param({"start_time": 99.98, "end_time": 100}, "segment_too_short", id="inside the last frame"),
     ],
 )
 async def test_refused_calls(arguments: dict[str, Any], code: str) -> None:

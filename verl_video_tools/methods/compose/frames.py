@@ -11,7 +11,7 @@ from typing import Literal
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind.method import FrameMind, Rung
-from verl_video_tools.methods.longvt.crop_video import segment_seconds
+from verl_video_tools.methods.longvt.crop_video import nearest_frames, video_seconds
 from verl_video_tools.methods.toolkit.frame_size import rate_frames
 from verl_video_tools.video.resize import fit_box, fit_pixels
 
@@ -141,9 +141,7 @@ class EvenRate(Rate):
     def request(
         self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
     ) -> vt.FrameRequest:
-        width, height = self.size(info, envelope)
-        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.max_frames)
-        return vt.FrameRequest(width=width, height=height, seconds=seconds or (0.0,))  # a video of a single frame
+        return nearest_frames(video_seconds(info, self.fps, self.max_frames), self.size(info, envelope))
 
 
 @dataclass(frozen=True, kw_only=True)

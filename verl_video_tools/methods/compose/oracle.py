@@ -84,7 +84,8 @@ class _SecondsLook(Look):
         if hasattr(tool, "frame_numbers"):
             numbers: list[int] = tool.frame_numbers(start, end, video_info(spec))
             return numbers
-        return frames_at(spec, segment_seconds(start, end, video_info(spec), tool.fps, tool.max_frames))
+        times = segment_seconds(start, end, video_info(spec), tool.fps, tool.max_frames)
+        return frames_at(spec, times, "nearest")
 
     def ends(self, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
         return arguments[self.start], arguments[self.end]

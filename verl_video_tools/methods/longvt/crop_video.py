@@ -67,7 +67,8 @@ class CropVideo:
 
         Raises:
             CallRejected: `malformed_call`, `wrong_video`, `out_of_range`, `reversed_segment` (also an empty one), or
-                `segment_too_short` for one that does not hold two frames.
+                `segment_too_short` for one in which a single frame is shown.
+            VideoError: the file cannot be asked which frames are shown when.
         """
         if self.compat == "reference":
             return self._plan_reference(arguments, context)
@@ -89,16 +90,14 @@ class CropVideo:
                 vt.CallErrorCode.OUT_OF_RANGE,
                 f"end_time {end:g} is after the end of the video ({vt.format_seconds(duration)} seconds)",
             )
-        seconds = segment_seconds(start, end, context.info, self.fps, self.max_frames)
-        if not seconds:
+        num_shown = await context.index_at(end) - await context.index_at(start) + 1
+        if num_shown < 2:
             raise vt.CallRejected(
                 vt.CallErrorCode.SEGMENT_TOO_SHORT, f"there are no two frames between {start:g} and {end:g} seconds"
             )
-        width, height = vt.frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
-        return vt.ToolPlan(
-            frames=vt.FrameRequest(width=width, height=height, seconds=seconds),
-            result={"start_time": start, "end_time": end},
-        )
+        size = vt.frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
+        times = segment_seconds(start, end, context.info, self.fps, min(self.max_frames, num_shown))
+        return vt.ToolPlan(frames=nearest_frames(times, size), result={"start_time": start, "end_time": end})
 
     def _plan_reference(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         start, end = checked_times(arguments, context.sample.video_path, context.info)
@@ -115,24 +114,39 @@ class CropVideo:
 def segment_seconds(start: float, end: float, info: vt.VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:
     """Times to look at for a segment, spread evenly over it, first and last frame included.
 
-    The rule is that of qwen-vl-utils, by which the published checkpoints were trained
-    (https://github.com/QwenLM/Qwen2.5-VL): `fps` frames per second, at least 2, at most `max_frames`, an even number of
-    them. Each time lies in the middle of the frame nearest to it, so that float error never shows its neighbour.
+    Each means the frame that begins nearest to it. The rule is that of qwen-vl-utils, by which the published
+    checkpoints were trained (https://github.com/QwenLM/Qwen2.5-VL): `fps` frames per second, at least 2, at most
+    `max_frames`, an even number of them.
 
     Args:
-        start, end: seconds, 0 <= start <= end <= duration.
+        start, end: seconds, 0 <= start < end <= duration.
+        max_frames: at most the frames that are shown in the segment.
 
     Returns:
-        Seconds in ascending order; none where the segment does not hold two frames.
+        Seconds in ascending order; the start alone where there is a single frame.
     """
     frame_seconds = 1.0 / info.average_fps
     last = min(end, info.duration_seconds - frame_seconds)
-    if (last - start) * info.average_fps < 1.0 - 1e-6:
-        return ()
-    num_frames_inside = math.floor((last - start) * info.average_fps + 1e-6) + 1
-    count = min(max(num_frames_inside * frame_seconds * fps, 2.0), max_frames, num_frames_inside)
-    nearest = np.linspace(start, last, 2 * math.floor(count / 2.0 + 1e-9)) + frame_seconds / 2.0
-    return tuple(float(time) for time in np.minimum(nearest, info.duration_seconds))
+    if last <= start:  # the last frames of a video whose rate varies may last longer than the average
+        last = end
+    num_frames = math.floor((last - start) * info.average_fps + 1e-6) + 1
+    count = min(max(num_frames * frame_seconds * fps, 2.0), max_frames)
+    return tuple(np.linspace(start, last, max(2 * math.floor(count / 2.0 + 1e-9), 1)).tolist())
+
+
+def nearest_frames(seconds: tuple[float, ...], size: tuple[int, int]) -> vt.FrameRequest:
+    """The frames that begin nearest to times, each once: where the rate varies, several times may mean one frame.
+
+    Args:
+        size: width and height in pixels.
+    """
+    width, height = size
+    return vt.FrameRequest(width=width, height=height, seconds=seconds, rounding="nearest", unique=True)
+
+
+def video_seconds(info: vt.VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:
+    """Times to look at for a whole video, as `segment_seconds` chooses them."""
+    return segment_seconds(0.0, info.duration_seconds, info, fps, min(max_frames, info.num_frames))
 
 
 def _check_video(named: Any, video_path: str) -> None:

@@ -14,7 +14,7 @@ from verl_video_tools.core.temporal import boundary_agreement, segments_iou, seg
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt import messages
 from verl_video_tools.methods.longvt import reference as reference
-from verl_video_tools.methods.longvt.crop_video import CropVideo, segment_seconds
+from verl_video_tools.methods.longvt.crop_video import CropVideo, nearest_frames, video_seconds
 from verl_video_tools.methods.longvt.crop_video_reference import published_indices
 from verl_video_tools.methods.toolkit import hermes
 
@@ -109,9 +109,8 @@ class LongVT(vt.Method):
         return self._whole_video(info, self.initial_frames, envelope)
 
     def _whole_video(self, info: vt.VideoInfo, max_frames: int, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        width, height = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
-        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, max_frames)
-        return vt.FrameRequest(width=width, height=height, seconds=seconds or (0.0,))  # a video of a single frame
+        size = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
+        return nearest_frames(video_seconds(info, self.fps, max_frames), size)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt with the tool's schema; then question, frames, and the path where it is given. With

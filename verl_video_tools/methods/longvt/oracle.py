@@ -53,7 +53,7 @@ class LongVTOracle(ScriptedOracle):
     def _shown(self, spec: VideoSpec, start: float, end: float) -> list[int]:
         """Frames that the tool shows of a segment."""
         times = segment_seconds(start, end, video_info(spec), self.method.fps, self.method.call_frames)
-        return frames_at(spec, times)
+        return frames_at(spec, times, "nearest")
 
 
 def _crop(start: float, end: float) -> str:

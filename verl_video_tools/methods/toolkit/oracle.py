@@ -87,7 +87,10 @@ class ScriptedOracle:
 def initial_frame_numbers(method: Method, spec: VideoSpec) -> list[int]:
     """Numbers of the frames that the method shows with the question."""
     request = method.plan_initial_frames(video_info(spec), Sample("", "", "", "mc"), PixelEnvelope())
-    return frames_at(spec, request.seconds or ()) if request.indices is None else list(request.indices)
+    numbers = request.indices
+    if request.seconds is not None:
+        numbers = tuple(frames_at(spec, request.seconds, request.rounding))
+    return list(dict.fromkeys(numbers or ())) if request.unique else list(numbers or ())
 
 
 def video_info(spec: VideoSpec) -> VideoInfo:
