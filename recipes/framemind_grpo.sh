@@ -28,7 +28,6 @@ if [ "$SYNTHETIC" = 0 ]; then # table E1 of the paper; marked as ours where it i
     LEARNING_RATE=${LEARNING_RATE:-1e-6}
     MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-12288}     # ours: the dearest rung takes 8,900 tokens with its labels
     MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-16384} # ours: turns and two full clips of 5,500 tokens each
-    MAX_MODEL_LEN=${MAX_MODEL_LEN:-32768}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-1}
     ROLLOUT_TP=${ROLLOUT_TP:-4}
     MAX_BATCHED_TOKENS=${MAX_BATCHED_TOKENS:-65536}
@@ -44,7 +43,6 @@ else
     LEARNING_RATE=${LEARNING_RATE:-1e-4}
     MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-512}
     MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-1152}
-    MAX_MODEL_LEN=${MAX_MODEL_LEN:-1664}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-8}
     MAX_IMAGES=48 # 8 and two clips of 20
     [ "$BASELINE" = 0 ] || SYNTHETIC_OPTIONS=("++$FRAMEMIND.low=[4,112]")

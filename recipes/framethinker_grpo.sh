@@ -14,7 +14,6 @@ if [ "$SYNTHETIC" = 0 ]; then # the paper's large-scale setting; its published s
     LEARNING_RATE=${LEARNING_RATE:-5e-7}
     MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-8192}
     MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-8192}
-    MAX_MODEL_LEN=${MAX_MODEL_LEN:-32768}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-2}
     # One pixel envelope for processor and engine: the larger of the method's boxes, in multiples of 28.
     REAL_LENGTHS=(+data.mm_processor_kwargs.min_pixels=3136 +data.mm_processor_kwargs.max_pixels=235200)
@@ -23,7 +22,6 @@ else
     LEARNING_RATE=${LEARNING_RATE:-1e-4}
     MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-512}
     MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-512}
-    MAX_MODEL_LEN=${MAX_MODEL_LEN:-1024}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-8}
 fi
 MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-$TRAIN_BATCH_SIZE}

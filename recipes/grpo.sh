@@ -38,6 +38,7 @@ mis)
     exit 2
     ;;
 esac
+MAX_MODEL_LEN=${MAX_MODEL_LEN:-$((MAX_PROMPT_LENGTH + MAX_RESPONSE_LENGTH))} # fewer are refused: turns would be cut
 LOGGER=${LOGGER:-'["console"]'}
 log_to_file "$RUN_DIR"
 # How verl sends a finished rollout to its reward worker: by default it pickles on the event loop of the agent loop worker,

@@ -19,8 +19,7 @@ if [ "$SYNTHETIC" = 0 ]; then # table 5 of the paper; its published script where
     ROLLOUT_N=${ROLLOUT_N:-16}
     LEARNING_RATE=${LEARNING_RATE:-1e-6}
     MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-20480}
-    MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-32768} # turns and zooms together
-    MAX_MODEL_LEN=${MAX_MODEL_LEN:-53248} # both; the published 32768 would be too short for four full zooms
+    MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-32768} # turns and four full zooms, for which the published engine's 32768 are too few
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-1}
     SAVE_FREQ=${SAVE_FREQ:-10}
     TOTAL_EPOCHS=${TOTAL_EPOCHS:-20}
@@ -35,7 +34,6 @@ else
     LEARNING_RATE=${LEARNING_RATE:-1e-4}
     MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-512}
     MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-1024} # two full zooms
-    MAX_MODEL_LEN=${MAX_MODEL_LEN:-1536}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-8}
 fi
 METHOD_OPTIONS=(

@@ -32,7 +32,7 @@ def test_paper_values_of_framemind(composed: Composed) -> None:
     assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
     assert config.algorithm.norm_adv_by_std_in_grpo is False
     assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c) == (0.2, 0.3, 3.0)
-    assert (rollout.temperature, rollout.top_p, rollout.max_model_len) == (0.7, 0.9, 32_768)
+    assert (rollout.temperature, rollout.top_p) == (0.7, 0.9)
     validation = rollout.val_kwargs
     assert (validation.temperature, validation.top_p, validation.n, validation.do_sample) == (0.01, 0.95, 1, True)
     assert config.data.mm_processor_kwargs == {"min_pixels": 50_176, "max_pixels": 200_704}

@@ -113,12 +113,7 @@ def test_every_value_can_be_set_from_outside(tmp_path: Path) -> None:
                     names.add(name)
     own = {"NNODES": "3", "NDEVICES_PER_NODE": "6", "TRAIN_BATCH_SIZE": "12", "ROLLOUT_N": "5", "ROLLOUT_TP": "2"}
     own |= {"LORA_RANK": "7", "LORA_ALPHA": "9", "ULYSSES": "3", "LEARNING_RATE": "4e-6", "MICRO_BATCH_SIZE": "2"}
-    own |= {
-        "MINI_BATCH_SIZE": "6",
-        "MAX_PROMPT_LENGTH": "30000",
-        "MAX_MODEL_LEN": "50000",
-        "MAX_BATCHED_TOKENS": "9000",
-    }
+    own |= {"MINI_BATCH_SIZE": "6", "MAX_PROMPT_LENGTH": "30000", "MAX_BATCHED_TOKENS": "9000"}
     own |= {"METHOD_FIELDS": "initial_frames=100", "CORES_PER_NODE": "12", "MODEL_PATH": "/own/model"}
     of_others = {"ACTOR_MICRO_BATCH_SIZE": "FrameMind's", "MAX_LENGTH": "of the cold start"}
     assert own.keys() | of_others.keys() == names
@@ -137,7 +132,7 @@ def test_every_value_can_be_set_from_outside(tmp_path: Path) -> None:
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": "2",
         "actor_rollout_ref.actor.ppo_mini_batch_size": "6",
         "data.max_prompt_length": "30000",
-        f"{rollout}.max_model_len": "50000",
+        f"{rollout}.max_model_len": "46384",  # with the recipe's 16384 of the response
         f"{rollout}.max_num_batched_tokens": "9000",
         f"{rollout}.custom.video_tools.longvt.initial_frames": "100",
         f"{rollout}.agent.num_workers": "6",

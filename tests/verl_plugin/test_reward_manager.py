@@ -24,6 +24,7 @@ from verl.trainer.ppo.reward import load_reward_manager
 from tests.judge_server import JudgeServer, Reply, sometimes_bad
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import StopReason, Trajectory, Turn, VideoInfo
+from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.verl_plugin.settings import judge_config, pack_record, unpack_record
 
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -118,6 +119,26 @@ async def test_no_verdict_flags_the_rollout_and_scores_nothing(server: JudgeServ
     stored = {**data[0].non_tensor_batch["tool_extra_fields"], "reward_extra_info": failed}
     assert unpack_record(stored).flags == ["judge"]
     assert unpack_record({**stored, "reward_extra_info": {"judge_failed": 0.0}}).flags == []
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [(float("nan"), "gave {'accuracy': nan}"), (float("inf"), "inf"), (None, "KeyError: 'speed'")]
+)
+async def test_a_reward_that_fails_flags_its_rollout_alone(
+    given: float | None, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A NaN would end in every advantage of the group, and verl would leave out the update; an error costs a group."""
+
+    async def components(self: FrameThinker, *_: Any) -> dict[str, float]:
+        return {**self.no_components(), "accuracy": {}["speed"] if given is None else given}
+
+    monkeypatch.setattr(FrameThinker, "components", components)
+    data = rollout("B", "mc", "B")
+    failed = await score(config(), data)
+    assert (failed["flagged"], failed["judge_failed"], failed["score"], failed["accuracy"]) == (1.0, 0.0, 0.0, 0.0)
+    assert told in caplog.text
+    stored = {**data[0].non_tensor_batch["tool_extra_fields"], "reward_extra_info": failed}
+    assert unpack_record(stored).flags == ["reward"]
 
 
 @pytest.mark.parametrize("models", [b"<html>busy</html>", b"[]", b"null"])

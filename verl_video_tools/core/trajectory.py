@@ -15,6 +15,8 @@ from verl_video_tools.core.verification import Verification
 
 JUDGE_FLAG = "judge"
 """Flag of a rollout that its judge gave no verdict on."""
+REWARD_FLAG = "reward"
+"""Flag of a rollout whose reward its method failed to compute."""
 GROUP_SCORE_FLAG = "group_score"
 """Flag of rollouts that their method failed to compare with each other."""
 

@@ -8,18 +8,18 @@ from typing import cast
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.check import Check, Status
-from verl_video_tools.verl_plugin.settings import branching_config
+from verl_video_tools.verl_plugin.settings import branching_config, tokens_missing
 
 
 def check_limits(config: DictConfig) -> Iterator[Check]:
-    """Lengths that the inference engine must hold. vLLM would say so after it has loaded the model, or cut turns."""
+    """Lengths that the inference engine must hold; else the run is refused, here or once the model is loaded."""
     rollout = config.actor_rollout_ref.rollout
     prompt, response = int(rollout.prompt_length), int(rollout.response_length)
     longest = rollout.max_model_len
     group, name = "configuration", "lengths"
     engine = "as the model" if longest is None else f"{longest:,}"
     found = f"prompt {prompt:,} + response {response:,} tokens, engine {engine}"
-    if longest is not None and longest < prompt + response:
+    if tokens_missing(rollout):
         detail = "the engine is shorter than a rollout may be"
         fix = f"MAX_MODEL_LEN={prompt + response}, or smaller MAX_PROMPT_LENGTH and MAX_RESPONSE_LENGTH"
         yield Check(group, name, Status.FAILED, found, detail, fix)

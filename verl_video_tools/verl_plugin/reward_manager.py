@@ -7,6 +7,7 @@ Selected with `reward.reward_manager.source=importlib`, `reward.reward_manager.m
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any, NoReturn
 
 from verl import DataProto
@@ -54,7 +55,8 @@ class VideoToolsRewardManager(RewardManagerBase):
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Score the last output of one rollout. A judge without a verdict flags the rollout; the trainer then keeps it
-        out of training, or ends the run (`JudgeConfig.on_failure`): an exception from here would only be logged.
+        out of training, or ends the run (`JudgeConfig.on_failure`). So does a method that raises or whose reward is no
+        finite number: an exception from here would cost the whole group, and such a number every advantage in it.
 
         Returns:
             `reward_score` (float) and `reward_extra_info` (floats under the same keys for every row).
@@ -69,10 +71,13 @@ class VideoToolsRewardManager(RewardManagerBase):
             sample = Sample.from_row(item.non_tensor_batch)
             judge = None if self._judge is None else self._judge.counting_in(counters)
             try:
-                reward = await method.score(trajectory, sample, judge)
+                reward = _finite(await method.score(trajectory, sample, judge), method)
             except JudgeError as error:
                 logger.error("rollout of row %s: %s", sample.extra_info.get("index"), error)
                 flagged = unjudged = True
+            except Exception:
+                logger.exception("rollout of row %s: its reward failed", sample.extra_info.get("index"))
+                flagged = True
             answered_open = sample.question_type == "open" and trajectory.answer is not None
             spared = answered_open and decided_by_rule(trajectory.answer, sample) is not None
         info = reward_info(method, reward, sample, flagged, self._configured)
@@ -84,6 +89,12 @@ class VideoToolsRewardManager(RewardManagerBase):
         if name not in self._methods:
             self._methods[name] = method_from_config(name, self.config.actor_rollout_ref.rollout)
         return self._methods[name]
+
+
+def _finite(reward: dict[str, float], method: Method) -> dict[str, float]:
+    if bad := {name: value for name, value in reward.items() if not math.isfinite(value)}:
+        raise ValueError(f"{type(method).__name__}.components gave {bad}; rewards are finite numbers")
+    return reward
 
 
 def judge_info(counters: JudgeCounters, spared: bool, unjudged: bool) -> dict[str, float]:

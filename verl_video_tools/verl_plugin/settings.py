@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import RowError, SetupError, UsageError
 from verl_video_tools.core.pages import page
-from verl_video_tools.core.trajectory import JUDGE_FLAG
+from verl_video_tools.core.trajectory import JUDGE_FLAG, REWARD_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.rollout.branching import Branching
@@ -104,6 +104,31 @@ def check_branching(config: DictConfig) -> None:
         raise UsageError(
             f"branching.branches={branching.branches} gives credit by GRPO's rule, and "
             f"algorithm.adv_estimator={config.algorithm.adv_estimator}; set grpo, or branching.branches=1"
+        )
+
+
+def tokens_missing(rollout_config: DictConfig) -> int:
+    """Tokens by which the inference engine's sequences are shorter than a rollout may be; 0 if they are long enough."""
+    longest = rollout_config.max_model_len
+    needed = int(rollout_config.prompt_length) + int(rollout_config.response_length)
+    return 0 if longest is None else max(needed - int(longest), 0)
+
+
+def check_engine_length(config: DictConfig) -> None:
+    """Before any rollout: verl's server would cut turns of the longest without a word, and fail their next ones.
+
+    Args:
+        config: verl's whole configuration.
+
+    Raises:
+        UsageError: the inference engine's sequences are shorter than a rollout may be.
+    """
+    rollout = config.actor_rollout_ref.rollout
+    if missing := tokens_missing(rollout):
+        raise UsageError(
+            f"rollout.max_model_len={rollout.max_model_len} is {missing} short of "
+            f"prompt_length={rollout.prompt_length} and response_length={rollout.response_length}; set "
+            f"MAX_MODEL_LEN={rollout.max_model_len + missing}, or smaller MAX_PROMPT_LENGTH and MAX_RESPONSE_LENGTH"
         )
 
 
@@ -267,7 +292,7 @@ def has_record(extra_fields: Mapping[str, Any]) -> bool:
 
 
 def unpack_record(extra_fields: Mapping[str, Any]) -> Trajectory:
-    """Inverse of `pack_record`; once the rollout is scored, with the flag of a judge that failed on it.
+    """Inverse of `pack_record`; once the rollout is scored, with the flag of a judge or a reward that failed on it.
 
     Raises:
         SetupError: the rollout was made by an agent loop that is not ours.
@@ -278,7 +303,11 @@ def unpack_record(extra_fields: Mapping[str, Any]) -> Trajectory:
             "agent loops; point rollout.agent.agent_loop_config_path at the file that `vvt path agent-loops` prints"
         )
     trajectory = Trajectory.from_dict(json.loads(extra_fields[_RECORD_FIELD]))
-    if (extra_fields.get("reward_extra_info") or {}).get("judge_failed"):
+    reward_info = extra_fields.get("reward_extra_info") or {}
+    if reward_info.get("judge_failed"):
         trajectory.flags.append(JUDGE_FLAG)
         trajectory.error = "the judge gave no verdict; the reward worker's log says why"
+    elif reward_info.get("flagged") and not trajectory.flags:
+        trajectory.flags.append(REWARD_FLAG)
+        trajectory.error = "its reward could not be computed; the reward worker's log says why"
     return trajectory

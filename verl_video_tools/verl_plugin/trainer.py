@@ -61,7 +61,7 @@ from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remo
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.epochs import end_with_epochs
 from verl_video_tools.verl_plugin.row_check import check_datasets
-from verl_video_tools.verl_plugin.settings import branching_config, check_branching, judge_config
+from verl_video_tools.verl_plugin.settings import branching_config, check_branching, check_engine_length, judge_config
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import credit_branches, exclude, scored, summed, zero_advantages
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
@@ -102,6 +102,7 @@ class VideoToolsMixin(TellingMixin):
 
     def __init__(self, config: Any) -> None:
         judge_config(config)  # wrong options are told before any worker starts
+        check_engine_length(config)
         check_branching(config)
         options = trainer_options(config)
         honour_freeze_vision_tower(config)

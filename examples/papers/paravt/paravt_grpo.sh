@@ -20,7 +20,6 @@ if [ "$SYNTHETIC" = 0 ]; then # the published configuration; 8 questions instead
     LEARNING_RATE=${LEARNING_RATE:-2e-6}
     MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-8192}
     MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-24576}
-    MAX_MODEL_LEN=${MAX_MODEL_LEN:-32768}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-1}
     SAVE_FREQ=${SAVE_FREQ:-5}
     MAX_IMAGES=320 # 64 initial frames, and two turns of 8 crops of 16
@@ -36,7 +35,6 @@ else
     LEARNING_RATE=${LEARNING_RATE:-1e-4}
     MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-512}
     MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-1024}
-    MAX_MODEL_LEN=${MAX_MODEL_LEN:-1536}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-8}
     MAX_IMAGES=264 # 8 initial frames, and two turns of 8 crops of 16
 fi

@@ -21,7 +21,6 @@ longvt)
     ULYSSES=${ULYSSES:-4}
     METHOD_FIELDS=${METHOD_FIELDS:-initial_frames=256 call_frames=64}
     MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-20480}
-    MAX_MODEL_LEN=${MAX_MODEL_LEN:-36864}
     MAX_LENGTH=${MAX_LENGTH:-36864}
     ;;
 videozoomer) ULYSSES=${ULYSSES:-4} ;;
