@@ -113,6 +113,17 @@ def test_weights_and_masks_are_those_of_the_formula(
         assert metrics["rollout_corr/rollout_rs_seq_masked_fraction"] == pytest.approx(3 / 7)
 
 
+def test_a_rejected_last_sequence_leaves_the_advantage_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl reads a rollout's advantage there, and would find 0."""
+    expected, _ = corrected(RolloutCorrectionConfig.disabled(), monkeypatch)
+    queue, _ = corrected(RolloutCorrectionConfig.decoupled_seq_is_rs(), monkeypatch)
+    assert queue.rows["a_0_0"]["response_mask"].any() and not queue.rows["a_0_1"]["response_mask"].any()
+    for key, row in queue.rows.items():
+        of_group = expected.rows[key]["advantages"] * row["response_mask"]
+        torch.testing.assert_close(row["advantages"], of_group, atol=1e-5, rtol=1e-5, msg=key)
+    assert expected.rows["a_0_0"]["advantages"][0] != 0.0
+
+
 def test_without_correction_the_gap_is_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     queue, metrics = corrected(RolloutCorrectionConfig.disabled(), monkeypatch)
     assert not any("rollout_is_weights" in row for row in queue.rows.values())

@@ -23,7 +23,8 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_validate`: records; a judge that failed ends the run where it is to do so. Only some rows in the course of training
   where the run asks for that: verl measures all of them every time.
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
-  that gives no verdict for some steps ends the run; rollouts that share turns have two advantages.
+  that gives no verdict for some steps ends the run; rollouts that share turns have two advantages; a rejected last
+  sequence takes no advantage from those before it.
 - `_update_actor`: an update without any verdict, or without any rollout that succeeded, leaves the policy alone; verl
   would still add KL, momentum and decay.
 - `_load_checkpoint`: a run that was killed while verl named its checkpoint resumes all the same (`checkpoints`).
@@ -43,6 +44,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from omegaconf import OmegaConf
 from ray.exceptions import RayActorError
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import (
@@ -347,7 +349,9 @@ class VideoToolsMixin(TellingMixin):
             # What verl has compared: rewards, less the penalty for leaving the reference where that is part of them.
             name = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
             rewards = summed(name, kept, batch.partition_id)
-            if (branching := branching_config(self.config.actor_rollout_ref.rollout)).branches > 1:
+            branching = branching_config(self.config.actor_rollout_ref.rollout)
+            rejects = OmegaConf.select(self.config, "algorithm.rollout_correction.rollout_rs") is not None
+            if branching.branches > 1 or (rejects and any(len(rollout.keys) > 1 for rollout in kept)):
                 divides_by_std = self.config.algorithm.get("norm_adv_by_std_in_grpo", True)
                 credit_branches(kept, rewards, branching, divides_by_std, batch.partition_id)
             equal = equal_groups([rollout.uid for rollout in kept], rewards)

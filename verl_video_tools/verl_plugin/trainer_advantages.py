@@ -61,20 +61,21 @@ def credit_branches(
     divides_by_std: bool,
     partition_id: str,
 ) -> None:
-    """Write the advantages of rollouts that share turns (`branch_advantages`) over those of verl.
+    """Write the advantages of rollouts (`branch_advantages`) over those of verl, which knows of no shared turns, and
+    reads a rollout's at the first trained token of its last sequence: where rejection left none, it has 0 for all.
 
     Args:
-        rollouts: that count, of one sequence each (`settings.check_context`).
+        rollouts: that count; those that share turns have one sequence each (`settings.check_context`).
         rewards: of each, which verl has compared.
     """
-    keys = keys_of(rollouts)
+    keys, rollout_of = keys_of(rollouts), [rollout for rollout in rollouts for _ in rollout.keys]
     scores: dict[str, dict[int, float]] = {}
     for rollout, score in zip(rollouts, rewards, strict=True):
         scores.setdefault(rollout.uid, {})[rollout.session_id] = score
     credit = {uid: branch_advantages(of_group, branching, divides_by_std) for uid, of_group in scores.items()}
     data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask", "extra_fields"])
     values = []
-    for i, rollout in enumerate(rollouts):
+    for i, rollout in enumerate(rollout_of):
         in_prefix, after = credit[rollout.uid][rollout.session_id]
         own = torch.full(data["response_mask"][i].shape, after)
         own[: batch_row(data["extra_fields"], i).get(PREFIX_TOKENS) or 0] = in_prefix
