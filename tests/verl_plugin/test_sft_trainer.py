@@ -119,6 +119,17 @@ def test_the_last_epoch_ends_with_a_checkpoint(capsys: pytest.CaptureFixture[str
     assert list(fewer.ckpt_handler.states) == [5] and capsys.readouterr().out.count("is the last") == 0
 
 
+def test_a_run_that_is_over_trains_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    """Within an epoch, too: the same command again would train on a batch and export that."""
+    options = {"epochs": 3, "save_freq": -1, "steps": 5}
+    whole = made_trainer(**options)
+    whole.fit()
+    again = resumed(whole.ckpt_handler.states[5], 5, **options)
+    again.fit()
+    assert (again.seen, again.ckpt_handler.states) == ([], {})
+    assert "the run is over: step 5 of 5" in capsys.readouterr().out
+
+
 def test_intervals_of_no_steps_are_never() -> None:
     trainer = made_trainer(epochs=1, save_freq=0, test_freq=0)
     trainer.fit()

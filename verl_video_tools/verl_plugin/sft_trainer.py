@@ -1,4 +1,4 @@
-"""verl's SFT trainer, mended in two places where it would end early and name no checkpoint of its last step.
+"""verl's SFT trainer, mended where it would end early, name no checkpoint of its last step, or train beyond it.
 
     torchrun -m verl_video_tools.verl_plugin.sft_trainer OPTION=VALUE ...
 
@@ -20,7 +20,8 @@ class VideoToolsSFTTrainer(SFTTrainer):
     """- `_build_dataloader`: a run whose epochs are over early has a last step, too (`epochs`).
     - `_init_engine`: intervals of 0 steps are never, as in reinforcement learning; verl divides by them.
     - `fit`: a checkpoint that was written at the end of an epoch holds the state of a data loader that is used up, and
-      verl counts the epoch in which that gives nothing: a pass over the rows is left out.
+      verl counts the epoch in which that gives nothing: a pass over the rows is left out. A run resumed at its last
+      step is over; verl asks for the last step only after it has trained on one more batch.
     """
 
     save_freq: int
@@ -35,6 +36,10 @@ class VideoToolsSFTTrainer(SFTTrainer):
         self.save_freq, self.test_freq = self.save_freq or -1, self.test_freq or -1
 
     def fit(self) -> None:
+        if (step := self.resume_global_step) >= self.total_training_steps:
+            if self.rank == 0:
+                print(f"[verl_video_tools] the run is over: step {step} of {self.total_training_steps}", flush=True)
+            return
         if self.resume_global_step and self.resume_global_step % self.steps_per_epoch == 0:
             self._build_dataloader()
             self._build_ckpt_handler()
