@@ -11,7 +11,8 @@ TRACKER = "latest_checkpointed_iteration.txt"
 
 
 def saved(folder: Path, step: int, whole: bool = True) -> None:
-    (folder / f"global_step_{step}" / "actor").mkdir(parents=True)
+    for part in ("actor", "transfer_queue"):
+        (folder / f"global_step_{step}" / part).mkdir(parents=True)
     if whole:
         (folder / f"global_step_{step}" / "data.pt").touch()
 
@@ -73,13 +74,14 @@ def left(folder: Path) -> list[int]:
 def test_weights_of_older_checkpoints_go_and_the_rest_stays(tmp_path: Path) -> None:
     for step in (2, 9, 10, 20):
         saved(tmp_path, step)
-    (tmp_path / "global_step_15").mkdir()  # verl has removed its weights
+    (tmp_path / "global_step_15" / "transfer_queue").mkdir(parents=True)  # verl has removed its weights
     (tmp_path / "global_step_mine" / "actor").mkdir(parents=True)
     (tmp_path / TRACKER).write_text("20")
-    checkpoints.remove_old_actors(tmp_path, 2)
+    checkpoints.remove_old_checkpoints(tmp_path, 2)
     assert left(tmp_path) == [-1, 10, 20]
+    assert {path.parent.name for path in tmp_path.glob("*/transfer_queue")} == {"global_step_10", "global_step_20"}
     assert (tmp_path / "global_step_2" / "data.pt").exists()
-    checkpoints.remove_old_actors(tmp_path, 5)
+    checkpoints.remove_old_checkpoints(tmp_path, 5)
     assert left(tmp_path) == [-1, 10, 20]
 
 
@@ -88,10 +90,10 @@ def test_a_checkpoint_under_way_does_not_count_and_the_one_that_is_named_stays(t
         saved(tmp_path, step)
     for named in ("", "1\x00"):
         (tmp_path / TRACKER).write_text(named)
-        checkpoints.remove_old_actors(tmp_path, 1)
+        checkpoints.remove_old_checkpoints(tmp_path, 1)
     (tmp_path / TRACKER).unlink()
-    checkpoints.remove_old_actors(tmp_path, 1)
+    checkpoints.remove_old_checkpoints(tmp_path, 1)
     assert left(tmp_path) == [9, 10, 11, 12]
     (tmp_path / TRACKER).write_text("10")
-    checkpoints.remove_old_actors(tmp_path, 1)
+    checkpoints.remove_old_checkpoints(tmp_path, 1)
     assert left(tmp_path) == [10, 11, 12]

@@ -3,6 +3,7 @@
 verl writes a checkpoint's parts into `global_step_<n>`, then the number into a file. It empties that file before it
 writes, and takes what stands there for a number; where no such folder is, it starts from scratch without a word.
 Of old checkpoints it removes `actor` alone, which holds the weights, and only of those that this start has written.
+What an asynchronous run had in flight, images and all, stays in `transfer_queue`.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def name_whole_checkpoint(folder: Path, last_written: str) -> None:
         partial.write_text(str(newest))
 
 
-def remove_old_actors(folder: Path, num_kept: int) -> None:
-    """Remove the weights of all checkpoints but the newest, also of those that an earlier start of the run has written.
+def remove_old_checkpoints(folder: Path, num_kept: int) -> None:
+    """Remove weights and queue of all checkpoints but the newest, also of those that an earlier start has written.
 
     One that is younger than what verl's file names may be under way (`checkpoint.async_save`), and does not count.
 
@@ -53,10 +54,13 @@ def remove_old_actors(folder: Path, num_kept: int) -> None:
     named = _text_of(Path(get_checkpoint_tracker_filename(str(folder))))
     if not named.isdecimal():
         return
-    actors = {_step(path.parent): path for path in folder.glob("global_step_*/actor")}
-    finished = sorted(step for step in actors if 0 <= step <= int(named))
-    for step in finished[:-num_kept]:
-        shutil.rmtree(actors[step], ignore_errors=True)
+    with_weights = {_step(path.parent) for path in folder.glob("global_step_*/actor")}
+    finished = sorted(step for step in with_weights if 0 <= step <= int(named))
+    kept = finished[-num_kept:]
+    for path in folder.glob("global_step_*"):
+        if 0 <= _step(path) <= int(named) and _step(path) not in kept:
+            for part in ("actor", "transfer_queue"):
+                shutil.rmtree(path / part, ignore_errors=True)
 
 
 def _text_of(tracker: Path) -> str:

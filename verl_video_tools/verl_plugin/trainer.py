@@ -59,7 +59,7 @@ from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
-from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remove_old_actors
+from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remove_old_checkpoints
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.epochs import end_with_epochs
 from verl_video_tools.verl_plugin.row_check import check_datasets
@@ -260,7 +260,7 @@ class VideoToolsMixin(TellingMixin):
         super()._save_checkpoint()
         self._saved_step = self.global_steps
         if (num_kept := self.config.trainer.max_actor_ckpt_to_keep or 0) > 0:
-            remove_old_actors(Path(self.config.trainer.default_local_dir), num_kept)
+            remove_old_checkpoints(Path(self.config.trainer.default_local_dir), num_kept)
 
     def on_step_begin(self) -> None:
         self._alarms.stop_if_asked()
