@@ -38,6 +38,7 @@ TRAIN_FILES=$RFT_FILE
 
 if [ "$SYNTHETIC" = 0 ]; then # the published settings
     MAX_STEPS=${MAX_STEPS:-1600}
+    TOTAL_EPOCHS=${TOTAL_EPOCHS:-7} # ours: fewer rows than the published 15,400 end it sooner
     SAVE_FREQ=${SAVE_FREQ:-400}
 else
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-4} # a short run of the tiny model leaves few rollouts that are worth keeping

@@ -12,6 +12,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 if [ "$SYNTHETIC" = 0 ]; then # the published settings, but for the batch (longvt_tuning.sh)
     MAX_STEPS=${MAX_STEPS:-3000}
+    TOTAL_EPOCHS=${TOTAL_EPOCHS:-3} # ours: fewer rows than the published 247,900 end it sooner
     SAVE_FREQ=${SAVE_FREQ:-500}
 fi
 source "$REPO/recipes/longvt_tuning.sh"

@@ -4,7 +4,6 @@ if [ "$SYNTHETIC" = 0 ]; then
     # is several times as many.
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-64}
     LEARNING_RATE=${LEARNING_RATE:-5e-5}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1000000} # MAX_STEPS ends it, however few the rows: verl saves its last step by that number
     MAX_LENGTH=${MAX_LENGTH:-57344}
     # One of 8 GPUs does not hold such a sequence alone; two do.
     ULYSSES=${ULYSSES:-$((${NNODES:-1} * ${NDEVICES_PER_NODE:-8} % 2 ? 1 : 2))}
