@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
 import json
 import re
 import runpy
 import subprocess
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -258,3 +262,29 @@ def test_first_steps_of_the_quick_start(tmp_path: Path) -> None:
     assert rollout["reward"]["score"] == 1.02
     assert rollout["turns"][0]["observation"].startswith("frame 156: <image>")
     assert (tmp_path / "rollout.html").stat().st_size > 0
+
+
+def imports_of(page: Path) -> set[tuple[str, str]]:
+    """(module, name) of what a page's Python blocks import from the package."""
+    blocks = re.findall(r"^ *```python\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
+    nodes = [node for block in blocks for node in ast.walk(ast.parse(textwrap.dedent(block)))]
+    given = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {
+        (node.module or "", name.name)
+        for node in given
+        for name in node.names
+        if (node.module or "").startswith("verl_video_tools")
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in [*PAGES, *READMES] if imports_of(page)], ids=lambda page: page.stem)
+def test_what_a_page_imports_is_there(page: Path) -> None:
+    for module, name in imports_of(page):
+        try:
+            found = hasattr(importlib.import_module(module), name) or importlib.util.find_spec(f"{module}.{name}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("verl_video_tools"):
+                raise
+            continue  # an extra that is not installed
+        assert found, f"from {module} import {name}"
