@@ -147,7 +147,10 @@ def test_open_questions_need_a_judge_that_answers(
         row["extra_info"] |= {"question_type": "open", "options": []}
         row["reward_model"]["ground_truth"] = "a yellow circle"
     file = f"data.train_files={write_rows(asked)}"
-    assert "needs a judge" in dry_run(file)["training rows"].detail
+    without = dry_run(file)["training rows"]
+    assert "needs a judge" in without.detail and without.fix.startswith(
+        f"{CUSTOM}.judge.base_url=URL for open questions"
+    )
     with JudgeServer() as server:
         address = f"{CUSTOM}.judge.base_url={server.base_url}"
         good = dry_run(file, address)

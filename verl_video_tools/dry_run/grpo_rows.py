@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl_video_tools.core.check import Check, Status
 from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Method, Retriever, RolloutLimits, Sample
 from verl_video_tools.data.validate import CHECKED_COLUMNS, RowChecker, RowMethods
 from verl_video_tools.dry_run.first_frames import Prompt, PromptMeter, decode_rows, measure_rows, turn_tokens
@@ -35,6 +36,7 @@ DECODE_SECONDS = {"training": 12.0, "validation": 3.0}
 """Time in which frames are decoded then; rows whose turn does not come are only opened."""
 
 _NO_LIMIT = 1 << 30
+_JUDGE_OPTION = "actor_rollout_ref.rollout.custom.video_tools.judge.base_url"
 
 
 class GrpoRows:
@@ -103,6 +105,8 @@ class GrpoRows:
         group, name = "rows", f"{split} rows"
         if problems:
             fix = " && ".join(f"vvt data validate {file} --out good.parquet" for file in rows.files)
+            if self._lacks_judge(rows):
+                fix = f"++{_JUDGE_OPTION}=URL for open questions ({page('judge')}); for the rest {fix}"
             detail = f"{counted(len(problems))} cannot be used: {problems_in_words(problems)}"
             yield Check(group, name, self._status(split), looked_at, detail, fix)
         else:
@@ -123,6 +127,11 @@ class GrpoRows:
                 detail=detail,
                 fix="write absolute paths of videos and images",
             )
+
+    def _lacks_judge(self, rows: SampledRows) -> bool:
+        if judge_config(self._config) is not None:
+            return False
+        return any(sample.question_type == "open" for _, sample in self._samples(rows))
 
     def usable(self, rows: SampledRows, problems: Mapping[str, object]) -> list[tuple[int, Mapping[str, Any]]]:
         """The rows whose prompts can be measured: of our methods, and without a problem."""
