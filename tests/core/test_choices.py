@@ -40,6 +40,8 @@ COLOURS = ["red circle", "blue square", "green star", "yellow triangle"]
         *["Answer is: B", "The answer is option B", "I choose B because it moves", "Option B is correct"],
         *["It moves. Therefore, the answer is B: it does.", "The answer is B, not C.", "So the answer is \\text{B}"],
         *["The answer is B. The other options, A and C, are wrong."],
+        *["B is the closest match.", "B accurately describes the action.", "B is the most fitting option."],
+        *["None of the options fits perfectly, but B is the closest.", "B is the most logical choice."],
     ],
 )
 def test_forms_of_a_letter(answer: str) -> None:

@@ -27,6 +27,7 @@ from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.data.formats import read_rows as format_rows
 from verl_video_tools.data.formats.known_questions import KnownQuestions
+from verl_video_tools.data.formats.longvt_parquet import LongVTParquet
 from verl_video_tools.data.formats.training_sets import get_source
 from verl_video_tools.data.rows import make_row, write_rows
 from verl_video_tools.data.validate import validate_file
@@ -379,3 +380,27 @@ def test_any_entry_is_read_or_told(entry: dict[str, Any], name: str) -> None:
             if isinstance(read, dict):
                 with suppress(RowError):
                     assert all(set(message) == {"role", "content"} for message in source.texts(read))
+
+
+@pytest.mark.parametrize("name", ["AO8RW_0.0_6.9.mp4", "folder.v2/abc.mp4", "my video.webm"])
+@pytest.mark.parametrize("place", ["told", "called"])
+def test_videos_with_points_and_spaces_in_their_names_are_found(name: str, place: str, tmp_path: Path) -> None:
+    """Clips are named by their seconds; calls may stand apart from the text, as the chat template takes them."""
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    asked = "What does he do?\nA. runs\nB. walks\nThink first."
+    call = {"function": {"name": "crop_video", "arguments": json.dumps({"video_path": str(path), "start_time": 1})}}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": asked},
+        {"role": "assistant", "content": "<think>a</think>", "tool_calls": [call]},
+        {"role": "tool", "content": "..."},
+        {"role": "assistant", "content": "<think>b</think>\n<answer>B</answer>"},
+    ]
+    if place == "told":
+        messages[0]["content"] += f" The video path for this video is {path}."
+        del messages[1:3]
+    files = BenchmarkFiles(annotations=tmp_path / "x.parquet", videos=tmp_path)
+    row = LongVTParquet().taught_row({"id": "1", "messages": messages}, files)
+    assert row["extra_info"]["video_path"] == str(path)
+    assert "video_path" not in row["turns"][0]

@@ -127,6 +127,18 @@ def options_row(truth: str, **info: Any) -> dict[str, Any]:
     return {"reward_model": {"ground_truth": truth}, "extra_info": {**asked, **info}}
 
 
+@pytest.mark.parametrize("option", ["Both A and B", "Only B", "A, B and D", "Options B or C"])
+def test_options_that_name_others_by_their_letters_are_a_fault(option: str) -> None:
+    """In another order they would say something else; a name such as "Vitamin A" says the same."""
+    rows = [
+        options_row("B", question=f"Which?\nA. Vitamin A\nB. {text}", options=["Vitamin A", text])
+        for text in (option, "Plan B and vitamin A")
+    ]
+    tasks = [RolloutTask(str(number), 0, row) for number, row in enumerate(rows)]
+    questions = with_shuffled_options(Questions("rows", tasks, {}), seed=0)
+    assert list(questions.faults) == [0] and f"{option!r} names others by their letters" in str(questions.faults[0])
+
+
 def test_a_question_without_a_truth_gets_none_by_a_control() -> None:
     tasks = [RolloutTask("0", 0, options_row("")), RolloutTask("1", 0, options_row("A"))]
     questions = with_shuffled_options(Questions("rows", tasks, {}), seed=0)

@@ -21,13 +21,24 @@ _UNIT_SECONDS = r"(?:s(?![a-z\d_])|sec(?:ond)?s?(?![a-z\d_])|[秒초])"
 _SRT_COMMA = re.compile(r"(?<=\d\d:\d\d:\d\d),(?=\d{3}(?!\d))")
 """Of ``00:00:12,500``."""
 _TIME = rf"(?<!\d)({_DIGITS}(?::{_DIGITS}){{0,2}}(?!:\d)(?:\.\d++)?|(?<![.\w])\.\d++) ?{_UNIT_SECONDS}?"
-_BETWEEN = r" ?(?:,|[-=]{1,2}>|[-~\u2013\u2014\u2192\uff5e到至]|から|부터|에서|\bto\b|\band\b|\buntil\b) ?"
+_BETWEEN = r" ?(?:,|[-=]{1,2}>|[-~\u2013\u2014\u2192\uff5e到至]|から|부터|에서|\b(?:to|and|until|till|through)\b) ?"
 _PAIR = rf"{_TIME}{_BETWEEN}{_TIME}"
 _SEGMENT = re.compile(_PAIR, re.IGNORECASE)
 _SEGMENT_IN_BRACKETS = re.compile(rf"\[ ?{_PAIR} ?\]", re.IGNORECASE)
 _NAMED_ENDS = re.compile(
-    rf"\b(?:start|begin)\w*\b\D{{0,40}}?{_TIME}\D{{0,60}}?\b(?:end|stop|finish)\w*\b\D{{0,40}}?{_TIME}", re.IGNORECASE
+    rf"\b(?:start|begin)\w*\b\D{{0,40}}?{_TIME}\D{{0,60}}?"
+    rf"\b(?:(?:end|stop|finish)\w*|lasts? (?:until|till|to))\b\D{{0,40}}?{_TIME}",
+    re.IGNORECASE,
 )
+_BESIDE_TIME = re.compile(
+    r"\b(?:about|around|approximately|approx\.?|roughly|the|seconds?) (?=[~\u2248]? ?\d)|\bt ?= ?(?=\d)"
+    r"|(?<=\d)-(?=seconds?\b)|(?<=[sd]) mark\b"
+    r"|(?:(?<=\bto )|(?<=\bat )|(?<=\bfrom )|(?<=\band )|(?<=\buntil )|(?<=\bbetween )|(?<=, )|(?<=[\[(,:]))"
+    r"[~\u2248] ?(?=\d)",
+    re.IGNORECASE,
+)
+"""Beside a time it tells no other: ``about 2.5 s``, ``from ~2.5``, ``the 7-second mark``, ``t=2.5``, ``second 7``."""
+_ONE_IN_BRACKETS = re.compile(rf"\[ ?({_TIME}) ?\]", re.IGNORECASE)
 _PLAIN = r"(?<![\d:.])(\d{1,6}(?:\.\d{1,6})?)"
 _HOURS, _MINUTES = r"(?:h|hrs?|hours?|小时|時間|시간)(?![a-z])", r"(?:mins?|minutes?|分钟?|분)(?![a-z])"
 _SHARED_UNIT = re.compile(rf"{_PLAIN}({_BETWEEN}){_PLAIN}(?= ?\]? ?({_HOURS}|{_MINUTES}))", re.IGNORECASE)
@@ -51,14 +62,15 @@ _WHOLE_VIDEO_CHARACTERS = 60
 def read_segment(answer: str | None) -> tuple[float, float] | None:
     """The last segment that an answer names, in seconds; None if it names none.
 
-    Two times belong together where only a comma, a dash, an arrow, "to", "and" or "until" stands between them, also in
-    Chinese, Japanese and Korean: ``[2.5, 7]``, ``2.5s - 7s``, ``from 0:02 to 0:07``; and where they are named as ends:
-    ``Start time: 2.5 s. End time: 7 s``, ``starts at 0:02 and ends at 0:07``. Those in square brackets come first: what
-    else an answer says may be about other times. How long the video lasts (``the clip lasts from 0 to 30``) counts only
-    where nothing else is named. Markup counts for nothing. Minutes and hours are read as such: ``1.5 to 2.5 minutes``,
-    ``from 2m10s to 2m30s``. Ends in the wrong order are a segment that overlaps nothing.
+    Two times belong together where only a comma, a dash, an arrow, "to", "and", "until" or "through" stands between
+    them, also in Chinese, Japanese and Korean: ``[2.5, 7]``, ``2.5s - 7s``, ``from 0:02 to 0:07``; and where they are
+    named as ends: ``Start time: 2.5 s. End time: 7 s``, ``starts at 0:02 and ends at 0:07``. Those in square brackets
+    come first: what else an answer says may be about other times. How long the video lasts (``the clip lasts from 0 to
+    30``) counts only where nothing else is named. Markup counts for nothing. Minutes and hours are read as such: ``1.5
+    to 2.5 minutes``, ``from 2m10s to 2m30s``. Ends in the wrong order are a segment that overlaps nothing.
     """
-    text = _in_seconds(_SRT_COMMA.sub(".", " ".join(_MARKUP.sub("", answer or "").split())))
+    text = _SRT_COMMA.sub(".", " ".join(_MARKUP.sub("", answer or "").split()))
+    text = _in_seconds(_ONE_IN_BRACKETS.sub(r"\1", " ".join(_BESIDE_TIME.sub(" ", text).split())))
     found = list(_SEGMENT_IN_BRACKETS.finditer(text))
     if not found:
         named = [*_SEGMENT.finditer(text), *_NAMED_ENDS.finditer(text)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,9 @@ from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.evaluation.control_names import Control
 from verl_video_tools.evaluation.questions import AS_PUBLISHED, Questions
+
+_OTHER_OPTIONS = re.compile(r"\b[A-H](?:, ?[A-H])* ?(?:,|&|/|and|or) ?[A-H]\b|\b(?i:only|options?|not) \(?[A-H]\b")
+"""``Both A and B``, ``Only C``, ``Options A, B and D``."""
 
 
 def controlled(
@@ -66,7 +70,8 @@ def _shuffled(row: Mapping[str, Any], random: random.Random) -> dict[str, Any]:
     """A row with its options in another order; as it is where it has none.
 
     Raises:
-        RowError: no row, its question does not list the options as lines `A. text`, or its truth is not published.
+        RowError: no row, its question does not list the options as lines `A. text`, an option names others by their
+            letters, or its truth is not published.
     """
     sample = Sample.from_row(row)
     options, truth = sample.options, sample.ground_truth
@@ -79,6 +84,8 @@ def _shuffled(row: Mapping[str, Any], random: random.Random) -> dict[str, Any]:
         raise RowError(
             f"options cannot be shuffled: the question does not list them once as lines such as {listed!r:.80}"
         )
+    if referring := [option for option in options if _OTHER_OPTIONS.search(option)]:
+        raise RowError(f"options cannot be shuffled: {referring[0]!r:.80} names others by their letters")
     order = list(range(len(options)))
     while order == sorted(order):
         random.shuffle(order)

@@ -45,6 +45,7 @@ FRAME = (
     | _words("letter")
     | _words(
         "the a an only left why up end i.e. namely everything most more very final clear only simply just indeed "
+        "closest fitting logical accurately correctly exactly precisely perfectly "
         "definitely certainly surely clearly obviously probably presumably apparently evidently here now okay ok "
         "yes sure well alright great let let's lets us i i'd i'll i'm im id ive i've am we we'd we'll you me my our "
         "your it this that these those which what one so then and but hence thus therefore consequently accordingly "

@@ -31,12 +31,16 @@ from typing import Any
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.dialogues import locate, read_messages
-from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, required
+from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES, Entry, Row, benchmark_row, required
 from verl_video_tools.data.formats.fields import find_moved_video, question_of_text, segment, without_media_marks
 from verl_video_tools.data.formats.known_questions import known_questions
 
 _INSTRUCTIONS = re.compile(r"\s*(?:Think first\b|The video path (?:for|of) this video\b).*", re.DOTALL | re.IGNORECASE)
-_TOLD_PATH = re.compile(r"The video path (?:for|of) this video is:?\s*(\S+?\.\w{2,4})\b", re.IGNORECASE)
+_TOLD_PATH = re.compile(
+    rf"The video path (?:for|of) this video is:?\s*(\S.*?(?:{'|'.join(map(re.escape, VIDEO_SUFFIXES))}))\b",
+    re.IGNORECASE,
+)
+"""With the points and spaces of a name: ``AO8RW_0.0_6.9.mp4``."""
 _CALLED_PATH = re.compile(r'"video_path"\s*:\s*"([^"]+)"')
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 
@@ -114,7 +118,7 @@ def _told_videos(asked: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]
     yield from _TOLD_PATH.findall(_text(asked))
     for message in messages:
         if message.get("role") == "assistant":
-            yield from _CALLED_PATH.findall(_text(message))
+            yield from _CALLED_PATH.findall(_said(message, keeps_path=True))
 
 
 def _parts(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -137,11 +141,11 @@ def _media(message: Mapping[str, Any], kind: str) -> Iterator[str]:
             yield str(required(place, "url") if isinstance(place, Mapping) else place)
 
 
-def _said(message: Mapping[str, Any]) -> str:
+def _said(message: Mapping[str, Any], keeps_path: bool = False) -> str:
     """An assistant's text with its calls in it, in the form of the chat template."""
-    text = _CALL.sub(_without_path, _text(message))
+    text = _text(message) if keeps_path else _CALL.sub(_without_path, _text(message))
     named = [] if _CALL.search(text) else message.get("tool_calls") or []
-    return "\n".join([text, *(_call(call.get("function") or call) for call in named)]).strip()
+    return "\n".join([text, *(_call(call.get("function") or call, keeps_path) for call in named)]).strip()
 
 
 def _without_path(found: re.Match[str]) -> str:
@@ -151,11 +155,13 @@ def _without_path(found: re.Match[str]) -> str:
         return found[0]
 
 
-def _call(function: Mapping[str, Any]) -> str:
+def _call(function: Mapping[str, Any], keeps_path: bool = False) -> str:
     arguments = function.get("arguments") or {}
     if isinstance(arguments, str):
         arguments = json.loads(arguments)
-    kept = {name: value for name, value in arguments.items() if name != "video_path" and value is not None}
+    kept = {
+        name: value for name, value in arguments.items() if value is not None and (keeps_path or name != "video_path")
+    }
     return f"<tool_call>\n{json.dumps({'name': function.get('name'), 'arguments': kept})}\n</tool_call>"
 
 
