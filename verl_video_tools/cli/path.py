@@ -13,7 +13,7 @@ from verl_video_tools.cli.options import command
 class ConfigPath:
     """Print the path of a packaged configuration file. For use in a verl command line."""
 
-    name: Annotated[str, typer.Argument(help="agent-loops, tools, hermes-template or longvt-template.")]
+    name: Annotated[str, typer.Argument(help="agent-loops, tools, group-router, hermes-template or longvt-template.")]
 
     def run(self) -> None:
         from verl_video_tools.verl_plugin.config import config_path

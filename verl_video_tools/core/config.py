@@ -35,7 +35,10 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any], section: 
             checked[name] = _converted(value, annotations[name])
         except TypeError:
             wanted = getattr(annotations[name], "__name__", None) if isinstance(annotations[name], type) else None
-            raise UsageError(f"{section}.{name} takes {wanted or annotations[name]}, got {value!r}") from None
+            told = f"{section}.{name} takes {wanted or annotations[name]}, got {value!r}"
+            if isinstance(value, str) and value.startswith("["):
+                told += '; a list is written as JSON, such as ["a", "b"]'
+            raise UsageError(told) from None
     return checked
 
 
