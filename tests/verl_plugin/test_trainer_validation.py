@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -36,9 +37,14 @@ def test_the_first_rows_in_their_order(num_rows: int, batch_size: int, expected:
     assert batches(few) == batches(few) == expected
 
 
-@pytest.mark.parametrize(("step", "num_asked"), [(0, 10), (5, 4), (15, 4), (20, 10), (25, 10)])
-def test_all_rows_before_and_after_training(monkeypatch: pytest.MonkeyPatch, step: int, num_asked: int) -> None:
-    """A run that only measures (`val_only`) stands at 0, or at the last step of the run that it measures."""
+@pytest.mark.parametrize(
+    ("step", "val_only", "num_asked"),
+    [(0, False, 10), (5, False, 4), (15, False, 4), (20, False, 10), (25, False, 10), (5, True, 10)],
+)
+def test_all_rows_before_and_after_training(
+    monkeypatch: pytest.MonkeyPatch, step: int, val_only: bool, num_asked: int
+) -> None:
+    """And where a run only measures a checkpoint."""
     asked: list[int] = []
 
     def validate(self: Any) -> dict[str, float]:
@@ -48,6 +54,7 @@ def test_all_rows_before_and_after_training(monkeypatch: pytest.MonkeyPatch, ste
     monkeypatch.setattr(trainer_base.PPOTrainer, "_validate", validate)
     trainer: Any = object.__new__(trainer_module.VideoToolsTrainer)
     trainer.val_dataloader = every_row = loader()
+    trainer.config = OmegaConf.create({"trainer": {"val_only": val_only}})
     trainer.global_steps, trainer.total_training_steps, trainer._num_interim_rows = step, 20, 4
     trainer._validation_lines, trainer._write_records = [], lambda *_, **__: None
     trainer._judge_watch = type("Watch", (), {"check_failures": lambda *_: None})()
@@ -63,6 +70,7 @@ def test_a_measurement_that_fails_leaves_all_rows_to_the_next(monkeypatch: pytes
     monkeypatch.setattr(trainer_base.PPOTrainer, "_validate", validate)
     trainer: Any = object.__new__(trainer_module.VideoToolsTrainer)
     trainer.val_dataloader = every_row = loader()
+    trainer.config = OmegaConf.create({"trainer": {}})
     trainer.global_steps, trainer.total_training_steps, trainer._num_interim_rows = 5, 20, 4
     trainer._validation_lines = []
     with pytest.raises(RuntimeError, match="the engine is gone"):

@@ -12,12 +12,14 @@ from torch.utils.data import DataLoader, Subset
 
 @contextmanager
 def fewer_rows(trainer: Any, num_rows: int) -> Iterator[None]:
-    """Within it, a trainer of verl that is between its first step and its last validates on `num_rows` rows.
+    """Within it, a trainer of verl that is between its first step and its last validates on `num_rows` rows. One that
+    only measures a checkpoint (`trainer.val_only`) validates on all.
 
     Args:
         num_rows: the first of its validation rows; 0 are all.
     """
-    if not num_rows or not 0 < trainer.global_steps < trainer.total_training_steps:
+    is_between = 0 < trainer.global_steps < trainer.total_training_steps
+    if not num_rows or not is_between or trainer.config.trainer.get("val_only", False):
         yield
         return
     every_row = trainer.val_dataloader
