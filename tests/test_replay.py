@@ -16,6 +16,7 @@ from tests.viewer_page import Page
 from verl_video_tools.cli.main import run as vvt
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.replay import areplay, replay
+from verl_video_tools.services.judge import JudgeConfig
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a video"])
@@ -55,7 +56,8 @@ def test_an_open_question_is_judged(make_video: MakeVideo, answer: str, score: f
     pytest.importorskip("openai", reason="the extra `judge` is not installed")
     turns = [turn("done", f"output answer: {answer}")]
     with JudgeServer() as server:
-        result = replay("framethinker", make_video(), "What animal?", "cat", turns, judge_base_url=server.base_url)
+        judge = JudgeConfig(base_url=server.base_url)
+        result = replay("framethinker", make_video(), "What animal?", "cat", turns, judge=judge)
     assert (result["reward"]["score"], len(server.requests)) == (score, 1)
 
 

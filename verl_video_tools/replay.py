@@ -49,7 +49,7 @@ def replay(
     extra: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     processor: str | None = None,
-    judge_base_url: str | None = None,
+    judge: JudgeConfig | None = None,
     retriever: Retriever | None = None,
     html: Path | None = None,
     tool_model: ToolModelConfig | ToolModel | None = None,
@@ -66,7 +66,7 @@ def replay(
         extra: further fields of the row's `extra_info` (`question_type`, `options`, ...).
         settings: fields of the method's config that differ from its defaults.
         processor: folder or name of a Hugging Face processor; applies its sizes and the recipe's token budgets.
-        judge_base_url: OpenAI-compatible endpoint for questions that need a judge; its first model is asked.
+        judge: for questions that need one.
         retriever: for methods that find frames by text, such as `services.retrieval.local` gives. Without one such a
             call fails (`retrieval_error`).
         html: file to draw the rollout in, as `vvt view` draws recorded ones.
@@ -94,7 +94,7 @@ def replay(
             extra,
             settings,
             processor,
-            judge_base_url,
+            judge,
             retriever,
             html,
             tool_model,
@@ -111,7 +111,7 @@ async def areplay(
     extra: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     processor: str | None = None,
-    judge_base_url: str | None = None,
+    judge: JudgeConfig | None = None,
     retriever: Retriever | None = None,
     html: Path | None = None,
     tool_model: ToolModelConfig | ToolModel | None = None,
@@ -127,14 +127,12 @@ async def areplay(
         policy = tokenized = _TokenizedScript(turns, processor, configured)
         envelope, budget = tokenized.envelope, tokenized.budget
     async with AsyncExitStack() as stack:
-        judge = None
-        if judge_base_url is not None:
-            judge = await stack.enter_async_context(make_judge(JudgeConfig(base_url=judge_base_url)))
+        asked = None if judge is None else await stack.enter_async_context(make_judge(judge))
         if isinstance(tool_model, ToolModelConfig):
             tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
         episode = Episode(configured, sample, envelope, budget, retriever, tool_model=tool_model)
         trajectory = await episode.run(policy)
-        reward = await configured.score(trajectory, sample, judge)
+        reward = await configured.score(trajectory, sample, asked)
     if html is not None:
         await asyncio.to_thread(_draw, trajectory, sample, reward, configured, html)
     return _as_result(trajectory, reward, configured)

@@ -16,6 +16,7 @@ from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.cli.replay import read_turns
 from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.services.judge import JudgeConfig
 
 
 @pytest.fixture
@@ -58,6 +59,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_options_reach_the_function(turns_file: Path, calls: list[dict[str, Any]]) -> None:
     more = ["--extra", '{"question_type": "mc"}', "--set", "compat=reference", "--set", "max_turns=3"]
     more += ["--set", "note=a=b", "--rung", "2", "--processor", "folder", "--judge-base-url", "http://judge/v1"]
+    more += ["--judge-model", "m", "--judge", "profile=longvt"]
     assert run(arguments(turns_file, *more)) == 0
     assert calls == [
         {
@@ -69,7 +71,7 @@ def test_options_reach_the_function(turns_file: Path, calls: list[dict[str, Any]
             "extra": {"question_type": "mc"},
             "settings": {"compat": "reference", "max_turns": 3, "note": "a=b", "rung": 2},
             "processor": "folder",
-            "judge_base_url": "http://judge/v1",
+            "judge": JudgeConfig(base_url="http://judge/v1", model="m", profile="longvt"),
             "retriever": None,
             "html": None,
             "tool_model": None,

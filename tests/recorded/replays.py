@@ -13,6 +13,7 @@ from tests.recorded.scripts import VIDEOS, Script, scripts
 from tests.videos.files import write_grey
 from verl_video_tools.core.errors import VideoToolsError
 from verl_video_tools.replay import replay
+from verl_video_tools.services.judge import JudgeConfig
 
 
 def replay_lines(folder: Path) -> Iterator[str]:
@@ -53,6 +54,6 @@ def replay_script(script: Script, folder: Path, judge_base_url: str) -> dict[str
         [turn.replace("VIDEO", video) for turn in script.turns],
         extra=script.extra,
         settings=settings,
-        judge_base_url=judge_base_url if script.judge else None,
+        judge=JudgeConfig(base_url=judge_base_url) if script.judge else None,
         retriever=ScoringRetriever() if script.retriever else None,
     )

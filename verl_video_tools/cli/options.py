@@ -101,7 +101,43 @@ def listed(value: Any) -> str:
 
 
 @dataclass(kw_only=True)
-class Asking:
+class Judging:
+    """Who judges answers to open questions."""
+
+    judge_base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Endpoint of a judge, for open questions.")
+    ] = None
+    judge_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Model of the judge; default: the first that is served.")
+    ] = None
+    judge_settings: Annotated[
+        list[str] | None,
+        typer.Option("--judge", metavar="FIELD=VALUE", help="Field of the judge, such as profile=longvt; repeatable."),
+    ] = None
+
+    def judge(self) -> "JudgeConfig | None":
+        """The judge; None where its endpoint is not given.
+
+        Raises:
+            UsageError: an unknown field, a wrong value, one given twice, or fields without an endpoint.
+        """
+        named = {"base_url": self.judge_base_url, "model": self.judge_model}
+        given = {name: value for name, value in named.items() if value is not None}
+        fields = read_assignments(self.judge_settings or [], "--judge")
+        for name in fields.keys() & given.keys():
+            raise UsageError(f"give either --judge-{name.replace('_', '-')} or --judge {name}=...")
+        if not given.keys() | fields.keys():
+            return None
+        from verl_video_tools.services.judge import JudgeConfig
+
+        judge = JudgeConfig(**checked_fields(JudgeConfig, given | fields))
+        if judge.base_url is None:
+            raise UsageError("a judge needs an endpoint: give --judge-base-url")
+        return judge
+
+
+@dataclass(kw_only=True)
+class Asking(Judging):
     """How models are asked that make rollouts."""
 
     concurrency: Annotated[int, typer.Option(min=1, help="Rollouts at a time.")] = 32
@@ -124,16 +160,6 @@ class Asking:
         bool, typer.Option(help="Separate native reasoning from the reply; off: parse replies as they are.")
     ] = True
     api_key_env: APIKeyEnv = "VVT_API_KEY"
-    judge_base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Endpoint of a judge, for open questions.")
-    ] = None
-    judge_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Model of the judge; default: the first that is served.")
-    ] = None
-    judge_settings: Annotated[
-        list[str] | None,
-        typer.Option("--judge", metavar="FIELD=VALUE", help="Field of the judge, such as profile=longvt; repeatable."),
-    ] = None
     retrieval: Retrieval = None
     tool_model_base_url: ToolModelBaseURL = None
     tool_model_settings: ToolModelSettings = None
@@ -144,26 +170,6 @@ class Asking:
 
         urls = {"base_url": tuple(getattr(self, "base_url", None) or ()) or None}
         return config_from(PolicyConfig, self, **urls | others)
-
-    def judge(self) -> "JudgeConfig | None":
-        """The judge; None where its endpoint is not given.
-
-        Raises:
-            UsageError: an unknown field, a wrong value, one given twice, or fields without an endpoint.
-        """
-        from verl_video_tools.services.judge import JudgeConfig
-
-        named = {"base_url": self.judge_base_url, "model": self.judge_model}
-        given = {name: value for name, value in named.items() if value is not None}
-        fields = read_assignments(self.judge_settings or [], "--judge")
-        for name in fields.keys() & given.keys():
-            raise UsageError(f"give either --judge-{name.replace('_', '-')} or --judge {name}=...")
-        if not given.keys() | fields.keys():
-            return None
-        judge = JudgeConfig(**checked_fields(JudgeConfig, given | fields))
-        if judge.base_url is None:
-            raise UsageError("a judge needs an endpoint: give --judge-base-url")
-        return judge
 
     def retrieval_fields(self) -> dict[str, Any]:
         """The encoder's config. Raises UsageError for an option that is no assignment."""

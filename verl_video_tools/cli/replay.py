@@ -16,6 +16,7 @@ import typer
 from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import (
+    Judging,
     Retrieval,
     Settings,
     ToolModelBaseURL,
@@ -35,7 +36,7 @@ LOST = 3
 
 
 @command
-class Replay:
+class Replay(Judging):
     """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object.
     Exits 3, with `error` in the object, if the video cannot be read."""
 
@@ -55,9 +56,6 @@ class Replay:
     settings: Settings = None
     processor: Annotated[
         str | None, typer.Option(help="Folder of a model's processor; token budgets apply only with it.")
-    ] = None
-    judge_base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint for questions that need a judge.")
     ] = None
     rung: Annotated[
         int | None,
@@ -85,7 +83,7 @@ class Replay:
             if "rung" in settings:
                 raise UsageError("--rung and --set rung=... were both given: give one of them")
             settings["rung"] = self.rung
-        tool_model = self._tool_model()
+        judge, tool_model = self.judge(), self._tool_model()
         retrieval_fields = read_assignments(self.retrieval or [], "--retrieval")
 
         with hold_output():
@@ -101,7 +99,7 @@ class Replay:
                 extra=extra,
                 settings=settings,
                 processor=self.processor,
-                judge_base_url=self.judge_base_url,
+                judge=judge,
                 retriever=local_from_fields(retrieval_fields),
                 html=self.html,
                 tool_model=tool_model,
