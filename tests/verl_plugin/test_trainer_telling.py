@@ -241,6 +241,17 @@ def test_a_step_is_told_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert len(list(read_records(tmp_path))) == 4 and told.freed == [told.batch]
 
 
+def test_a_rollout_that_never_reached_the_engine_lags_behind_no_policy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """verl would count one unreadable video in step 300 as 300 policies old."""
+    told = Told(monkeypatch, tmp_path)
+    told.batch.tags = [{"min_global_steps": version, "max_global_steps": version} for version in (299, 298, -1, 299)]
+    told.trainer._compute_metrics(told.batch, {}, {}, global_steps=300, epoch=0)
+    assert [tag["max_global_steps"] for tag in told.batch.tags] == [299, 298, 299, 299]
+    assert [tag["min_global_steps"] for tag in told.batch.tags] == [299, 298, 299, 299]
+
+
 def test_a_reward_without_accuracy_costs_its_metrics_and_no_record(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

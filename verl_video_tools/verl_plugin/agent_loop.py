@@ -48,6 +48,7 @@ from verl_video_tools.verl_plugin.group_scores import running_group, shared_pref
 from verl_video_tools.verl_plugin.sent_images import ImageSender
 from verl_video_tools.verl_plugin.settings import (
     CACHED_TOKENS,
+    NO_VERSION,
     PREFIX_TOKENS,
     SAMPLED_TOKENS,
     TOKEN_COUNTS,
@@ -240,9 +241,9 @@ class VideoAgentLoop(AgentLoopBase):
             num_turns=2 * num_turns + 1,
             metrics=timing,
             extra_fields={
-                # Policy versions are logged per rollout; one that never reached the server belongs to no version.
-                "min_global_steps": server_fields.get("min_global_steps", -1),
-                "max_global_steps": server_fields.get("max_global_steps", -1),
+                # Policy versions are logged per rollout.
+                "min_global_steps": server_fields.get("min_global_steps", NO_VERSION),
+                "max_global_steps": server_fields.get("max_global_steps", NO_VERSION),
                 **dict(zip(TOKEN_COUNTS, (sum(mask), mask.count(0)), strict=True)),
                 "turn_scores": [],
                 "tool_rewards": [],

@@ -27,6 +27,9 @@ TOKEN_COUNTS = ("num_generated_tokens", "num_observation_tokens")
 the trainer takes tokens out of the loss."""
 
 
+NO_VERSION = -1
+"""Entry `max_global_steps` of a rollout that never reached the inference engine: it belongs to no policy version."""
+
 CACHED_TOKENS = "num_cached_tokens"
 """Entry of the last sequence's `extra_fields`: of the first turn's prompt, those that the engine had in its cache."""
 

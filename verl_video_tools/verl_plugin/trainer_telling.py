@@ -9,8 +9,9 @@ of days. verl makes the trackers itself and has no registry for them, so registr
   the next step.
 - `step`: records, and pictures of some rollouts for trackers (`tracked_rollouts`), while TransferQueue holds the step's
   data, and before verl saves its checkpoint: a run that dies after that goes on with the next step.
-- `_compute_metrics`: metrics, and alarms on them. Images of trained groups are freed, and what arrives late of groups
-  that verl has cleared (`stored_images`).
+- `_compute_metrics`: metrics, and alarms on them. A rollout that never reached the engine, whose policy version is -1,
+  lags behind no policy; verl would count it as old as the run. Images of trained groups are freed, and what arrives
+  late of groups that verl has cleared (`stored_images`).
 - `fit`: records of steps that are trained again are set aside before, and there is a last try behind.
 
 A tracker that cannot be set up still ends the run, before its first step.
@@ -34,6 +35,7 @@ from verl_video_tools.records.records import RecordWriter, set_aside
 from verl_video_tools.verl_plugin import tracked_rollouts
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.group_router import imbalance
+from verl_video_tools.verl_plugin.settings import NO_VERSION
 from verl_video_tools.verl_plugin.stored_images import release
 from verl_video_tools.verl_plugin.trainer_options import TrainerOptions
 from verl_video_tools.verl_plugin.trainer_packing import rollouts_of
@@ -144,6 +146,9 @@ class TellingMixin(PPOTrainer):
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
     ) -> None:
+        for tag in batch.tags:
+            if tag.get("max_global_steps") == NO_VERSION:
+                tag.update(min_global_steps=global_steps - 1, max_global_steps=global_steps - 1)
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         self._lasting_tell(metrics)
         self._check_alarms(global_steps, metrics)
