@@ -122,7 +122,7 @@ async def test_no_verdict_flags_the_rollout_and_scores_nothing(server: JudgeServ
 
 
 @pytest.mark.parametrize(
-    ("given", "told"), [(float("nan"), "gave {'accuracy': nan}"), (float("inf"), "inf"), (None, "KeyError: 'speed'")]
+    ("given", "told"), [(float("nan"), "'accuracy': nan"), (float("inf"), "inf"), (None, "KeyError: 'speed'")]
 )
 async def test_a_reward_that_fails_flags_its_rollout_alone(
     given: float | None, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
