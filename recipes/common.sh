@@ -153,9 +153,10 @@ collect_ray_options() {
     RAY_OPTIONS=()
     if [ "${RAY_ADDRESS:-local}" = local ]; then
         # verl's placement groups count CPUs and GPUs; these are logical ones. On a cluster `ray start` declares them.
+        # Without `address` Ray would join one that runs here, or was killed here, and refuse to count CPUs for it.
         [ "$DEVICE" != cpu ] || RAY_OPTIONS=(
-            ray_kwargs.ray_init.num_cpus=32 +ray_kwargs.ray_init.num_gpus="$NDEVICES_PER_NODE"
-            +ray_kwargs.ray_init.include_dashboard=False)
+            +ray_kwargs.ray_init.address=local +ray_kwargs.ray_init.include_dashboard=False
+            ray_kwargs.ray_init.num_cpus=32 +ray_kwargs.ray_init.num_gpus="$NDEVICES_PER_NODE")
         return
     fi
     # Workers inherit the variables of their node's `ray start`, not of this shell. Keys and tokens stay out, since verl

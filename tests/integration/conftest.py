@@ -33,7 +33,7 @@ MAX_PROBS_DIFF = 1e-4
 @pytest.fixture(scope="module")
 def transfer_queue() -> Iterator[None]:
     """A Ray of its own with TransferQueue's real controller and storage units."""
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     tq.init(OmegaConf.create({"backend": {"SimpleStorage": {"num_data_storage_units": 2}}}))
     yield
     tq.close()

@@ -26,7 +26,7 @@ REPO = Path(__file__).parents[2]
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     variables = {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"]}
-    ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": variables}, log_to_driver=False)
+    ray.init("local", num_cpus=2, include_dashboard=False, runtime_env={"env_vars": variables}, log_to_driver=False)
     yield
     ray.shutdown()
 

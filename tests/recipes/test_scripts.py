@@ -114,6 +114,12 @@ def test_fine_tuning_saves_on_its_way(recipe: str, tmp_path: Path) -> None:
         assert {"trainer.total_epochs=3", "trainer.total_training_steps=3000"} <= set(arguments)
 
 
+def test_on_the_cpu_a_run_starts_a_ray_of_its_own(tmp_path: Path) -> None:
+    """Without `local`, Ray takes the address that a killed `ray start` left on the machine, and verl's CPUs are refused."""
+    init = recipe_config("framethinker_grpo", "cpu", tmp_path).ray_kwargs.ray_init
+    assert (init.address, init.num_cpus, init.num_gpus) == ("local", 32, 1)
+
+
 def test_a_cluster_is_joined_with_the_variables_that_workers_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
