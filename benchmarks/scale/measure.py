@@ -75,7 +75,7 @@ def run(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     import transfer_queue as tq
     from omegaconf import OmegaConf
 
-    ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=True, object_store_memory=3 << 30, _temp_dir=None)
+    ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=True, object_store_memory=3 << 30)
     try:
         tq.init(OmegaConf.create({"backend": {"SimpleStorage": {"num_data_storage_units": 2}}}))
         result = step(case, options)
