@@ -115,7 +115,7 @@ def test_fine_tuning_saves_on_its_way(recipe: str, tmp_path: Path) -> None:
 
 
 def test_on_the_cpu_a_run_starts_a_ray_of_its_own(tmp_path: Path) -> None:
-    """Without `local`, Ray takes the address that a killed `ray start` left on the machine, and refuses to count CPUs."""
+    """Without `local`, Ray takes the address that a killed `ray start` left, and refuses to count CPUs."""
     init = recipe_config("framethinker_grpo", "cpu", tmp_path).ray_kwargs.ray_init
     assert (init.address, init.num_cpus, init.num_gpus) == ("local", 32, 1)
 
