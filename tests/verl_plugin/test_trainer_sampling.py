@@ -75,9 +75,11 @@ def trainer_with_buffer(
     metric: str = "reward",
     enable: bool = True,
     batch_size: int = 4,
+    on_failure: str = "flag",
 ) -> Any:
     """A trainer that has made nothing but its replay buffer, by verl's own code."""
     trainer = object.__new__(kind)
+    judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
     sampler = {"max_off_policy_threshold": None, "max_off_policy_strategy": "drop", "sampler_kwargs": {}}
     trainer.config = OmegaConf.create(
         {
@@ -85,7 +87,7 @@ def trainer_with_buffer(
             "algorithm": {"filter_groups": {"enable": enable, "metric": metric, "max_inflight_gen_batches": 4}},
             "reward": {"reward_model": {"enable": False}},
             "data": {"train_batch_size": batch_size},
-            "actor_rollout_ref": {"rollout": {"custom": {"video_tools": {"judge": {"base_url": "http://judge/v1"}}}}},
+            "actor_rollout_ref": {"rollout": {"custom": {"video_tools": {"judge": judge}}}},
         }
     )
     trainer._add_prompts_to_generate = refill
@@ -168,21 +170,21 @@ def test_only_buffers_that_filter_are_replaced(queue: Queue) -> None:
         """The user's."""
 
     chosen = object.__new__(Chosen)
-    assert trainer_sampling.with_valid_siblings(chosen, lambda info: None) is chosen
+    assert trainer_sampling.with_valid_siblings(chosen, lambda key, info: None) is chosen
 
 
 @pytest.fixture
-def refilled_by_the_trainer(monkeypatch: pytest.MonkeyPatch, queue: Queue) -> Iterator[Callable[[Group], Any]]:
+def refilled_by_the_trainer(monkeypatch: pytest.MonkeyPatch, queue: Queue) -> Iterator[Callable[..., Any]]:
     numbers = count()
 
-    def make(group: Group) -> Any:
+    def make(group: Group, on_failure: str = "flag") -> Any:
         def add(self: Any, num_prompts: int) -> int:
             for _ in range(num_prompts):
                 queue.add(f"g{next(numbers)}", group)
             return num_prompts
 
         monkeypatch.setattr(trainer_base.PPOTrainer, "_add_prompts_to_generate", add)
-        trainer = trainer_with_buffer(lambda num_prompts: 0)
+        trainer = trainer_with_buffer(lambda num_prompts: 0, on_failure=on_failure)
         del trainer._add_prompts_to_generate
         trainer.replay_buffer.refill_fn = trainer._add_prompts_to_generate
         trainer.global_steps, trainer._max_refill_batches, trainer._num_refilled = 1, 20, 0
@@ -208,3 +210,20 @@ def test_a_judge_that_answers_does_not_end_such_a_step(
     trainer = refilled_by_the_trainer([1.5] * 15 + [None])
     with pytest.raises(Exception, match=r"20 batches of 4 questions did not replace"):
         sampled(trainer, queue, batch_size=4)
+
+
+def test_a_run_that_shall_stop_without_verdicts_stops_for_those_of_dropped_groups(
+    refilled_by_the_trainer: Callable[..., Any], queue: Queue
+) -> None:
+    """Valid siblings are equal, so the group is dropped: the failure has decided what is trained on."""
+    trainer = refilled_by_the_trainer([1.5, 0.0])
+    queue.add("dropped", [0.0, 0.0, None], num_sequences=2)
+    sampled(trainer, queue, batch_size=4)
+    trainer._judge_watch.check_failures(1)  # by default such a rollout is flagged
+    trainer = refilled_by_the_trainer([1.5, 0.0], on_failure="stop")
+    queue.add("dropped", [0.0, 0.0, None], num_sequences=2)
+    sampled(trainer, queue, batch_size=4)
+    with pytest.raises(JudgeError, match=r"found 1 times"):
+        trainer._judge_watch.check_failures(1)
+    trainer._judge_watch.begin_step()
+    trainer._judge_watch.check_failures(2)

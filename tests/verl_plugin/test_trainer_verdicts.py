@@ -84,7 +84,11 @@ def test_a_step_of_several_updates_counts_once(monkeypatch: pytest.MonkeyPatch) 
                 run(monkeypatch, rollouts, **last)
 
 
-def test_an_update_whose_rollouts_all_failed_ends_no_step_that_has_others(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("penalties", [None, {"b_0_0": 0.1}])
+@pytest.mark.parametrize("flagged_mask", [(1, 0, 1), (0, 0, 0)], ids=["interrupted", "unreadable"])
+def test_an_update_whose_rollouts_all_failed_ends_no_step_that_has_others(
+    flagged_mask: tuple[int, ...], penalties: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rollouts that fail are the first to finish, and fill a small mini-batch together."""
     updated: list[KVBatchMeta] = []
     monkeypatch.setattr(trainer_base.PPOTrainer, "_update_actor", lambda self, batch, metrics: updated.append(batch))
@@ -96,10 +100,14 @@ def test_an_update_whose_rollouts_all_failed_ends_no_step_that_has_others(monkey
         trainer = object.__new__(VideoToolsTrainer)
         for update, rollouts in enumerate(updates):
             trainer._skips_update = False
-            rows = run(monkeypatch, rollouts, trainer=trainer, update=update, num_updates=len(updates))
+            place = {"trainer": trainer, "update": update, "num_updates": len(updates)}
+            rows = run(monkeypatch, rollouts, **place, flagged_mask=flagged_mask, penalties=penalties)
             trainer._update_actor(batch, {})
             if rollouts is failed:
                 assert all(not any(values) for values in advantages(rows).values())
+                for row in rows.values():
+                    assert row["returns"].shape == row["response_mask"].shape
+                    assert ("token_level_rewards" in row) == (penalties is not None)
         return len(updated)
 
     assert step(failed, fine) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
+from verl.trainer.config.algorithm import RolloutCorrectionConfig
 from verl.trainer.ppo import padding_utils
 from verl.trainer.ppo.core_algos import FixedKLController
 from verl.trainer.ppo.v1 import trainer_base
@@ -64,6 +65,7 @@ def run(
     num_updates: int = 1,
     branching: Mapping[str, int] | None = None,
     prefix_tokens: Mapping[str, int] | None = None,
+    flagged_mask: Sequence[int] = (1, 0, 1),
 ) -> dict[str, dict[str, Any]]:
     """Advantage step over rollouts given as (key, score, flagged); the judge failed on those in `unjudged`.
 
@@ -72,6 +74,7 @@ def run(
         update: number of the local update in its step, which has `num_updates`.
         branching: section of the rollout's configuration.
         prefix_tokens: of the response, shared with siblings; rollouts that are not named share nothing.
+        flagged_mask: of those that are flagged; zeros, where they have not reached the engine.
     """
 
     def reward_info(key: str) -> dict[str, float]:
@@ -82,8 +85,8 @@ def run(
         trajectory = Trajectory(method="framethinker", question="?", flags=["aborted"] if flagged else [], error="why")
         rows[key] = {
             "uid": key.rsplit("_", 2)[0],
-            "response_mask": torch.tensor([1, 0, 1]),
-            "loss_mask": torch.tensor([1, 0, 1]),
+            "response_mask": torch.tensor(flagged_mask if flagged else (1, 0, 1)),
+            "loss_mask": torch.tensor(flagged_mask if flagged else (1, 0, 1)),
             "rm_scores": torch.tensor([0.0, 0.0, score]),
             "rollout_log_probs": torch.zeros(3),
             "old_log_probs": torch.zeros(3),
@@ -99,7 +102,8 @@ def run(
     monkeypatch.setattr(trainer_base, "tq", queue)
     trainer = trainer or object.__new__(VideoToolsTrainer)  # the step needs nothing but a config
     algorithm = {"use_kl_in_reward": penalties is not None, "kl_penalty": "kl", "adv_estimator": adv_estimator}
-    algorithm |= {"gamma": 1.0, "lam": 1.0}
+    correction = RolloutCorrectionConfig.disabled()  # verl's default
+    algorithm |= {"gamma": 1.0, "lam": 1.0, "rollout_correction": {name: correction[name] for name in correction}}
     trainer.kl_ctrl_in_reward = FixedKLController(kl_coef=1.0)
     judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
     rollout = {"n": 4, "custom": {"video_tools": {"judge": judge, "branching": dict(branching or {})}}}

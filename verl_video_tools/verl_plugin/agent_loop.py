@@ -162,7 +162,7 @@ class VideoAgentLoop(AgentLoopBase):
             await _run_timed(episode, policy, timing)
             if tokens.current.prompt_ids:
                 for stream in tokens.sequences:
-                    await asyncio.to_thread(self._check, stream)
+                    await asyncio.to_thread(self._check, stream, validate)
                 sequences = tokens.sequences
             elif trajectory.error:
                 logger.warning("rollout of row %s: %s", index, trajectory.error)
@@ -180,8 +180,10 @@ class VideoAgentLoop(AgentLoopBase):
         }
         return self._outputs(trajectory, sequences, timing, policy.server_fields | told)
 
-    def _check(self, stream: TokenStream) -> None:
+    def _check(self, stream: TokenStream, validate: bool) -> None:
         """Raises InvariantError for a sequence that must not be trained on."""
+        if not (stream.images or validate):
+            raise InvariantError("its method has shown no image, and verl 0.9.1 cannot train on a sequence without any")
         counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
         check_invariants(stream, self.image_token_id, counts, self.video_token_id)
         # verl decodes a finished rollout for its processor, which takes a spelling for an image that is not there.

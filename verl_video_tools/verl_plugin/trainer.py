@@ -44,7 +44,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from omegaconf import OmegaConf
 from ray.exceptions import RayActorError
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import (
@@ -65,13 +64,12 @@ from verl_video_tools.verl_plugin.epochs import end_with_epochs
 from verl_video_tools.verl_plugin.row_check import check_datasets
 from verl_video_tools.verl_plugin.settings import branching_config, check_branching, check_engine_length, judge_config
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
-from verl_video_tools.verl_plugin.trainer_advantages import credit_branches, exclude, scored, summed, zero_advantages
+from verl_video_tools.verl_plugin.trainer_advantages import correct_by_group, exclude, scored, write_no_advantages
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_options import trainer_options
-from verl_video_tools.verl_plugin.trainer_packing import deal_padding, keys_of, lengthen_equal, rollouts_of
+from verl_video_tools.verl_plugin.trainer_packing import deal_padding, lengthen_equal, rollouts_of
 from verl_video_tools.verl_plugin.trainer_records import ReplayTap
-from verl_video_tools.verl_plugin.trainer_rows import equal_groups
 from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
 from verl_video_tools.verl_plugin.trainer_telling import TellingMixin
 from verl_video_tools.verl_plugin.trainer_validation import fewer_rows
@@ -316,10 +314,10 @@ class VideoToolsMixin(TellingMixin):
         trajectories, reward_infos = scored(keys, batch.partition_id)
         self._trajectories.clear()
         self._trajectories.update(zip(keys, trajectories, strict=True))
-        for info in reward_infos:
-            self._judge_watch.see(info)
+        for key, info in zip(keys, reward_infos, strict=True):
+            self._judge_watch.see(key, info)
+        self._judge_watch.check_failures(self.global_steps)
         num_unjudged = sum(JUDGE_FLAG in trajectory.flags for trajectory in trajectories)
-        self._judge_watch.check_failures(self.global_steps, num_unjudged)
         is_last_update = self.local_trigger_step == self.parameter_sync_step - 1
         if is_last_update:
             self._judge_watch.end_step(self.global_steps)
@@ -328,13 +326,13 @@ class VideoToolsMixin(TellingMixin):
         if not any(valid):
             if num_unjudged or self._any_valid or not is_last_update:
                 # A judge may come back, and other updates of the step may have rollouts: those that fail are the first
-                # to finish. All masks stay as they are, since the mean over no token is not a number.
+                # to finish. Masks stay as they are: verl's metrics are no numbers without a token, and its correction
+                # of log-probabilities, which comes with its advantages, raises.
                 what = "be judged" if num_unjudged else "be trained on"
                 logger.warning("step %s: no rollout could %s; the policy stays as it is", self.global_steps, what)
-                result = super()._compute_advantage(batch, metrics)
-                zero_advantages(keys_of(rollouts), batch.partition_id)
+                write_no_advantages(batch, self.config.algorithm.use_kl_in_reward)
                 self._skips_update = True
-                return result
+                return batch
             errors = Counter(str(trajectory.error) for trajectory in trajectories)
             raise VideoToolsError(
                 f"step {self.global_steps}: all {len(rollouts)} rollouts failed, nothing is left to train on. "
@@ -346,16 +344,8 @@ class VideoToolsMixin(TellingMixin):
             exclude(flagged, batch.partition_id)
         result = super()._compute_advantage(batch, metrics)
         if estimator in _GROUP_RELATIVE:
-            # What verl has compared: rewards, less the penalty for leaving the reference where that is part of them.
-            name = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
-            rewards = summed(name, kept, batch.partition_id)
             branching = branching_config(self.config.actor_rollout_ref.rollout)
-            rejects = OmegaConf.select(self.config, "algorithm.rollout_correction.rollout_rs") is not None
-            if branching.branches > 1 or (rejects and any(len(rollout.keys) > 1 for rollout in kept)):
-                divides_by_std = self.config.algorithm.get("norm_adv_by_std_in_grpo", True)
-                credit_branches(kept, rewards, branching, divides_by_std, batch.partition_id)
-            equal = equal_groups([rollout.uid for rollout in kept], rewards)
-            zero_advantages(keys_of([rollout for rollout in kept if rollout.uid in equal]), batch.partition_id)
+            correct_by_group(kept, branching, self.config.algorithm, batch.partition_id)
         return result
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:

@@ -7,14 +7,16 @@ from typing import Any
 
 import torch
 import transfer_queue as tq
+from omegaconf import DictConfig, OmegaConf
 from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
 
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.rollout.branching import Branching, branch_advantages
 from verl_video_tools.verl_plugin.settings import PREFIX_TOKENS, unpack_record
 from verl_video_tools.verl_plugin.trainer_packing import keys_of
 from verl_video_tools.verl_plugin.trainer_records import batch_row
-from verl_video_tools.verl_plugin.trainer_rows import RolloutRows
+from verl_video_tools.verl_plugin.trainer_rows import RolloutRows, equal_groups
 
 
 def scored(keys: list[str], partition_id: str) -> tuple[list[Trajectory], list[Mapping[str, Any]]]:
@@ -46,12 +48,44 @@ def exclude(rollouts: Sequence[RolloutRows], partition_id: str) -> None:
     tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
 
 
+def correct_by_group(
+    rollouts: Sequence[RolloutRows], branching: Branching, algorithm: DictConfig, partition_id: str
+) -> None:
+    """Correct verl's advantages where its comparison of siblings does not hold: those of rollouts that share turns, of
+    rollouts whose last sequence was rejected, and of groups in which all earned the same.
+
+    Args:
+        rollouts: that count.
+        algorithm: the section of the configuration.
+    """
+    # What verl has compared: rewards, less the penalty for leaving the reference where that is part of them.
+    rewards = summed("token_level_rewards" if algorithm.use_kl_in_reward else "rm_scores", rollouts, partition_id)
+    rejects = OmegaConf.select(algorithm, "rollout_correction.rollout_rs") is not None
+    if branching.branches > 1 or (rejects and any(len(rollout.keys) > 1 for rollout in rollouts)):
+        credit_branches(rollouts, rewards, branching, algorithm.get("norm_adv_by_std_in_grpo", True), partition_id)
+    equal = equal_groups([rollout.uid for rollout in rollouts], rewards)
+    zero_advantages(keys_of([rollout for rollout in rollouts if rollout.uid in equal]), partition_id)
+
+
 def zero_advantages(keys: list[str], partition_id: str) -> None:
     if not keys:
         return
     data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["advantages", "returns"])
     fields = TensorDict({name: data[name] * 0 for name in ("advantages", "returns")}, batch_size=len(keys))
     tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
+
+
+def write_no_advantages(batch: KVBatchMeta, with_token_rewards: bool) -> None:
+    """What verl's advantage step writes, for a batch that updates nothing.
+
+    Args:
+        with_token_rewards: rewards by token are theirs, too (`use_kl_in_reward`); here those that were earned.
+    """
+    earned = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["rm_scores"])["rm_scores"]
+    fields = TensorDict({"advantages": earned * 0, "returns": earned * 0}, batch_size=len(batch.keys))
+    if with_token_rewards:
+        fields["token_level_rewards"] = earned
+    tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
 
 def credit_branches(

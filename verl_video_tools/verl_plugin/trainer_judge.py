@@ -24,14 +24,18 @@ class JudgeWatch:
     def __init__(self, judge: JudgeConfig | None) -> None:
         self._judge = judge
         self._num_silent_steps = 0
-        self._asked = self._answered = False
+        self.begin_step()
 
     def begin_step(self) -> None:
         self._asked = self._answered = False
+        self._unjudged: set[str] = set()
 
-    def see(self, reward_info: Mapping[str, Any]) -> None:
-        """One rollout of the step, by the breakdown of its reward. It may be shown twice."""
+    def see(self, key: str, reward_info: Mapping[str, Any]) -> None:
+        """One rollout of the step, by the key of one of its sequences and the breakdown of its reward. It may be shown
+        twice."""
         failed = bool(reward_info.get("judge_failed"))
+        if failed:
+            self._unjudged.add(key.rsplit("_", 1)[0])
         asked = failed or bool(reward_info.get("judge_calls"))
         self._asked |= asked
         self._answered |= asked and not failed
@@ -55,8 +59,13 @@ class JudgeWatch:
             during = f"{self._num_silent_steps} steps and {num_batches} batches that dynamic sampling replaced"
             self._check(step, self._num_silent_steps + num_batches, during)
 
-    def check_failures(self, step: int, num_failures: int) -> None:
-        """Raises JudgeError where any failure is to end the run (`on_failure`)."""
+    def check_failures(self, step: int, num_failures: int | None = None) -> None:
+        """Raises JudgeError where any failure is to end the run (`on_failure`).
+
+        Args:
+            num_failures: default: rollouts of the step, also those of groups that dynamic sampling has dropped.
+        """
+        num_failures = len(self._unjudged) if num_failures is None else num_failures
         if num_failures and self._judge is not None and self._judge.on_failure == "stop":
             raise JudgeError(
                 f"step {step}: the judge gave no verdict (found {num_failures} times), and "

@@ -23,10 +23,11 @@ class ValidSiblings(ReplayBuffer):
     """That of synchronous training; stands before verl's buffer of another mode in the list of base classes.
 
     Args:
-        see: is shown the breakdown of each compared rollout's reward; those of dropped groups pass nobody else.
+        see: is shown the keys of compared rollouts with the breakdown of their rewards; those of dropped groups pass
+            nobody else.
     """
 
-    def __init__(self, *args: Any, see: Callable[[Mapping[str, Any]], None], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, see: Callable[[str, Mapping[str, Any]], None], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._see = see
 
@@ -49,7 +50,7 @@ class ValidSiblings(ReplayBuffer):
         values: dict[str, set[float]] = {uid: set() for uid in uids}
         for i, key in enumerate(keys):
             info = batch_row(data["extra_fields"], i).get("reward_extra_info", {})
-            self._see(info)
+            self._see(key, info)
             if not info.get("flagged"):
                 value = data["rm_scores"][i].sum() if by_reward else info[self.filter_groups_metric]
                 values[key.split("_")[0]].add(float(value))
@@ -67,7 +68,7 @@ _KINDS: dict[type, type[ValidSiblings]] = {
 }
 
 
-def with_valid_siblings(buffer: ReplayBuffer, see: Callable[[Mapping[str, Any]], None]) -> ReplayBuffer:
+def with_valid_siblings(buffer: ReplayBuffer, see: Callable[[str, Mapping[str, Any]], None]) -> ReplayBuffer:
     """verl's buffer as one that compares valid siblings, and shows them.
 
     Left as it is where groups are not filtered, and where the user has chosen another class

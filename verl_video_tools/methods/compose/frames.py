@@ -45,7 +45,7 @@ class FramePlan(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class NoFrames(FramePlan):
-    """Nothing: the question comes alone, and tools show what there is to see."""
+    """Nothing: the question comes alone, and tools show what there is to see. For evaluation only."""
 
     def request(
         self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int

@@ -225,8 +225,11 @@ class Compose(vt.Method):
             UsageError: no rollout could earn what the method pays.
         """
         super().check_earnable(sample, judge)
-        if isinstance(self.composition.initial_frames, NoFrames) and not self.composition.tools:
-            raise vt.UsageError(f"{self.file} shows no frames and has no tools: give it initial_frames or tools")
+        if isinstance(self.composition.initial_frames, NoFrames):  # a rollout without a call would have no image
+            raise vt.UsageError(
+                f"{self.file} shows no frames at first, which is for `vvt eval`: verl 0.9.1 cannot train on a rollout "
+                "without an image; give it initial_frames"
+            )
         for part in self.composition.reward.terms:
             if part.weight:
                 part.term.check_earnable(sample, judge)
