@@ -1,6 +1,6 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs, and takes
 # PRESET (preset.sh). Defines PYTHON, DEVICE, REHEARSE, DRY_RUN, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and
-# the functions absolute, quoted, files, log_to_file, log_quietly, supervised, dry_run, told and collect_ray_options.
+# the functions absolute, quoted, files, located, log_to_file, log_quietly, supervised, dry_run, told and collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -85,11 +85,14 @@ source "$REPO/recipes/preset.sh"
 # A value as Hydra takes it, whatever characters it has (lr=1e-6, brackets).
 quoted() { printf "'%s'" "${1//\'/\\\'}"; }
 # The same for a file, or a list of them ([a,b]), which stays as it is.
-files() { case $1 in \[*) printf %s "$1" ;; *) quoted "$1" ;; esac; }
+files() { case $1 in \[*) printf %s "$1" ;; *) quoted "$(located "$1")" ;; esac; }
+# A path of this machine from the root; what is not there may be a model's name.
+located() { if [ -e "$1" ]; then absolute "$1"; else printf %s "$1"; fi; }
 
 # verl's log goes to a file of FOLDER, too, whatever else LOGGER names. A file per start, since verl's logger empties its
 # own; `vvt report` reads them all. Its console logger writes the lines from which `log_quietly` shows steps.
 log_to_file() { # FOLDER
+    case $LOGGER in \[*\]) ;; *) echo "LOGGER must be a list such as '[\"console\",\"wandb\"]', got '$LOGGER'" >&2; exit 2 ;; esac
     case $LOGGER in *'"console"'*) ;; *) LOGGER="${LOGGER%]},\"console\"]" ;; esac
     case $LOGGER in *'"file"'*) ;; *) LOGGER="${LOGGER%]},\"file\"]" ;; esac
     export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$1/metrics_$(date +%Y%m%d_%H%M%S).jsonl}

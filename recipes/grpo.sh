@@ -130,7 +130,7 @@ DATA=(
     data.max_prompt_length="$MAX_PROMPT_LENGTH" data.max_response_length="$MAX_RESPONSE_LENGTH"
     data.filter_overlong_prompts=False data.truncation=error
 )
-MODEL=(actor_rollout_ref.model.path="$(quoted "$MODEL_PATH")")
+MODEL=(actor_rollout_ref.model.path="$(quoted "$(located "$MODEL_PATH")")")
 case $LORA_SYNC in
 merged) merge=True ;;
 adapter) merge=False ;;

@@ -79,8 +79,12 @@ fi
 if [ "$DEVICE" = gpu ]; then
     LAUNCH=("$PYTHON" -m torch.distributed.run --standalone --nnodes="$NNODES" --nproc_per_node="$NDEVICES_PER_NODE"
         -m verl_video_tools.verl_plugin.sft_trainer)
+    [ "$NNODES" = 1 ] || { [ -n "${NODE_RANK:-}" ] && [ -n "${MASTER_ADDR:-}" ]; } || {
+        echo "with NNODES=$NNODES start this on every node, with its NODE_RANK from 0 and node 0's MASTER_ADDR" >&2
+        exit 2
+    }
     [ "$NNODES" = 1 ] || LAUNCH=("$PYTHON" -m torch.distributed.run --nnodes="$NNODES" --nproc_per_node="$NDEVICES_PER_NODE"
-        --node_rank="${NODE_RANK:?0 to NNODES - 1}" --master_addr="${MASTER_ADDR:?address of node 0}"
+        --node_rank="$NODE_RANK" --master_addr="$MASTER_ADDR"
         --master_port="${MASTER_PORT:-29500}" -m verl_video_tools.verl_plugin.sft_trainer)
     DEVICE_OPTIONS=()
 else
@@ -101,7 +105,7 @@ DATA=(
     data.custom_cls.path=pkg://verl_video_tools.verl_plugin.sft_dataset data.custom_cls.name=TrajectorySFTDataset
 )
 MODEL=(
-    model.path="$(quoted "$MODEL_PATH")" model.lora_rank="$LORA_RANK" model.lora_alpha="$LORA_ALPHA" model.target_modules=all-linear
+    model.path="$(quoted "$(located "$MODEL_PATH")")" model.lora_rank="$LORA_RANK" model.lora_alpha="$LORA_ALPHA" model.target_modules=all-linear
     model.exclude_modules='.*visual.*' # the adapter leaves the vision tower alone
 )
 ENGINE=(engine.strategy=fsdp2)

@@ -15,6 +15,7 @@ from verl_video_tools.methods.toolkit import (
     Sample,
     Tool,
     ToolContext,
+    ToolDescription,
     ToolPlan,
     VideoInfo,
     finite_number,
@@ -33,6 +34,12 @@ class LookAround:
     """
 
     name: ClassVar[str] = "look_around"
+    description: ClassVar[ToolDescription] = ToolDescription(
+        name=name,
+        description="Shows the moments just before and after a time.",
+        parameters={"time": ("number", "The moment, in seconds from the start of the video.")},
+    )
+    """How a model is told of it; a composition and verl's own tool loop read it, too."""
 
     num_frames: int
     reach_seconds: float
@@ -87,6 +94,5 @@ class LongVTLookAround(LongVT):
         return max(crop, FrameRequest(width=crop.width, height=crop.height, seconds=seconds), key=len)
 
     def tool_schemas(self) -> list[dict[str, Any]]:
-        parameters = {"time": ("number", "The moment, in seconds from the start of the video.")}
-        around = tool_schema(LookAround.name, "Shows the moments just before and after a time.", parameters)
-        return [*super().tool_schemas(), around]
+        about = LookAround.description
+        return [*super().tool_schemas(), tool_schema(about.name, about.description, about.parameters)]

@@ -5,8 +5,9 @@
 #       OUTPUT_DIR=/shared/outputs MODEL_PATH=/shared/models/cold-started TRAIN_FILES=/shared/train.parquet NNODES=2 \
 #       framethinker_grpo trainer.total_training_steps=200
 #
-# Variables of the recipe first, then its name, then verl options. Submitted again, it resumes from the last checkpoint.
+# Variables of the recipe first, then its name, or the path of your own, then verl options. Submitted again, it resumes from the last checkpoint.
 set -euo pipefail
+from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 variables=()
@@ -14,7 +15,8 @@ while [[ ${1:-} =~ ^[A-Z][A-Z0-9_]*= ]]; do
     variables+=("$1")
     shift
 done
-recipe=recipes/${1:?name of a recipe, such as framethinker_grpo}.sh
+recipe=${1:?name of a recipe, such as framethinker_grpo}
+[[ $recipe = *.sh ]] || recipe=recipes/$recipe.sh
 shift
 [ -f "$recipe" ] || { echo "submit.sh: there is no $recipe" >&2; exit 2; }
 # The job runs in a copy of this folder that goes away with it.
@@ -22,4 +24,15 @@ shift
     echo "submit.sh: OUTPUT_DIR must be an absolute path that every node sees: checkpoints go there" >&2
     exit 2
 }
-exec ray job submit --runtime-env examples/ray_job/runtime_env.yaml -- env "${variables[@]}" bash "$recipe" "$@"
+for variable in "${variables[@]}"; do
+    name=${variable%%=*} value=${variable#*=}
+    case $name in
+    TRAIN_FILES | VAL_FILES) [[ $value = /* || $value = \[* ]] && continue ;;
+    MODEL_PATH) [[ $value = /* || ! -e $from/$value ]] && continue ;; # else a name of the Hub
+    *) continue ;;
+    esac
+    echo "submit.sh: $variable: give an absolute path that every node sees, for the job runs in another folder" >&2
+    exit 2
+done
+# A recipe of another package takes the others from VVT_REPO (docs/write-a-method.md).
+exec ray job submit --runtime-env examples/ray_job/runtime_env.yaml -- env "${variables[@]}" VVT_REPO=. bash "$recipe" "$@"

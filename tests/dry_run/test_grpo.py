@@ -208,7 +208,7 @@ def test_no_time_is_told_of_a_gpu_that_is_not_known(dry_run: DryRunOf, monkeypat
     memory = SimpleNamespace(total=2e12, available=2e12)
     monkeypatch.setattr("verl_video_tools.dry_run.memory.psutil.virtual_memory", lambda: memory)
     monkeypatch.setattr("verl_video_tools.dry_run.memory._shm_bytes", lambda: None)
-    for line, told in (("NVIDIA L40S, 46068 MiB", "s a step"), ("NVIDIA RTX A6000, 49140 MiB", "is not known of")):
+    for line, told in (("NVIDIA L40S, 46068 MiB", " h for 2 steps"), ("NVIDIA RTX A6000, 49140 MiB", "not known of")):
         monkeypatch.setattr("verl_video_tools.dry_run.report.list_gpus", lambda line=line: [line])
         assert told in dry_run(device="gpu")["GPU"].detail
 

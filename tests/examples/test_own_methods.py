@@ -14,7 +14,7 @@ from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from tests.examples.conftest import EXAMPLES
-from tests.verl_plugin.harness import run_loop
+from tests.verl_plugin.harness import run_loop, tokenizer
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
@@ -189,6 +189,8 @@ async def test_the_tool_runs_in_verls_loop(install: Install) -> None:
     result = await roll_out(folder, turns_of(folder), method_fields={"call_frames": 4, "max_pixels": 3136})
     assert [call.name for call in result.trajectory.executed_calls()] == ["look_around", "crop_video"]
     assert result.trajectory.flags == []
+    prompt = tokenizer().decode(result.output.prompt_ids)
+    assert '"name": "crop_video"' in prompt and '"name": "look_around"' in prompt, "a policy calls what it is told of"
 
 
 # ------------------------------------------------------------------------------------------------------------- mistakes

@@ -52,9 +52,18 @@ def test_what_is_submitted(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         *["job", "submit", "--runtime-env", "examples/ray_job/runtime_env.yaml", "--"],
-        *["env", "OUTPUT_DIR=/shared/out puts", "NCCL_P2P_DISABLE=1", "bash", "recipes/framethinker_grpo.sh"],
-        "trainer.save_freq=5",
+        *["env", "OUTPUT_DIR=/shared/out puts", "NCCL_P2P_DISABLE=1", "VVT_REPO=."],
+        *["bash", "recipes/framethinker_grpo.sh", "trainer.save_freq=5"],
     ]
+
+
+def test_files_of_the_cluster_and_a_recipe_of_another_package(tmp_path: Path) -> None:
+    own = tmp_path / "own_grpo.sh"
+    own.touch()
+    variables = ["OUTPUT_DIR=/shared", "TRAIN_FILES=[/a.parquet,/b.parquet]", "MODEL_PATH=Qwen/Qwen2.5-VL-7B-Instruct"]
+    done = submit(tmp_path, *variables, str(own))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[5:] == ["env", *variables, "VVT_REPO=.", "bash", str(own)]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +73,8 @@ def test_what_is_submitted(tmp_path: Path) -> None:
         (["framethinker_grpo"], "OUTPUT_DIR must be an absolute path"),
         (["OUTPUT_DIR=outputs", "framethinker_grpo"], "OUTPUT_DIR must be an absolute path"),
         (["OUTPUT_DIR=/shared"], "name of a recipe"),
+        (["OUTPUT_DIR=/shared", "TRAIN_FILES=t.parquet", "framethinker_grpo"], "TRAIN_FILES=t.parquet: give"),
+        (["OUTPUT_DIR=/shared", "MODEL_PATH=ray", "framethinker_grpo"], "MODEL_PATH=ray: give an absolute path"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, words: list[str], reason: str) -> None:

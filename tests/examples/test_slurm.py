@@ -97,6 +97,13 @@ def test_reinforcement_learning_joins_a_cluster_of_the_jobs_nodes(checkout: Path
     assert not any(line.startswith("scontrol") for line in told)
 
 
+def test_a_recipe_of_another_package_finds_this_one(checkout: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own_grpo.sh"
+    own.write_text('echo "of $VVT_REPO" >> calls')
+    assert start(checkout, str(own), SLURM_NNODES="1").wait(30) == 0
+    assert calls(checkout)[-1] == f"of {checkout}"
+
+
 def test_one_node_starts_no_others(checkout: Path) -> None:
     assert start(checkout, "some_grpo", SLURM_NNODES="1", RAY_AUTH_MODE="disabled").wait(30) == 3
     assert [line for line in calls(checkout) if line.startswith(("srun", "token"))] == [

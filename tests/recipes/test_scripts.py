@@ -172,6 +172,33 @@ def test_a_runs_folder_is_a_path_from_the_root(recipe: str, variable: str, folde
     assert f"trainer.default_local_dir='{tmp_path / folder}'" in arguments
 
 
+@pytest.mark.parametrize("recipe", ["longvt_grpo", "longvt_sft"])
+def test_files_are_paths_from_the_root_and_names_of_the_hub_stay(recipe: str, tmp_path: Path) -> None:
+    """Workers of a Ray cluster run in other folders."""
+    (tmp_path / "my model").mkdir()
+    (tmp_path / "rows.parquet").touch()
+    option = "model.path" if recipe.endswith("sft") else "actor_rollout_ref.model.path"
+    for model, expected in (("my model", tmp_path / "my model"), ("Qwen/Qwen2.5-VL-7B-Instruct",) * 2):
+        files = {"MODEL_PATH": model, "TRAIN_FILES": "rows.parquet", "VAL_FILES": "[rows.parquet]", "MM_CACHE_GB": "4"}
+        arguments = recipe_arguments(recipe, tmp_path, DEVICE="gpu", **files)
+        assert {f"{option}='{expected}'", f"data.train_files='{tmp_path}/rows.parquet'"} <= set(arguments)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "variables", "reason"),
+    [
+        ("longvt_grpo", {"LOGGER": "wandb"}, r"LOGGER must be a list such as .*, got 'wandb'"),
+        ("longvt_sft", {"NNODES": "2"}, "with NNODES=2 start this on every node, with its NODE_RANK"),
+        ("longvt_sft", {"NNODES": "2", "NODE_RANK": "0"}, "and node 0's MASTER_ADDR"),
+    ],
+)
+def test_variables_that_are_missing_or_wrong(
+    recipe: str, variables: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(AssertionError, match=reason):
+        recipe_arguments(recipe, tmp_path, DEVICE="gpu", TRAIN_FILES="rows.parquet", MM_CACHE_GB="4", **variables)
+
+
 @pytest.mark.parametrize(
     ("address", "num_gpus", "device", "expected"),
     [

@@ -21,7 +21,7 @@ from tests.verl_plugin.trainer_batches import bare_trainer
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.config import config_path
 from verl_video_tools.verl_plugin.planned_run import compose_run
-from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows
+from verl_video_tools.verl_plugin.trainer_defaults import check_reward_function, check_validation_rows
 
 
 class Rows(SimpleNamespace):
@@ -90,6 +90,18 @@ def test_a_run_that_validates_needs_rows_of_its_own_for_it(asked: dict[str, Any]
     check_validation_rows(config("b.parquet", **asked))
     with pytest.raises(UsageError, match=r"validates .* on the rows that it trains on, a\.parquet; set VAL_FILES"):
         check_validation_rows(config("a.parquet", **asked))
+
+
+def test_a_reward_function_that_nobody_would_call_is_refused() -> None:
+    def config(name: str | None, path: str | None, manager: str = "VideoToolsRewardManager") -> DictConfig:
+        function = {"path": path, "name": name}
+        return OmegaConf.create({"reward": {"custom_reward_function": function, "reward_manager": {"name": manager}}})
+
+    check_reward_function(config("compute_score", None))  # verl's default
+    check_reward_function(config("scored_by_manager", "pkg://verl_video_tools.verl_plugin.reward_manager"))
+    check_reward_function(config("compute_score", "my_reward.py", manager="naive"))
+    with pytest.raises(UsageError, match=r"name=compute_score would never be called.*`components`"):
+        check_reward_function(config("compute_score", "my_reward.py"))
 
 
 def test_bounds_that_no_image_meets_end_the_run_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:

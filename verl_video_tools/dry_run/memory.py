@@ -58,11 +58,13 @@ def check_plan(
     shape: ModelShape,
     gpu_name: str | None,
     gpus: Sequence[str],
+    num_steps: int | None,
 ) -> Iterator[Check]:
-    """Memory of GPUs and nodes, for videos like that of the row with the largest prompt.
+    """Memory of GPUs and nodes, and time, for videos like that of the row with the largest prompt.
 
     Args:
         prompt: of that row.
+        num_steps: of the run; None where that is not known.
         gpu_name: kind of GPU, as `vvt plan --gpu` takes it; default: the one that is here, or `DEFAULT_GPU`.
         gpus: those that are here, as `list_gpus` names them.
     """
@@ -75,10 +77,10 @@ def check_plan(
             "memory", "plan", Status.FAILED, detail=str(error), fix="correct the options, or see `vvt plan --help`"
         )
         return
-    yield from _plan_checks(plan, assumed)
+    yield from _plan_checks(plan, assumed, num_steps)
 
 
-def _plan_checks(plan: Plan, assumed: str) -> Iterator[Check]:
+def _plan_checks(plan: Plan, assumed: str, num_steps: int | None) -> Iterator[Check]:
     cluster, host = plan.cluster, plan.host
     gpu = (
         f"{max(plan.actor.total, plan.engine.budget) / GB:.0f} GB of {cluster.gpu.memory_bytes / GB:.0f} "
@@ -90,6 +92,8 @@ def _plan_checks(plan: Plan, assumed: str) -> Iterator[Check]:
         yield Check("memory", "plan", Status.FAILED, f"GPU {gpu}; {main}", "; ".join(plan.reasons), fix)
         return
     seconds = f"about {plan.step_seconds:,.0f} s a step"
+    if num_steps is not None:
+        seconds += f", {plan.step_seconds * num_steps / 3600:,.1f} h for {num_steps:,} steps"
     if cluster.gpu.source == _SMI:
         seconds = "how long a step takes is not known of this GPU"
     yield Check("memory", "GPU", Status.OK, gpu, f"modelled; {seconds}")

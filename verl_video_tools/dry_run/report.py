@@ -165,13 +165,14 @@ class DryRun:
         yield from memory.check_host(self.device)
         shape = _shape_of(str(role.model.path), model)
         options = RunOptions() if model is None else run_options(config, model.tokens.envelope)
+        steps = limits.num_steps(config, num_rows)
         if self.device == "gpu" and model is not None and not isinstance(shape, str) and largest is not None:
-            yield from memory.check_plan(config, largest, model.tokens, shape, self.gpu, self.gpus)
+            yield from memory.check_plan(config, largest, model.tokens, shape, self.gpu, self.gpus, steps)
         elif self.device == "gpu":
             reason = shape if isinstance(shape, str) else "no row with a video could be measured"
             yield Check("memory", "plan", Status.SKIPPED, detail=reason)
         contents = list(role.actor.checkpoint.save_contents)
-        yield from self._disk(config, options, shape, limits.num_steps(config, num_rows), contents)
+        yield from self._disk(config, options, shape, steps, contents)
         yield from self._shared(config, str(role.model.path))
 
     def _disk(

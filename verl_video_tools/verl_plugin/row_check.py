@@ -12,6 +12,7 @@ from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from verl.utils.import_utils import resolve_config_path
 
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
 from verl_video_tools.rollout.session_sampling import session_sampling
@@ -73,8 +74,9 @@ def check_agent_names(names: Set[str], config: DictConfig) -> None:
     if unknown := sorted(names - registered):
         raise UsageError(
             f"rows name agent loops that are not registered: {', '.join(unknown)}; registered are "
-            f"{', '.join(sorted(registered))}. Correct the column agent_name or set "
-            f"actor_rollout_ref.rollout.agent.agent_loop_config_path to the output of `vvt path agent-loops`."
+            f"{', '.join(sorted(registered))}. Correct the column agent_name, or set "
+            "actor_rollout_ref.rollout.agent.agent_loop_config_path: to the output of `vvt path agent-loops`, or for a "
+            f"method of your own to a file with its entry ({page('write-a-method')})"
         )
     check_retriever(names, rollout_config)
     check_tool_model(names, rollout_config)

@@ -65,7 +65,7 @@ from verl_video_tools.verl_plugin.row_check import check_datasets
 from verl_video_tools.verl_plugin.settings import branching_config, check_branching, check_engine_length, judge_config
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import correct_by_group, exclude, scored, write_no_advantages
-from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
+from verl_video_tools.verl_plugin.trainer_defaults import check_reward_function, check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_options import trainer_options
 from verl_video_tools.verl_plugin.trainer_packing import deal_padding, lengthen_equal, rollouts_of
@@ -101,7 +101,8 @@ class VideoToolsMixin(TellingMixin):
     """verl's own name of the mode."""
 
     def __init__(self, config: Any) -> None:
-        judge_config(config)  # wrong options are told before any worker starts
+        check_reward_function(config)  # wrong options are told before any worker starts
+        judge_config(config)
         check_engine_length(config)
         check_branching(config)
         options = trainer_options(config)

@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.pages import page
 from verl_video_tools.methods import method_names
 from verl_video_tools.verl_plugin.config import config_path
 from verl_video_tools.verl_plugin.settings import plain_dict
@@ -48,6 +49,22 @@ def check_validation_rows(config: DictConfig) -> None:
         raise UsageError(
             f"this run validates (trainer.test_freq={trainer.test_freq}, val_before_train={trainer.val_before_train}) "
             f"on the rows that it trains on, {config.data.train_files}; set VAL_FILES, or data.val_files"
+        )
+
+
+def check_reward_function(config: DictConfig) -> None:
+    """Our reward manager scores by a row's method and asks no function; verl would take one without a word.
+
+    Raises:
+        UsageError: one is configured. `scored_by_manager` is none, and verl's reward model needs it.
+    """
+    name = OmegaConf.select(config, "reward.custom_reward_function.name")
+    is_given = OmegaConf.select(config, "reward.custom_reward_function.path") is not None
+    manager = OmegaConf.select(config, "reward.reward_manager.name")
+    if is_given and name != "scored_by_manager" and manager == "VideoToolsRewardManager":
+        raise UsageError(
+            f"reward.custom_reward_function.name={name} would never be called: {manager} scores a rollout by its "
+            f"method; leave the function out, and override the method's `components` ({page('rewards')})"
         )
 
 

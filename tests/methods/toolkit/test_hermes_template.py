@@ -73,8 +73,8 @@ def test_a_rollout_with_native_calls_is_the_same_text(processor: Any, as_text: b
         ],
     )
 
-    schema = METHOD.tool_schema()
-    section = tools_section([schema])
+    schemas = METHOD.tool_schemas()
+    section = tools_section(schemas)
     bare = content_text(system.content).removesuffix(f"\n\n{section}")
     assert bare != content_text(system.content), "the section of tools ends the system prompt"
     native_calls = [
@@ -90,7 +90,7 @@ def test_a_rollout_with_native_calls_is_the_same_text(processor: Any, as_text: b
         {"role": "assistant", "content": "<think>there</think>", "tool_calls": native_calls},
         *({**to_chat_message(Message("user", reply)), "role": "tool"} for reply in replies),
     ]
-    assert native_text(processor, native, [schema]) == ours
+    assert native_text(processor, native, schemas) == ours
 
 
 def test_without_tools_it_is_the_models_own_template(processor: Any) -> None:

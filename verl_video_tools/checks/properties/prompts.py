@@ -148,6 +148,19 @@ def prompt_asks_any_question(subject: Subject) -> None:
 
 
 @holds("prompts", requires=("prompt_is_messages",))
+def prompt_tells_of_each_tool(subject: Subject) -> None:
+    """A prompt that names tools names all, because the policy calls only what it is told of."""
+    if getattr(subject.method, "compat", "strict") == "reference":
+        raise NotApplicable("its prompt is the published one")
+    told = " ".join(content_text(message.content) for message in subject.prompt()).replace("_", " ")
+    is_told = {name: name.replace("_", " ") in told for name in subject.method.tools(subject.info)}
+    if not any(is_told.values()):
+        raise NotApplicable("the prompt names no tool: calls are written in other words")
+    if hidden := [name for name, told in is_told.items() if not told]:
+        raise fail("the prompt does not name", hidden, "describe them beside the others")
+
+
+@holds("prompts", requires=("prompt_is_messages",))
 def prompt_hides_the_file(subject: Subject) -> None:
     """With the default config the prompt does not name the video's file, because a name may tell the answer."""
     sample = replace(subject.sample, video_path="/videos/the_answer_is_B.mp4")

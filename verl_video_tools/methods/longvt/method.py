@@ -125,7 +125,7 @@ class LongVT(vt.Method):
             fps=f"{self.fps:g}",
             call_frames=self.call_frames,
             max_turns=self.max_turns,
-            tools=hermes.tools_section([self.tool_schema()]),
+            tools=hermes.tools_section(self.tool_schemas()),
         )
         user = vt.render(
             self, "user", question=sample.question.rstrip(), frames=self.shown(images), path=sample.video_path
@@ -157,13 +157,13 @@ class LongVT(vt.Method):
         )
         return {crop_video.name: crop_video}
 
-    def tool_schema(self) -> dict[str, Any]:
-        """`crop_video` as the model reads about it."""
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        """The tools as the model reads about them."""
         path = ("string", "Path of the video, as given with the question.")
         parameters = {**CropVideo.description.parameters, "video_path": path}
         if not self.tell_video_path and self.compat == "strict":
             del parameters["video_path"]
-        return hermes.tool_schema(CropVideo.name, "Shows a part of the video more closely.", parameters)
+        return [hermes.tool_schema(CropVideo.name, "Shows a part of the video more closely.", parameters)]
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """One `<tool_response>` per call: its frames, or why it was refused."""
