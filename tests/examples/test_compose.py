@@ -93,3 +93,26 @@ def test_the_check_says_what_it_is_made_of(capsys: pytest.CaptureFixture[str], t
     assert (
         f"{broken}: tools[1].name: there is no tool 'clip'; choose one of: crop_video" in told and told.count("\n") == 1
     )
+
+
+async def test_a_tool_of_ones_own_in_a_composition(tmp_path: Path, make_video: MakeVideo) -> None:
+    """docs/compose.md names this one."""
+    tool = (
+        "  - {name: 'examples.add_a_tool.look_around:LookAround', num_frames: 4, reach_seconds: 1, min_pixels: 784, "
+        "max_pixels: 3136}\n"
+    )
+    text = Path(FILE).read_text().replace("prompt.txt", str(FOLDER / "prompt.txt"))
+    (tmp_path / "own.yaml").write_text(text.replace("\ntools:\n", f"\ntools:\n{tool}", 1))
+    look = '<think>there</think><tool_call>{"name": "look_around", "arguments": {"time": 5}}</tool_call>'
+    answer = json.loads((FOLDER / "turns.json").read_text())[-1]
+    result = await areplay(
+        "compose",
+        make_video(300),
+        QUESTION,
+        "B",
+        [look, answer],
+        settings={"file": str(tmp_path / "own.yaml")},
+        retriever=ScoringRetriever(),
+    )
+    (call,) = result["turns"][0]["calls"]
+    assert (call["name"], call["ok"], len(call["frames"])) == ("look_around", True, 4)
