@@ -16,10 +16,11 @@ from typing import Any
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import EndpointError, PolicyError
-from verl_video_tools.core.reasoning import CLOSING, SpokenTurn, lacks_opening, take_apart
+from verl_video_tools.core.reasoning import CLOSING, SpokenTurn, take_apart
 from verl_video_tools.core.types import Message, Method, PixelEnvelope, Retriever, Sample, ToolModel, Trajectory
 from verl_video_tools.rollout.context import visible_messages
 from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.opened_reasoning import OpenedReasoning
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.sampling import Sampling
 from verl_video_tools.rollout.video_part import video_fields
@@ -118,8 +119,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         self._refusal: EndpointError | None = None
         """An option of sampling is refused: so will every other request be."""
         self._knows_keep_stop = True
-        self._opens_reasoning = False
-        """The chat template has been seen to open a reasoning."""
+        self._opened_reasoning = OpenedReasoning(self._asked_aside)
         self._names_stop = False
         """A reasoning has been seen to name the stop string, which ended it there."""
 
@@ -187,7 +187,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             if not may_exceed or not _TOO_LONG.search(str(error)):
                 raise
             return AssistantTurn("", truncated=True), None
-        said = self._spoken(completion, method)
+        said = await self._spoken(completion, method, route)
         truncated = completion.finish_reason == "length" and not said.text.endswith(method.stop)
         return AssistantTurn(said.text, truncated, said.reasoning), completion
 
@@ -219,14 +219,17 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
                     raise
                 num_others -= 1  # it kept silent for all of the time, which another one is then given
 
-    async def _completed(self, exchange: Exchange, method: Method, body: dict[str, Any]) -> Completion:
+    async def _fitted(self, exchange: Exchange, body: dict[str, Any]) -> Completion:
         try:
-            completion = await exchange.retried(lambda: self._attempt(exchange, body))
+            return await exchange.retried(lambda: self._attempt(exchange, body))
         except EndpointError as error:
             if "max_tokens" not in body or not _TOO_LONG.search(str(error)):
                 raise
             del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
-            completion = await exchange.retried(lambda: self._attempt(exchange, body))
+            return await exchange.retried(lambda: self._attempt(exchange, body))
+
+    async def _completed(self, exchange: Exchange, method: Method, body: dict[str, Any]) -> Completion:
+        completion = await self._fitted(exchange, body)
         if "stop" not in body:
             return completion
         completion = replace(completion, text=restore_stop(completion, method.stop))
@@ -238,15 +241,24 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
                 return replace(whole, num_discarded_tokens=completion.num_tokens)
         return completion
 
-    def _spoken(self, completion: Completion, method: Method) -> SpokenTurn:
+    async def _asked_aside(self, route: Route, asked: dict[str, Any]) -> Completion:
+        """The reply to a request that belongs to no rollout, and is none of its cost.
+
+        Raises:
+            EndpointError: there is none.
+        """
+        async with self.client.exchange(route) as exchange:
+            body = {**asked, **self.config.sampling_fields(), "model": await exchange.model()}
+            return await self._fitted(exchange, body)
+
+    async def _spoken(self, completion: Completion, method: Method, route: Route) -> SpokenTurn:
         """What the model says, up to its first stop string, and what it thought before."""
         if not self.config.native_reasoning:
             return SpokenTurn(completion.text)
         cut = completion.finish_reason == "length"
-        # A reply that was cut before the reasoning ended bears no sign of it where the template has opened it.
-        opened = self._opens_reasoning and cut
+        opened = cut and await self._opened_reasoning.before(completion, route)
         said = take_apart(completion.text, method, reasoning=completion.reasoning, opened=opened, cut=cut)
-        self._opens_reasoning = self._opens_reasoning or lacks_opening(completion.text)
+        self._opened_reasoning.see(completion.text)
         ends = [end for string in method.stop if (end := said.text.find(string) + len(string)) >= len(string)]
         return replace(said, text=said.text[: min(ends, default=None)])
 

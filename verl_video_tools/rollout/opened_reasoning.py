@@ -1,0 +1,63 @@
+"""Whether the chat template behind an endpoint opens a reasoning. A turn that was cut bears no sign of it, and by that
+alone it is a thought or speech."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from verl_video_tools.core.errors import EndpointError
+from verl_video_tools.core.reasoning import OPENING, lacks_opening
+from verl_video_tools.services.endpoint.chat import Completion
+from verl_video_tools.services.endpoint.routes import Route
+
+QUESTION = "Name one fruit."
+"""It takes few thoughts."""
+_SHORT = {
+    "messages": [
+        {"role": "system", "content": "Answer with one word."},
+        {"role": "user", "content": QUESTION},
+    ],
+    "max_tokens": 4096,
+}
+
+Ask = Callable[[Route, dict[str, Any]], Awaitable[Completion]]
+"""The reply to a request; raises EndpointError where there is none."""
+
+
+class OpenedReasoning:
+    """What is known of it: by the reply to one short question, which is the same in every run. Turns of other rollouts
+    do not decide, as it is chance which of them has ended before one is cut, unless the question gets no whole reply.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._lock = asyncio.Lock()
+        self._is_asked = False
+        self._told: bool | None = None
+        self._is_seen = False
+
+    def see(self, text: str) -> None:
+        """Take note of a turn."""
+        self._is_seen = self._is_seen or lacks_opening(text)
+
+    async def before(self, reply: Completion, route: Route) -> bool:
+        """Whether the template has opened a reasoning before a reply that was cut, and that does not show it."""
+        if reply.reasoning is not None or not reply.text.strip() or reply.text.lstrip().startswith(OPENING):
+            return False
+        async with self._lock:
+            if not self._is_asked:
+                self._told = await self._shown(route)
+                self._is_asked = True
+        return self._is_seen if self._told is None else self._told
+
+    async def _shown(self, route: Route) -> bool | None:
+        try:
+            reply = await self._ask(route, dict(_SHORT))
+        except EndpointError:
+            return None
+        if lacks_opening(reply.text):
+            return True
+        is_whole = reply.finish_reason != "length" or reply.reasoning is not None or OPENING in reply.text
+        return False if is_whole else None
