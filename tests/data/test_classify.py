@@ -282,7 +282,7 @@ def test_a_folder_of_another_method_or_without_labels_is_not_continued(
     case, out = make_case("a"), tmp_path / "out"
     with JudgeServer(reply=case.base()) as base, JudgeServer(reply=case.teacher()) as teacher:
         assert run(case.command(out, base, teacher)) == 0
-        urls = ["--base-model-url", base.base_url, "--teacher-url", teacher.base_url]
+        urls = ["--base-model-url", base.base_url, "--teacher-url", teacher.base_url, "--num-frames=4"]
         assert run(["data", "classify", str(case.parquet), str(out), *urls, "--method", "videozoomer"]) == 2
         assert "holds rollouts of 'longvt', not of 'videozoomer'" in capsys.readouterr().err
         assert run(["data", "classify", str(case.parquet), str(out), *urls, "--method", "nothing"]) == 2
@@ -292,3 +292,26 @@ def test_a_folder_of_another_method_or_without_labels_is_not_continued(
         (out / "base.jsonl").write_text(json.dumps({**line, "answer_label": None}) + "\n")
         assert run(case.command(out, base, teacher)) == 2
         assert "row 0: its record has no answer_label" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (
+            "--num-frames=5",
+            "base.jsonl holds rollouts that were made otherwise: config.initial_frames was 4 and is now 5",
+        ),
+        ("--set=max_turns=2", "teacher.jsonl holds rollouts that were made otherwise: config.max_turns was"),
+        ("--temperature=0.5", "sampling.temperature was 1.0 and is now 0.5"),
+    ],
+)
+def test_a_folder_goes_on_as_it_was_begun(
+    make_case: Callable[..., Case], tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: str, told: str
+) -> None:
+    case, out = make_case("a"), tmp_path / "out"
+    with JudgeServer(reply=case.base()) as base, JudgeServer(reply=case.teacher()) as teacher:
+        assert run(case.command(out, base, teacher)) == 0
+        assert run(case.command(out, base, teacher, changed)) == 2
+        assert told in capsys.readouterr().err
+        assert run(case.command(out, base, teacher, "--concurrency=2")) == 0

@@ -72,6 +72,7 @@ class Classify(Asking):
                     tool_model=self.tool_model(),
                     seed=self.seed,
                     retry_flagged=self.retry_flagged,
+                    settings={"retrieval": self.retrieval_fields()},
                 )
             )
         found = classify(evaluation)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,17 +49,23 @@ class Generate(Sampling):
         forms = () if self.templates is None else load_templates(self.templates)
         forms = with_shares(forms, read_assignments(self.template_share or [], "--template-share"))
         tasks = tasks_of_rows(self.rows, self.num_samples, forms, self.seed)
-        return make_rollouts(self, tasks, self.rows, self.method)
+        settings = {"templates": [asdict(form) for form in forms]} if forms else {}
+        return make_rollouts(self, tasks, self.rows, self.method, settings=settings)
 
 
 def make_rollouts(
-    options: Sampling, tasks: Sequence[RolloutTask], source: Path, method: str, instruction: str | None = None
+    options: Sampling,
+    tasks: Sequence[RolloutTask],
+    source: Path,
+    method: str,
+    instruction: str | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> int:
     """Run `data.generation.generate` with these options; returns the exit code.
 
     Args:
         source: file that the tasks were read from; it is not overwritten.
-        instruction: as `generate` takes it.
+        instruction, settings: as `generate` takes them; the retriever's fields are added.
     """
     from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.data.generation.generate import generate
@@ -80,6 +87,7 @@ def make_rollouts(
                 instruction=instruction,
                 seed=options.seed,
                 retry_flagged=options.retry_flagged,
+                settings={"retrieval": options.retrieval_fields(), **(settings or {})},
                 progress=progress,
             )
         )

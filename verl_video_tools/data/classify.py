@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import AnswerLabel, Method, Retriever
@@ -98,6 +98,7 @@ async def evaluate(
     tool_model: ToolModelConfig | None = None,
     seed: int | None = None,
     retry_flagged: bool = False,
+    settings: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Let both models answer each row once, side by side, going on where an earlier run into `folder` stopped.
 
@@ -108,6 +109,7 @@ async def evaluate(
         tool_model: for a teacher whose tools ask a model.
         seed: of sampling; None leaves it to the endpoints.
         retry_flagged: make those rollouts again that are recorded as failed.
+        settings: as `generate` takes them.
 
     Raises:
         UsageError: as `generate`.
@@ -128,6 +130,7 @@ async def evaluate(
             seed=seed,
             retry_flagged=retry_flagged,
             label_answers=True,
+            settings=settings,
             progress=evaluator.progress,
         )
         wanted = {task.key for task in tasks}

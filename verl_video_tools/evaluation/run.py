@@ -13,24 +13,22 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.prompt_files import prompt_digest
-from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import no_progress
 from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.generation.generate import generate
+from verl_video_tools.data.generation.protocol import made_with
 from verl_video_tools.data.generation.summary import RolloutProgress
 from verl_video_tools.evaluation.asked_items import asked_items
 from verl_video_tools.evaluation.control_names import Control
@@ -43,11 +41,9 @@ from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import differing_items, summarise
 from verl_video_tools.evaluation.submission import submission_of
 from verl_video_tools.evaluation.tables import TABLES, write_tables
-from verl_video_tools.methods.direct.video_input import FRAMES_PER_PATCH
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
-from verl_video_tools.services.endpoint.chat import VIDEO_JPEG_QUALITY
-from verl_video_tools.services.judge import JudgeConfig, make_judge
+from verl_video_tools.services.judge import JudgeConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
 from verl_video_tools.services.tool_model.client import EndpointToolModel
 
@@ -138,19 +134,10 @@ async def evaluate(
         "method": method.name,
         "label": label_of(method, controls),
         "controls": [str(control) for control in controls],
-        "config": asdict(method),
-        "prompt_digest": prompt_digest(method.prompt_file),
-        "templates_digest": templates_digest(method.templates_file),
-        **({} if (parts := method.made_of()) is None else {"made_of": parts}),
-        "context": method.context_policy(),
-        "sampling": {**policy.sampling(), "seed": seed},
         "attempts": max_attempts,
-        "native_reasoning": policy.native_reasoning,
-        "pictures": _pictures(policy, method),
         "grader": _grader(rule),
         "extractor": extractor,
-        "judge": None if judge is None else await _judge(judge),
-        **({} if tool_model is None else {"tool_model": _tool_model(tool_model)}),
+        **await made_with(method, policy, seed=seed, judge=judge, tool_model=tool_model),
         **(settings or {}),
     }
     protocol = entered(folder, protocol)
@@ -229,21 +216,6 @@ async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | Non
         return policy, await chat.client.server_version()
 
 
-async def _judge(judge: JudgeConfig) -> dict[str, Any]:
-    """What its verdicts depend on."""
-    async with make_judge(judge) as asked:
-        model = judge.model or (await asked.served_models())[0]
-    named = ("judge_class", "profile", "temperature", "max_tokens", "prompt_file")
-    fields = {name: getattr(judge, name) for name in named}
-    return {"model": model, **fields, "prompt_digest": prompt_digest(judge.prompt_file)}
-
-
-def _tool_model(config: ToolModelConfig) -> dict[str, Any]:
-    """What its replies depend on, and how many there may be."""
-    named = ("model", "temperature", "max_tokens", "calls_per_rollout", "tokens_per_rollout", "jpeg_quality")
-    return {**{name: getattr(config, name) for name in named}, "prompt_digest": prompt_digest(config.prompt_file)}
-
-
 def _check_scored(benchmark: Benchmark, judge: JudgeConfig | None, extractor: str | None) -> None:
     """Raises UsageError for options that answers which get scores instead of labels have no use for."""
     if extractor is not None:
@@ -252,22 +224,6 @@ def _check_scored(benchmark: Benchmark, judge: JudgeConfig | None, extractor: st
         raise UsageError(
             f"the judge of {benchmark.name} has instructions of its own; leave out its prompt_file and profile"
         )
-
-
-def _pictures(policy: PolicyConfig, method: Method) -> dict[str, Any]:
-    has_processor = policy.envelope.factor > 1
-    encoding = "PNG" if policy.jpeg_quality is None else f"JPEG {policy.jpeg_quality}"
-    of_video: dict[str, Any] = {}
-    if method.initial_frames_as_video:
-        encoding = f"JPEG {policy.jpeg_quality or VIDEO_JPEG_QUALITY}, as a video"
-        of_video["frames_per_patch"] = FRAMES_PER_PATCH
-    return {
-        "encoding": encoding,
-        **of_video,
-        "sizes": asdict(policy.envelope) if has_processor else "as the method asks; the server fits them",
-        "video_backend": os.environ.get("VVT_VIDEO_BACKEND") or "pyav",
-        "time_grid_seconds": os.environ.get("VVT_TIME_GRID_SECONDS") or "0",
-    }
 
 
 def _grader(rule: Judge | None) -> str:

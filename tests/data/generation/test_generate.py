@@ -192,6 +192,43 @@ def test_a_file_of_other_rows_or_in_use_is_not_continued(
         assert "line 1: not a recorded rollout" in capsys.readouterr().err
 
 
+def test_a_file_goes_on_as_it_was_begun(
+    zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a rollout, its reward or its form depends on may not change; places, load and keys may."""
+    out, prompt, other = tmp_path / "records.jsonl", tmp_path / "prompt.txt", tmp_path / "other.txt"
+    prompt.write_text("Look again.")
+    other.write_text("Look twice.")
+    begun = (f"--set=prompt_file={prompt}", "--temperature=0.5")
+    with JudgeServer(reply=scripted(zoomer.right)) as server, JudgeServer() as judge:
+        assert zoomer.generate(out, server, *begun) == 0
+        before = out.read_bytes()
+        for changed, told in {
+            "--set=max_turns=3": "config.max_turns was 5 and is now 3",
+            "--seed=7": "sampling.seed was null and is now 7",
+            "--jpeg-quality=90": 'pictures.encoding was "PNG" and is now "JPEG 90"',
+            "--no-native-reasoning": "native_reasoning was true and is now false",
+            "--templates=framethinker": "templates was null and is now [{",
+            f"--judge-base-url={judge.base_url}": 'judge was null and is now {"model"',
+        }.items():
+            assert zoomer.generate(out, server, "--samples=2", *begun, changed) == 2
+            assert f"{out} holds rollouts that were made otherwise: {told}" in (error := capsys.readouterr().err)
+            assert "Give the same options, or another file to write" in error
+        assert zoomer.generate(out, server, "--samples=2", f"--set=prompt_file={other}", "--temperature=0.7") == 2
+        assert "; prompt_digest was " in (error := capsys.readouterr().err)
+        assert "; sampling.temperature was 0.5 and is now 0.7" in error and out.read_bytes() == before
+
+        begun = (f"--set=prompt_file={prompt.rename(tmp_path / 'moved.txt')}", "--temperature=0.5")
+        load = ("--concurrency=2", "--requests-per-second=90", "--deadline-seconds=60", "--api-key-env=KEY")
+        assert zoomer.generate(out, server, "--samples=2", *begun, *load) == 0
+        assert len(lines(out)) == 8 and not caplog.records
+
+        (tmp_path / "records.jsonl.protocol.json").unlink()  # as files of earlier versions
+        assert zoomer.generate(out, server, "--samples=3", *begun) == 0
+        assert "protocol.json is missing: the rollouts beside it count as made as these options say" in caplog.text
+        assert zoomer.generate(out, server, "--samples=4") == 2
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
 from verl_video_tools.core.types import Judge, Method, Retriever, Sample, StopReason, ToolModel
 from verl_video_tools.data.append import append_record, appended, no_progress, work_through
+from verl_video_tools.data.generation.protocol import made_with, settled
 from verl_video_tools.data.generation.record import Record, RolloutMaker
 from verl_video_tools.data.generation.summary import GenerationSummary, Key, RolloutProgress
 from verl_video_tools.data.generation.task import RolloutTask
@@ -49,6 +51,7 @@ async def generate(
     retry_flagged: bool = False,
     label_answers: bool = False,
     max_attempts: int = 1,
+    settings: Mapping[str, Any] | None = None,
     progress: RolloutProgress = no_progress,
 ) -> GenerationSummary:
     """Make the rollouts that `out` does not hold yet, and append each to it as soon as it is scored.
@@ -68,6 +71,8 @@ async def generate(
             may be withheld from a right answer for its form or its consistency.
         max_attempts: of each rollout, where the method evaluates so (`rollout.attempts`); its record is that of the
             attempt taken, and tells of the others.
+        settings: further facts, such as the retriever's fields, for a protocol beside the file (`<out>.protocol.json`);
+            rollouts that were made otherwise are not continued then. None: the caller keeps one.
         progress: called before the first rollout and after each.
 
     Returns:
@@ -75,10 +80,11 @@ async def generate(
 
     Raises:
         UsageError: a question that needs a judge, or a method that needs a retriever or a tool model, without one; or
-            `out` holds rollouts of other rows, another method or another model, is being written by another process, or
-            is no such file.
+            `out` holds rollouts of other rows, another method or another model, or made with other settings, is being
+            written by another process, or is no such file.
         EndpointError: the endpoint cannot be reached, at first or any more: what is recorded holds, and rollouts under
             way are not; or no model's name was given, and it lists none.
+        JudgeError: with `settings`, a judge that is not named cannot be asked for its name.
     """
     if judge is None:
         _check_no_judge_is_needed(method, tasks)
@@ -88,12 +94,30 @@ async def generate(
         raise UsageError(f"{method.name} searches for frames by text; give --retrieval model=DIR ({page('retrieval')})")
     if method.asks_model and tool_model is None:
         raise UsageError(f"tools of {method.name} ask a model; say which one: --tool-model-base-url ({page('tools')})")
+    protocol = None
+    if settings is not None:
+        made = await made_with(
+            method,
+            policy,
+            seed=seed,
+            judge=judge if isinstance(judge, JudgeConfig) else None,
+            tool_model=tool_model if isinstance(tool_model, ToolModelConfig) else None,
+        )
+        protocol = {"method": method.name, "instruction": instruction, **made, **settings}
     async with AsyncExitStack() as stack:
         if isinstance(tool_model, ToolModelConfig):
             tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
         asked = await stack.enter_async_context(make_judge(judge)) if isinstance(judge, JudgeConfig) else judge
         file = stack.enter_context(appended(Path(out), "step"))
         summary, done, models = _resumed(Path(out), tasks, method, retry_flagged)
+        if protocol is not None:
+            settled(
+                Path(f"{out}.protocol.json"),
+                protocol,
+                has_rollouts=bool(models),
+                otherwise=f"{out} holds rollouts that were made otherwise",
+                advice="Give the same options, or another file to write",
+            )
         left = [task for task in tasks if task.key not in done]
         _tell_other_prompts(left, method)
 
