@@ -64,6 +64,19 @@ from verl_video_tools.core.segments import clock_seconds, grade_segment, read_se
         (f"[0:01, 1:{'9' * 5000}]", None),
         (f"{'9' * 5000}:00 - 3", (0.0, 3.0)),
         ("[1, 2:99999999999999999999999999]", None),
+        ('["2.5", "7.0"]', (2.5, 7.0)),
+        ('["00:02.5", "00:07.0"]', (2.5, 7.0)),
+        ('{"timestamp": ["2.5", "7.0"]}', (2.5, 7.0)),
+        ('"0:02" to "0:07"', (2.0, 7.0)),
+        ("\u201c2.5\u201d\u2013\u201c7.0\u201d", (2.5, 7.0)),
+        ("from <2.5 seconds> to <7.0 seconds>", (2.5, 7.0)),
+        ("<2.5> -> <7.0>", (2.5, 7.0)),
+        ("from 1'30\" to 1'45\"", None),  # minutes and seconds, no quotes
+        ('{"time_start": 2.5, "time_end": 7}', (2.5, 7.0)),
+        ('{"start_time_1": 2.5, "end_time_1": 7}', (2.5, 7.0)),
+        ("_2.5s_ to __7s__", (2.5, 7.0)),
+        ("2.5s (start) - 7.0s (end)", (2.5, 7.0)),
+        ("times (start) 2.5 (end) 7", (2.5, 7.0)),
     ],
 )
 def test_what_is_read(answer: str, segment: tuple[float, float] | None) -> None:
@@ -100,6 +113,11 @@ def test_a_clock_of_thousands_of_digits_is_none(text: str) -> None:
         "1 minute ",
         "1 to 2 minutes ",
         "1h",
+        "start_",
+        "start_1",
+        '"1',
+        "<1 ",
+        "1 (start) ",
     ],
 )
 def test_long_answers_take_time_in_proportion_to_their_length(piece: str) -> None:

@@ -16,7 +16,9 @@ RIGHT_OVERLAP = 0.5
 # for ever, or spaces, which are joined before, is read from each to the end, on the event loop of all rewards.
 _DIGITS = r"\d{1,9}+(?!\d)"
 _CLOCK = re.compile(rf"(?:({_DIGITS}):)?({_DIGITS}):({_DIGITS}(?:\.\d++)?)")
-_MARKUP = re.compile(r"[*_`$\\]")
+_MARKUP = re.compile(r"[*`$\\]|(?<![A-Za-z])_|_(?![A-Za-z])")
+_QUOTED = re.compile(r"(?<!\w)[\"'\u201c\u2018<] ?(\d[^\"'\u201c\u201d\u2018\u2019<>]{0,20}?) ?[\"'\u201d\u2019>]")
+"""A time in quotes or angle brackets; the marks of ``1'30"`` are no quotes."""
 _UNIT_SECONDS = r"(?:s(?![a-z\d_])|sec(?:ond)?s?(?![a-z\d_])|[秒초])"
 _SRT_COMMA = re.compile(r"(?<=\d\d:\d\d:\d\d),(?=\d{3}(?!\d))")
 """Of ``00:00:12,500``."""
@@ -26,18 +28,20 @@ _PAIR = rf"{_TIME}{_BETWEEN}{_TIME}"
 _SEGMENT = re.compile(_PAIR, re.IGNORECASE)
 _SEGMENT_IN_BRACKETS = re.compile(rf"\[ ?{_PAIR} ?\]", re.IGNORECASE)
 _NAMED_ENDS = re.compile(
-    rf"\b(?:start|begin)\w*\b\D{{0,40}}?{_TIME}\D{{0,60}}?"
-    rf"\b(?:(?:end|stop|finish)\w*|lasts? (?:until|till|to))\b\D{{0,40}}?{_TIME}",
+    rf"(?<![^\W_])(?:start|begin)\w{{0,40}}+\b\D{{0,40}}?{_TIME}\D{{0,60}}?"
+    rf"(?<![^\W_])(?:(?:end|stop|finish)\w{{0,40}}+|lasts? (?:until|till|to))\b\D{{0,40}}?{_TIME}",
     re.IGNORECASE,
 )
 _BESIDE_TIME = re.compile(
     r"\b(?:about|around|approximately|approx\.?|roughly|the|seconds?) (?=[~\u2248]? ?\d)|\bt ?= ?(?=\d)"
     r"|(?<=\d)-(?=seconds?\b)|(?<=[sd]) mark\b"
+    rf"|(?<=[\dscd\u79d2\ucd08]) ?\(start\)(?={_BETWEEN}[~\u2248]? ?\d)"
     r"|(?:(?<=\bto )|(?<=\bat )|(?<=\bfrom )|(?<=\band )|(?<=\buntil )|(?<=\bbetween )|(?<=, )|(?<=[\[(,:]))"
     r"[~\u2248] ?(?=\d)",
     re.IGNORECASE,
 )
-"""Beside a time it tells no other: ``about 2.5 s``, ``from ~2.5``, ``the 7-second mark``, ``t=2.5``, ``second 7``."""
+"""Beside a time it tells no other: ``about 2.5 s``, ``from ~2.5``, ``the 7-second mark``, ``t=2.5``, ``second 7``,
+``2.5 (start)``."""
 _ONE_IN_BRACKETS = re.compile(rf"\[ ?({_TIME}) ?\]", re.IGNORECASE)
 _PLAIN = r"(?<![\d:.])(\d{1,6}(?:\.\d{1,6})?)"
 _HOURS, _MINUTES = r"(?:h|hrs?|hours?|小时|時間|시간)(?![a-z])", r"(?:mins?|minutes?|分钟?|분)(?![a-z])"
@@ -69,7 +73,7 @@ def read_segment(answer: str | None) -> tuple[float, float] | None:
     30``) counts only where nothing else is named. Markup counts for nothing. Minutes and hours are read as such: ``1.5
     to 2.5 minutes``, ``from 2m10s to 2m30s``. Ends in the wrong order are a segment that overlaps nothing.
     """
-    text = _SRT_COMMA.sub(".", " ".join(_MARKUP.sub("", answer or "").split()))
+    text = _SRT_COMMA.sub(".", " ".join(_QUOTED.sub(r"\1", _MARKUP.sub("", answer or "")).split()))
     text = _in_seconds(_ONE_IN_BRACKETS.sub(r"\1", " ".join(_BESIDE_TIME.sub(" ", text).split())))
     found = list(_SEGMENT_IN_BRACKETS.finditer(text))
     if not found:
