@@ -133,6 +133,35 @@ def test_a_statement_after_the_first_is_a_conflict(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("answer", "letter"),
+    [
+        ("A. Red circle - Not visible\nB. Blue square - Yes\n\nTherefore, the correct answer is B. Blue square.", "B"),
+        ("A. Red circle - No evidence\nB. Blue square - Yes, visible\nC. Green star - No\n\nSo the answer is B.", "B"),
+        ("The answer is B.\n- Option A. Red circle: this does not happen.", "B"),
+        ("B. Blue square\n\nExplanation:\n- A. Red circle: not shown.\n- C. Green star: not shown.", "B"),
+        ("B\n\nA. is wrong.", "B"),
+        ("(B) blue square\nA. red circle. It isn't there.\nSo the answer is B.", "B"),
+        ("A. Red circle - not shown\nB. Blue square", None),  # cut off
+        ("A. Red circle - seen first\nB. Blue square - not shown", None),
+        ("A. Red circle - seen first\nC. Green star - not shown\nB. Blue square - yes\nSo the answer is B.", "B"),
+        ("B\nA. He does not run.", None),  # an option's text, as it seems
+        ("B\nA. Red circle, not wrong.", None),
+        ("B\nA. Nothing else fits.", None),
+        ("B\nA. No other option fits.", None),
+        ("B\nA. Not sure.", None),
+        ("B\nA. Red circle: not shown, but it may fit too.", None),
+        ("B\nNo, wait.\nA. Red circle: not the square.", None),
+        ("B\nSo A. Red circle: not the square.", None),
+        ("B. A. Red circle: not shown.", None),
+        ("B\nA. Red circle: not shown.\nC. Green star", None),
+        ("The answer is B.\nA. Red circle", None),
+    ],
+)
+def test_what_is_denied_on_its_line_is_no_other_answer(answer: str, letter: str | None) -> None:
+    assert chosen_option(answer, COLOURS) == letter
+
+
+@pytest.mark.parametrize(
     ("answer", "right"),
     [
         ("There are four penguins on the ice.", True),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from verl_video_tools.core.choices import words
 from verl_video_tools.core.choices.claims import (
@@ -95,7 +96,11 @@ def _by_claims(clauses: Sequence[Clause]) -> str | None:
     corrections = [number for number, clause in enumerate(clauses) if clause.is_revision]
     if corrections and any(claim.place >= corrections[-1] and claim.strength >= Strength.STATED for claim in claims):
         claims = [claim for claim in claims if claim.place >= corrections[-1]]
-    if opening := _opening(clauses, claims):
+    denied: set[int] = set()
+    if not corrections:
+        given = (claim.place for claim in claims if claim.strength == Strength.LETTER)
+        denied = {near for place in given if _is_denied(clauses, place) for near in (place, place + 1)}
+    if opening := _opening(clauses, claims, denied):
         claims[0] = opening
     highest = max(claim.strength for claim in claims)
     if highest == Strength.OPEN:
@@ -117,19 +122,27 @@ def _by_claims(clauses: Sequence[Clause]) -> str | None:
     ):  # several letters with something to say about each are an analysis of the options
         places = {claim.place for claim in claims if claim.strength != Strength.TEXT}
         bare = {letter for claim in given if _is_bare(clauses, claim.place, places) for letter in claim.letters}
-        named |= letters if len(letters) == 1 else bare
+        lone = {letter for claim in given if claim.place not in denied for letter in claim.letters}
+        named |= lone if len(letters) == 1 else bare
     if highest == Strength.LETTER or opening:
-        named |= {letter for claim in claims if claim.strength == Strength.TEXT for letter in claim.letters}
+        texts = (claim for claim in claims if claim.strength == Strength.TEXT and claim.place not in denied)
+        named |= {letter for claim in texts for letter in claim.letters}
     return named.pop() if len(named) == 1 else None
 
 
-def _opening(clauses: Sequence[Clause], claims: Sequence[Claim]) -> Claim | None:
-    """A letter at the very beginning, as a statement: what follows explains it, unless it gives letters too."""
+def _opening(clauses: Sequence[Clause], claims: Sequence[Claim], denied: set[int]) -> Claim | None:
+    """A letter at the very beginning, as a statement: what follows explains it, unless it gives letters too.
+
+    Denied ones do not count after a line with nothing but the letter and its text; else all may be an analysis of the
+    options, which ends in a statement or was cut off.
+    """
     first = claims[0]
-    if first.place or first.strength != Strength.LETTER or len(first.letters) > 1:
+    if first.place or first.strength != Strength.LETTER or len(first.letters) > 1 or first.place in denied:
         return None
-    for claim in claims[1:]:
-        if claim.strength in (Strength.LETTER, Strength.OPEN) and claim.letters != first.letters:
+    others = [claim for claim in claims[1:] if claim.strength != Strength.TEXT and claim.letters != first.letters]
+    if any(claim.strength in (Strength.LETTER, Strength.OPEN) for claim in others):
+        is_analysis = any(clause.words for clause in _rest_of_line(clauses, 0))
+        if is_analysis or any(claim.place not in denied for claim in others):
             return None
     return Claim(first.letters, Strength.STATED, first.place)
 
@@ -184,3 +197,26 @@ def _is_only_about(clauses: Sequence[Clause]) -> bool:
 def _is_bare(clauses: Sequence[Clause], place: int, claiming: set[int]) -> bool:
     """Whether a line or the next claim follows a clause at once."""
     return place + 1 == len(clauses) or clauses[place + 1].starts_line or place + 1 in claiming
+
+
+def _rest_of_line(clauses: Sequence[Clause], place: int) -> list[Clause]:
+    """What follows a clause, a few clauses at most."""
+    return list(takewhile(lambda clause: not clause.starts_line, clauses[place + 1 : place + 5]))
+
+
+def _is_denied(clauses: Sequence[Clause], place: int) -> bool:
+    """Whether a line begins with a letter and says right after it, or after its text, that it does not fit: ``A. is
+    wrong``, ``A. a dog: not shown``."""
+    label = clauses[place]
+    if not label.starts_line or not isinstance(label.items[-1], Choice) or label.items[:-1] not in ([], ["option"]):
+        return False
+    line = _rest_of_line(clauses, place)
+    letters = {choice.letters for clause in line for choice in clause.choices}
+    if letters - {label.items[-1].letters} or any(words.doubts(word) for clause in line for word in clause.words):
+        return False
+    verdict = next((clause for clause in line if clause.words), None)
+    if verdict is None or verdict.is_question or not words.rules_out(verdict.words):
+        return False
+    has_text = verdict is not line[0] or isinstance(verdict.items[0], Choice)
+    # Else what is denied may be the option's text: "A. He does not run".
+    return has_text or all(words.is_frame(word) or words.denies(word) for word in verdict.words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 def _words(text: str) -> frozenset[str]:
@@ -102,6 +102,9 @@ FIRST_PERSON = _words("i i'd we we'd my our")
 REVISIONS = _words("wait actually correction scratch")
 """After one of them what was said before no longer counts."""
 WRONG, RIGHT = _words("wrong incorrect false no"), _words("correct right true yes")
+_NEGATIONS = WRONG | _words("not never cannot")
+_ELSE = _words("else other others another")
+"""Whoever denies one of them states the option: ``nothing else fits``."""
 
 ABOUT_A_CHOICE = (
     REASONS
@@ -186,3 +189,10 @@ def leads_to_choice(word: str) -> bool:
 def denies(word: str) -> bool:
     """Whether it takes back or questions what a sentence says."""
     return word in _DENIALS or word.endswith("n't") or (not word.isascii() and bool(_CJK_DENIAL.search(word)))
+
+
+def rules_out(spoken: Sequence[str]) -> bool:
+    """Whether what is said of an option denies it, and just once: ``this is not shown``."""
+    denials = [word for word in spoken if denies(word)]
+    is_plain = len(denials) == 1 and (denials[0] in _NEGATIONS or denials[0].endswith("n't"))
+    return is_plain and (KNOWING | _ELSE).isdisjoint(spoken)
