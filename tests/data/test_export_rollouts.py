@@ -364,6 +364,23 @@ def test_unreadable_pass_rates_name_their_line(text: str, tmp_path: Path) -> Non
         pass_rates_of_file(path)
 
 
+@pytest.mark.parametrize(
+    ("columns", "fault"),
+    [
+        ({"data_source": ["a", "b"]}, "no column extra_info, so these are not rows of ours"),
+        ({"extra_info": [{"question": "q", "video_path": "v"}, None]}, "row 1 has no extra_info.question"),
+        ({"extra_info": pa.array([None, None], pa.struct([("question", pa.string())]))}, "row 0 has no extra_info"),
+        ({"extra_info": ["x", "y"]}, "row 0 has no extra_info.question"),
+        ({"extra_info": [{"video_path": "v"}]}, "row 0 has no extra_info.question"),
+    ],
+)
+@pytest.mark.parametrize("choice", [{"pass_rates": {}}, {"band_seconds": (10,)}])
+def test_what_are_no_rows_is_named(columns: dict[str, Any], fault: str, choice: dict[str, Any], tmp_path: Path) -> None:
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    with pytest.raises(UsageError, match=fault):
+        filter_rows(tmp_path / "rows.parquet", tmp_path / "out.parquet", **choice)
+
+
 def test_impossible_wishes(tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.parquet", ["v"], ["q"])
     with pytest.raises(UsageError, match="must be positive and ascend"):

@@ -10,7 +10,7 @@ import json
 import random
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median_low
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.sample import all_media_of
 from verl_video_tools.data.append import work_through
-from verl_video_tools.data.parquet import read_table, write_table
+from verl_video_tools.data.parquet import read_column, read_table, write_table
 from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.records.records import read_records
 from verl_video_tools.video import open_video
@@ -100,8 +100,8 @@ def filter_rows(
 
     Raises:
         UsageError: a file cannot be read or written, the bounds do not ascend, neither rates nor bounds are given,
-            `rows_per_band` is below 1 or has no bounds, a row is not about one video (only with `band_seconds`), or no
-            row is left.
+            `rows_per_band` is below 1 or has no bounds, a row has no question, a row is not about one video (only with
+            `band_seconds`), or no row is left.
         VideoError: a video of a row that may be in the pool cannot be read (only with `band_seconds`).
     """
     if list(band_seconds) != sorted(set(band_seconds)) or any(bound <= 0 for bound in band_seconds):
@@ -112,7 +112,7 @@ def filter_rows(
         raise UsageError("nothing to choose by: give pass rates, bounds of bands, or both")
     table = read_table(in_parquet)
     report = ExportReport()
-    extra_infos: list[dict[str, Any]] = table.column("extra_info").to_pylist()
+    extra_infos = list(_extra_infos(in_parquet))
     known = [index for index, row in enumerate(extra_infos) if pass_rates is None or _key(row) in pass_rates]
     if unknown := len(extra_infos) - len(known):
         report.dropped["no rollouts"] += unknown
@@ -136,6 +136,13 @@ def filter_rows(
         raise UsageError(f"{in_parquet}: no row is left: {report}")
     write_table(table.take(kept), out_parquet)
     return report
+
+
+def _extra_infos(source: str | Path) -> Iterator[Mapping[str, Any]]:
+    for number, extra_info in enumerate(read_column(source, "extra_info")):
+        if not isinstance(extra_info, Mapping) or extra_info.get("question") is None:
+            raise UsageError(f"{source}: row {number} has no extra_info.question; `vvt data validate` finds bad rows")
+        yield extra_info
 
 
 def _key(fields: Mapping[str, Any]) -> RowKey:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,6 +76,18 @@ def row_batches(
             yield from file.iter_batches(rows_per_batch, columns=wanted)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error, content) from error
+
+
+def read_column(path: str | Path, name: str) -> Iterator[Any]:
+    """What each row has in a column.
+
+    Raises:
+        UsageError: the file cannot be read, or has no such column.
+    """
+    if name not in read_schema(path).names:
+        raise UsageError(f"{path}: no column {name}, so these are not rows of ours")
+    for batch in row_batches(path, (name,)):
+        yield from batch.column(0).to_pylist()
 
 
 def _unreadable(path: str | Path, error: Exception, content: str = "rows") -> UsageError:

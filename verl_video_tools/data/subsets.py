@@ -16,7 +16,7 @@ from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.sample import all_media_of
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.data.parquet import read_schema, row_batches, row_writer, with_texts
+from verl_video_tools.data.parquet import read_column, read_schema, row_batches, row_writer, with_texts
 from verl_video_tools.data.video_identity import SIGNS, Identity, Sign, identities, same_video
 
 
@@ -122,7 +122,7 @@ def files_of_rows(source: Path) -> Iterator[tuple[str, ...]]:
     Raises:
         UsageError: the file cannot be read, or a row has none.
     """
-    for number, extra_info in enumerate(_column(source, "extra_info")):
+    for number, extra_info in enumerate(read_column(source, "extra_info")):
         files = _files_of(extra_info)
         if not files:
             raise UsageError(f"{source}: row {number} has no extra_info.video_path; `vvt data validate` finds bad rows")
@@ -132,13 +132,6 @@ def files_of_rows(source: Path) -> Iterator[tuple[str, ...]]:
 def _files_of(extra_info: Any) -> tuple[str, ...]:
     media = all_media_of(extra_info) if isinstance(extra_info, Mapping) else ()
     return tuple(dict.fromkeys(read_clip(path).file for path in media))
-
-
-def _column(source: Path, name: str) -> Iterator[Any]:
-    if name not in read_schema(source).names:
-        raise UsageError(f"{source}: no column {name}, so these are not rows of ours")
-    for batch in row_batches(source, (name,)):
-        yield from batch.column(0).to_pylist()
 
 
 def _owners(benchmarks: Sequence[str | Path], note: Callable[[str], None]) -> dict[str, str]:
@@ -153,7 +146,7 @@ def _owners(benchmarks: Sequence[str | Path], note: Callable[[str], None]) -> di
             owners.update((video, file.stem) for video in _read_names(file))
         else:
             has_name = "data_source" in read_schema(file).names
-            names = _column(file, "data_source") if has_name else None
+            names = read_column(file, "data_source") if has_name else None
             for paths in files_of_rows(file):
                 data_source = next(names) if names is not None else None
                 for path in paths:
