@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.chat_server import scripted
-from tests.evaluation.eval_command import SCRIPTS, command, serving
+from tests.evaluation.eval_command import SCRIPTS, command, result_of, serving
 from tests.judge_server import JudgeServer
 from tests.verl_plugin.harness import model_dir
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.types import AnswerLabel, Trajectory
 from verl_video_tools.data.append import appended
 from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.evaluation import serve
+from verl_video_tools.evaluation.asked_items import graded_anew
 from verl_video_tools.evaluation.model_files import model_digest
 from verl_video_tools.records.records import read_records
 
@@ -142,6 +146,71 @@ def test_verdicts_by_another_truth_do_not_stay(
         assert run(command(video_mme, tmp_path / "out", server)) == 2
     told = capsys.readouterr().err
     assert "holds a rollout of another question as row 0: ground_truth was" in told and 'is now "D"' in told
+
+
+@pytest.mark.slow
+def test_figures_of_two_versions_are_by_one_grader(
+    video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the result tells the versions of its rollouts, also where an earlier one recorded none."""
+    out, whole = tmp_path / "out", tmp_path / "whole"
+
+    async def other_rule(*_: object) -> AnswerLabel:
+        return AnswerLabel.INCORRECT
+
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        assert run(command(video_mme, whole, server)) == 0
+        now = result_of(whole)["protocol"]["versions"]
+        assert result_of(whole)["protocol"]["versions_of_rollouts"] == [{"rollouts": 3, "versions": now}]
+        with monkeypatch.context() as patch:
+            patch.setattr("verl_video_tools.evaluation.run.__version__", "0.0.1")
+            patch.setattr("verl_video_tools.data.generation.record.grade_answer", other_rule)
+            assert run(command(video_mme, out, server)) == 0
+        rollouts = (out / "rollouts.jsonl").read_text().splitlines(keepends=True)
+        assert all('"answer_label": "incorrect"' in line for line in rollouts) and not caplog.records
+        (out / "rollouts.jsonl").write_text("".join(rollouts[:2]))
+        assert run(command(video_mme, out, server)) == 0
+        result, expected = result_of(out), result_of(whole)
+        made = {
+            one["versions"]["verl_video_tools"]: one["rollouts"] for one in result["protocol"]["versions_of_rollouts"]
+        }
+        assert made == {"0.0.1": 2, now["verl_video_tools"]: 1} and result["protocol"]["versions"] == now
+        assert f"{out} holds rollouts of several versions, all graded by this one: verl_video_tools " in caplog.text
+        assert "av " not in caplog.text.partition("all graded")[2]
+        for part in ("overall", "groups", "graded_by"):
+            assert result[part] == expected[part], part
+        assert (out / "items.jsonl").read_bytes() == (whole / "items.jsonl").read_bytes()
+
+        recorded = [json.loads(line) for line in (out / "rollouts.jsonl").read_text().splitlines()]
+        for record in recorded[:2]:
+            del record["versions"]
+        (out / "rollouts.jsonl").write_text("".join(json.dumps(record) + "\n" for record in recorded))
+        assert run(command(video_mme, out, server)) == 0
+        made_by = result_of(out)["protocol"]["versions_of_rollouts"]
+        assert sorted((one["rollouts"], one["versions"] is None) for one in made_by) == [(1, False), (2, True)]
+
+
+async def test_what_a_judge_has_said_stays_and_rules_decide_anew() -> None:
+    """The benchmark's own rule for open questions is one, too."""
+
+    class Rule:
+        async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
+            return AnswerLabel.CORRECT
+
+    def record(kind: str, answer: str, label: AnswerLabel | None) -> dict[str, Any]:
+        extra_info = {"question": "Which one?", "question_type": kind, "video_path": "v.mp4"}
+        trajectory = Trajectory("made", "Which one?", answer=answer)
+        return {"extra_info": extra_info, "ground_truth": "A", "answer_label": label, "trajectory": trajectory}
+
+    recorded = [
+        record("open", "an A", AnswerLabel.PARTIAL),
+        record("mc", "A", AnswerLabel.INCORRECT),
+        record("mc", "A", None),
+    ]
+    by_judge, by_rule = await graded_anew(recorded, None), await graded_anew(recorded, Rule())
+    assert [each["answer_label"] for each in by_judge] == ["partial", "correct", None]
+    assert [each["answer_label"] for each in by_rule] == ["correct", "correct", None]
+    assert recorded[1]["answer_label"] is AnswerLabel.INCORRECT, "as recorded"
 
 
 @pytest.mark.slow

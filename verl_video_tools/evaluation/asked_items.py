@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from verl_video_tools.core.clips import read_clip
+from verl_video_tools.core.grading import grade_answer
 from verl_video_tools.core.sample import media_of
-from verl_video_tools.core.types import AnswerLabel, Sample
+from verl_video_tools.core.types import AnswerLabel, Judge, Sample
 from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.formats import GradedItem
 from verl_video_tools.data.generation.record import Record
@@ -75,10 +76,42 @@ def asked_items(
     return items
 
 
+async def graded_anew(records: Iterable[Record], rule: Judge | None) -> list[Record]:
+    """The records with verdicts by the rules of this version, as all other figures are. Another version may have
+    recorded them, when a run goes on after an update. What a language model has judged stays.
+
+    Args:
+        rule: the benchmark's own for open questions; None: a language model has judged these.
+    """
+    anew = []
+    for record in records:
+        if record["answer_label"] is not None:
+            recorded = AnswerLabel(record["answer_label"])
+            answer, sample = record["trajectory"].answer, _sample(record)
+            record = {**record, "answer_label": await grade_answer(answer, sample, rule or _Judged(recorded))}
+        anew.append(record)
+    return anew
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A judge that says what one has said when the rollout was recorded."""
+
+    label: AnswerLabel
+
+    async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
+        return self.label
+
+
+def _sample(record: Record) -> Sample:
+    return Sample.from_row(
+        {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
+    )
+
+
 def _graded(record: Record) -> GradedItem | None:
     label, scores = record["answer_label"], record.get("scores", {})
     if record["trajectory"].flags or (label is None and not scores):
         return None
-    row = {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
     label = None if label is None else AnswerLabel(label)
-    return GradedItem(Sample.from_row(row), record["trajectory"].answer, label, int(record["session_id"]), scores)
+    return GradedItem(_sample(record), record["trajectory"].answer, label, int(record["session_id"]), scores)

@@ -13,7 +13,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -30,7 +32,7 @@ from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.generation.generate import generate
 from verl_video_tools.data.generation.protocol import made_with
 from verl_video_tools.data.generation.summary import RolloutProgress
-from verl_video_tools.evaluation.asked_items import asked_items
+from verl_video_tools.evaluation.asked_items import AskedItem, asked_items, graded_anew
 from verl_video_tools.evaluation.control_names import Control
 from verl_video_tools.evaluation.controls import label_of
 from verl_video_tools.evaluation.costs import timing
@@ -46,6 +48,8 @@ from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.judge import JudgeConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
 from verl_video_tools.services.tool_model.client import EndpointToolModel
+
+logger = logging.getLogger(__name__)
 
 RESULTS, TIMING, DIFFERENCES = "results.json", "timing.json", "differences.jsonl"
 WRITTEN = (RESULTS, TIMING, DIFFERENCES, ITEMS, *TABLES, *PLOTS)
@@ -154,10 +158,16 @@ async def evaluate(
         retry_flagged=retry_failed,
         label_answers=True,
         max_attempts=max_attempts,
+        versions=found_versions,
         progress=progress,
     )
-    found = {"items_with_subtitles": questions.num_with_subtitles, "versions": found_versions}
-    items = asked_items(questions, read_records(folder / ROLLOUTS), protocol, published)
+    records = await graded_anew(read_records(folder / ROLLOUTS), rule)
+    items = asked_items(questions, records, protocol, published)
+    found = {
+        "items_with_subtitles": questions.num_with_subtitles,
+        "versions": found_versions,
+        "versions_of_rollouts": _versions_of_rollouts(items, folder),
+    }
     result = summarise(questions, items, {**protocol, **found}, published)
     write_lines(folder / ITEMS, item_lines(items))
     write_json(folder / TIMING, timing([item.record for item in items if not item.is_failed], policy.concurrency))
@@ -214,6 +224,19 @@ async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | Non
         else:
             await chat.client.check_reachable()
         return policy, await chat.client.server_version()
+
+
+def _versions_of_rollouts(items: Sequence[AskedItem], folder: Path) -> list[dict[str, Any]]:
+    """How many rollouts were made with which versions, in the order of the questions; null where none are recorded, as
+    before they were. Tells where there are several."""
+    counts = Counter(json.dumps(item.record.get("versions")) for item in items)
+    found = [{"rollouts": count, "versions": json.loads(text)} for text, count in counts.items()]
+    if len(found) > 1:
+        each = [one["versions"] or {} for one in found]
+        names = sorted({name for one in each for name in one if len({other.get(name) for other in each}) > 1})
+        told = (f"{name} {', '.join(str(one.get(name, 'unknown')) for one in each)}" for name in names)
+        logger.warning("%s holds rollouts of several versions, all graded by this one: %s", folder, "; ".join(told))
+    return found
 
 
 def _check_scored(benchmark: Benchmark, judge: JudgeConfig | None, extractor: str | None) -> None:

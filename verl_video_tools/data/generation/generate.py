@@ -52,6 +52,7 @@ async def generate(
     label_answers: bool = False,
     max_attempts: int = 1,
     settings: Mapping[str, Any] | None = None,
+    versions: Mapping[str, str | None] | None = None,
     progress: RolloutProgress = no_progress,
 ) -> GenerationSummary:
     """Make the rollouts that `out` does not hold yet, and append each to it as soon as it is scored.
@@ -73,6 +74,7 @@ async def generate(
             attempt taken, and tells of the others.
         settings: further facts, such as the retriever's fields, for a protocol beside the file (`<out>.protocol.json`);
             rollouts that were made otherwise are not continued then. None: the caller keeps one.
+        versions: of packages, kept in each record.
         progress: called before the first rollout and after each.
 
     Returns:
@@ -151,6 +153,7 @@ async def generate(
             tool_model=tool_model,
             label_answers=label_answers,
             max_attempts=max_attempts,
+            versions=versions,
         )
 
         async def make(task: RolloutTask) -> None:

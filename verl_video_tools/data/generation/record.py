@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -38,6 +39,7 @@ Record = dict[str, Any]
 `answer_label` says how the answer compares with the truth, where that was asked for and the rollout is not flagged;
 `scores` are those of the task's rubric, if it has one.
 `usage` is what the endpoint's replies cost (`chat_policy.Usage`), `seconds` what the rollout took, waiting included.
+`versions` are those of the packages that made it, where these were given.
 """
 
 
@@ -80,6 +82,7 @@ class RolloutMaker:
     tool_model: ToolModel | None
     label_answers: bool
     max_attempts: int
+    versions: Mapping[str, str | None] | None
 
     async def make(self, task: RolloutTask) -> Record:
         """The record of the task's rollout, its `trajectory` as an object; a failure is a flag and an error in it."""
@@ -173,6 +176,7 @@ class RolloutMaker:
             "num_generated_tokens": made.rollout.num_generated_tokens,
             "usage": asdict(made.rollout.usage),
             "seconds": round(made.seconds, 3),
+            **({} if self.versions is None else {"versions": self.versions}),
             **_form_of(task.template, made.trajectory),
             **({} if made.attempts is None or self.max_attempts == 1 else _told_of(made.attempts)),
             "trajectory": made.trajectory,
