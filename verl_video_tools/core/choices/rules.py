@@ -98,8 +98,8 @@ def _by_claims(clauses: Sequence[Clause]) -> str | None:
         claims = [claim for claim in claims if claim.place >= corrections[-1]]
     denied: set[int] = set()
     if not corrections:
-        given = (claim.place for claim in claims if claim.strength == Strength.LETTER)
-        denied = {near for place in given if _is_denied(clauses, place) for near in (place, place + 1)}
+        places_of_letters = [claim.place for claim in claims if claim.strength == Strength.LETTER]
+        denied = {near for place in places_of_letters if _is_denied(clauses, place) for near in (place, place + 1)}
     if opening := _opening(clauses, claims, denied):
         claims[0] = opening
     highest = max(claim.strength for claim in claims)
@@ -116,10 +116,8 @@ def _by_claims(clauses: Sequence[Clause]) -> str | None:
             named |= claim.letters
     given = [claim for claim in claims if claim.strength == Strength.LETTER]
     letters = {letter for claim in given for letter in claim.letters}
-    if highest in (
-        Strength.FITS,
-        Strength.STATED,
-    ):  # several letters with something to say about each are an analysis of the options
+    # Several letters with something to say about each are an analysis of the options.
+    if highest in (Strength.FITS, Strength.STATED):
         places = {claim.place for claim in claims if claim.strength != Strength.TEXT}
         bare = {letter for claim in given if _is_bare(clauses, claim.place, places) for letter in claim.letters}
         lone = {letter for claim in given if claim.place not in denied for letter in claim.letters}
