@@ -20,6 +20,7 @@ from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark
 from verl_video_tools.data.formats import read_rows as benchmark_rows
+from verl_video_tools.data.stats import row_stats
 from verl_video_tools.data.subsets import decontaminate, split_by_video
 from verl_video_tools.data.video_identity import Sign, identities, same_video, video_name, youtube_id
 
@@ -177,6 +178,36 @@ def test_clips_and_second_videos_of_a_benchmark_are_left_out(tmp_path: Path) -> 
     assert [row["extra_info"]["video_path"] for row in read_rows(out)] == ["fine.mp4#t=3,9"]
 
 
+@pytest.mark.parametrize(("sizes", "share"), [((10, 1, 1), 0.5), ((30, 30, 30, 5), 0.9)])
+def test_a_large_video_at_the_end_is_left_to_the_first_part(
+    sizes: tuple[int, ...], share: float, tmp_path: Path
+) -> None:
+    rows = [make_row(f"walk{number}.mp4") for number, size in enumerate(sizes) for _ in range(size)]
+    source = write_rows(tmp_path / "rows.parquet", rows)
+    for seed in range(8):
+        split = split_by_video(source, tmp_path / "a.parquet", tmp_path / "b.parquet", second_share=share, seed=seed)
+        assert min(split.num_videos) > 0 and sum(split.num_rows) == sum(sizes)
+
+
+def row_of_text(question: str) -> dict[str, Any]:
+    row = make_row("", question=question, visuals="none")
+    return {**row, "extra_info": {**row["extra_info"], "video_path": None}}
+
+
+def test_texts_alone_are_split_and_are_in_no_benchmark(tmp_path: Path) -> None:
+    videos = [make_row(f"walk{number}.mp4", visuals=None) for number in range(4)]
+    texts = [row_of_text(f"What is {number}/walk1.mp4?") for number in range(8)]
+    source = write_rows(tmp_path / "rows.parquet", [*videos, *texts, texts[0]])
+    parts = tmp_path / "train.parquet", tmp_path / "test.parquet"
+    split = split_by_video(source, *parts, second_share=0.4, seed=1)
+    assert sum(split.num_rows) == 13 and sum(split.num_videos) == 4 and 5 <= split.num_rows[1] <= 6
+    train, test = ({row["extra_info"]["question"] for row in read_rows(part)} for part in parts)
+    assert not train & test & {text["extra_info"]["question"] for text in texts}, "the same question is on one side"
+    exam = write_rows(tmp_path / "exam.parquet", [make_row("walk1.mp4?"), texts[1]])
+    assert decontaminate(source, tmp_path / "clean.parquet", [exam]) == []
+    assert read_rows(tmp_path / "clean.parquet") == read_rows(source)
+
+
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_no_part_may_be_empty(share: float, tmp_path: Path) -> None:
     source = write_rows(tmp_path / "rows.parquet", [make_row("a.mp4"), make_row("b.mp4")])
@@ -291,5 +322,9 @@ def test_stats(tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixt
     assert found["questions per video"] == {"least": 2, "median": 2, "largest": 2}
     assert found["segment seconds"]["median"] == 3.0
     assert found["video seconds"]["largest"] == pytest.approx(100.0) and found["video length"] == {"up to 3 min": 1}
+    several, text = row_of_several("gone.mp4", "other.mp4", "other.mp4#t=1,2"), row_of_text("How many?")
+    more = row_stats(write_rows(tmp_path / "more.parquet", [*rows, several, text]))
+    assert (more.num_rows, more.unreadable) == (7, 1)
+    assert more.questions_of_video == {video: 2, "gone.mp4": 3, "other.mp4": 1}, "all videos of a row, none of a text"
     assert run(["data", "stats", str(source)]) == 0
     assert "letter of the truth: A 1, B 2" in capsys.readouterr().out

@@ -103,7 +103,7 @@ def _count(stats: RowStats, row: Mapping[str, Any]) -> None:
     if sample.question_type == "mc":
         stats.num_options[len(sample.options)] += 1
         stats.truth_letters[sample.ground_truth.strip().upper()] += 1
-    stats.questions_of_video[read_clip(sample.video_path).file] += 1
+    stats.questions_of_video.update({read_clip(path).file for path in sample.videos})
     if sample.video_segment_seconds is not None:
         start, end = sample.video_segment_seconds
         stats.segment_seconds.append(end - start)

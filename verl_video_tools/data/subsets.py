@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,9 @@ from verl_video_tools.core.sample import all_media_of
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.parquet import read_column, read_schema, row_batches, row_writer, with_texts
 from verl_video_tools.data.video_identity import SIGNS, Identity, Sign, identities, same_video
+
+_TEXT = "\0text alone\0"
+"""Before the question of a row without a video, in the place of a path; no path begins so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +51,38 @@ def split_by_video(
 ) -> Split:
     """Write the rows to two files that have no video in common; `extra_info.split` becomes the files' names.
 
-    A clip counts as its whole video, and videos or images of one row as one. They are drawn by `seed` and go to
-    `second` until it has its share of the rows, which it may exceed by the last one's. The same rows give the same
-    parts, whatever their order.
+    A clip counts as its whole video, and videos or images of one row as one; texts alone are told apart by their
+    question. They are drawn by `seed` and go to `second` until it has its share of the rows, which it may exceed by the
+    last one's, or all but one. The same rows give the same parts, whatever their order.
 
     Raises:
-        UsageError: a file cannot be read or written, a row has no video, one part would be empty, or both parts are one
-            file.
+        UsageError: a file cannot be read or written, a row names no video, one part would be empty, or both parts are
+            one file.
     """
     if first.resolve() == second.resolve():
         raise UsageError(f"both parts would be written to {first}; give two files")
     rows = list(files_of_rows(source))
     counts = Counter(files[0] for files in rows)
-    known_by = identities(dict.fromkeys(file for files in rows for file in files), signs)
+    known_by = _known_by((file for files in rows for file in files), signs)
     videos = [sorted(video) for video in same_video(known_by, rows)]
     order = sorted(videos)
     random.Random(seed).shuffle(order)
-    wanted = second_share * counts.total()
-    chosen: set[str] = set()
-    num_chosen = num_rows = 0
-    for video in order:
-        if num_rows >= wanted:
-            break
-        chosen.update(video)
-        num_chosen += 1
-        num_rows += sum(counts[path] for path in video)
-    if not 0 < num_chosen < len(order):
+    if len(order) < 2 or not 0 < second_share < 1:
         raise UsageError(
             f"{source}: {len(order)} videos with {counts.total()} rows cannot be split with a share of {second_share:g}"
         )
+    wanted = second_share * counts.total()
+    chosen: set[str] = set()
+    num_chosen = num_rows = 0
+    for video in order[:-1]:
+        if num_rows >= wanted:
+            break
+        chosen.update(video)
+        num_chosen += not _is_text(video[0])
+        num_rows += sum(counts[path] for path in video)
     _write_parts(source, {first: chosen.isdisjoint, second: chosen.issuperset})
-    return Split((counts.total() - num_rows, num_rows), (len(order) - num_chosen, num_chosen))
+    num_videos = sum(not _is_text(video[0]) for video in order)
+    return Split((counts.total() - num_rows, num_rows), (num_videos - num_chosen, num_chosen))
 
 
 def decontaminate(
@@ -101,7 +105,7 @@ def decontaminate(
     rows = list(files_of_rows(source))
     files = dict.fromkeys(file for row in rows for file in row)
     owners = _owners(benchmarks, note)
-    known_by = identities([*files, *owners], signs)
+    known_by = _known_by([*files, *owners], signs)
     benchmark_of: dict[Identity, str] = {}
     for path, benchmark in owners.items():
         for identity in known_by[path]:
@@ -117,7 +121,8 @@ def decontaminate(
 
 
 def files_of_rows(source: Path) -> Iterator[tuple[str, ...]]:
-    """The videos or images that each row is about, at least one, in its order; of a clip the file.
+    """The videos or images that each row is about, at least one, in its order; of a clip the file; of a text alone what
+    tells it apart.
 
     Raises:
         UsageError: the file cannot be read, or a row has none.
@@ -130,8 +135,23 @@ def files_of_rows(source: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _files_of(extra_info: Any) -> tuple[str, ...]:
-    media = all_media_of(extra_info) if isinstance(extra_info, Mapping) else ()
+    if not isinstance(extra_info, Mapping):
+        return ()
+    media = all_media_of(extra_info)
+    if not media and extra_info.get("visuals") == "none":
+        return (f"{_TEXT}{extra_info.get('question')}",)
     return tuple(dict.fromkeys(read_clip(path).file for path in media))
+
+
+def _is_text(path: str) -> bool:
+    return path.startswith(_TEXT)
+
+
+def _known_by(paths: Iterable[str], signs: Sequence[Sign]) -> dict[str, frozenset[Identity]]:
+    """As `identities`; a text alone is like no other."""
+    files = dict.fromkeys(paths)
+    texts = dict.fromkeys(filter(_is_text, files), frozenset[Identity]())
+    return identities((path for path in files if path not in texts), signs) | texts
 
 
 def _owners(benchmarks: Sequence[str | Path], note: Callable[[str], None]) -> dict[str, str]:
