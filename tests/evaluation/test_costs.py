@@ -100,6 +100,19 @@ def test_accuracy_is_drawn_against_visual_tokens(tmp_path: Path) -> None:
     assert tokens.read_bytes() != first, "intervals are drawn"
 
 
+@pytest.mark.slow
+def test_names_with_dollar_signs_are_drawn_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of folders, groups and methods; matplotlib takes what stands between two for mathematics."""
+    monkeypatch.setattr("matplotlib.mathtext.MathTextParser.parse", lambda *_: pytest.fail("mathematics"))
+    asked = questions(4, 2)
+    records = [record(task, int(task.uid) % 2 != 0) for task in asked.tasks]
+    results = {name: summarised(asked, records, protocol(method=name)) for name in ("price $5-$10", "$\\frac$")}
+    assert len(write_plots(results, tmp_path)) == 2
+    alone = results["$\\frac$"]
+    alone["groups"] = {"kind": {f"$_{group}$": figures for group, figures in alone["groups"]["kind"].items()}}
+    assert len(write_plots({"run": alone}, tmp_path)) == 2
+
+
 def test_intervals_have_columns_of_their_own_in_csv(tmp_path: Path) -> None:
     asked = questions(40, 2)
     result = summarised(asked, [record(task, int(task.uid) % 4 != 0) for task in asked.tasks], protocol())

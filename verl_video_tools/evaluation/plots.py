@@ -58,7 +58,8 @@ def _write_plot(results: Results, path: Path, cost: str, label: str) -> Path | N
     if len(methods) > 1:
         for number, method in enumerate(methods):
             axes.plot([], "o", color=f"C{number}", label=method)
-        axes.legend(fontsize="small")
+        for text in axes.legend(fontsize="small").get_texts():
+            text.set_parse_math(False)  # names may hold dollar signs
     costs = [overall[cost] for *_, overall in points]
     if min(costs) > 0 and max(costs) >= _LOGARITHMIC_FROM * min(costs):
         axes.set_xscale("log")
@@ -87,4 +88,4 @@ def _draw_point(axes: Any, name: str, figures: Mapping[str, Any], cost: str, col
     if interval is not None:
         below, above = place[1] - 100 * interval[0], 100 * interval[1] - place[1]
         axes.errorbar(*place, yerr=[[below], [above]], color=color, elinewidth=1.2, capsize=3, alpha=0.6)
-    axes.annotate(name, place, xytext=(6, 4), textcoords="offset points", fontsize="small")
+    axes.annotate(name, place, xytext=(6, 4), textcoords="offset points", fontsize="small", parse_math=False)
