@@ -134,7 +134,8 @@ def plan_workload(method: Method, info: VideoInfo, tokens: ModelTokens, options:
     limits = RolloutLimits(options.prompt_length, options.response_length, method.recipe_budget.images)
     calls = cost.calls_that_fit(limits)
     members = [method.for_session(number, options.rollouts, validate=False) for number in range(options.rollouts)]
-    requests = [member.plan_initial_frames(info, _sample(), tokens.envelope) for member in members]
+    distinct = {id(member): member for member in members}.values()
+    requests = [member.plan_initial_frames(info, _sample(), tokens.envelope) for member in distinct]
     return Workload(
         initial_frames=first.num_frames,
         initial_tokens=first.tokens,

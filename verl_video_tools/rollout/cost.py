@@ -102,7 +102,10 @@ def estimate_cost(
         raise UsageError(f"a turn has at least 1 token, got {turn_tokens}")
     sample = Sample(question=question, ground_truth="A", video_path="video.mp4", question_type="mc")
     members = [method.for_session(number, group_size, validate=False) for number in range(group_size)]
-    group = tuple(_initial_frames(member, info, sample, model) for member in members)
+    # Most methods give the same config to every rollout.
+    distinct = {id(member): member for member in members}
+    costs = {key: _initial_frames(member, info, sample, model) for key, member in distinct.items()}
+    group = tuple(costs[id(member)] for member in members)
     first = max(group, key=lambda cost: cost.tokens)
     call = _call(method, info, sample, model)
     num_calls = 0 if call is None else method.max_turns - 1
