@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -173,11 +174,10 @@ def test_a_config_of_several_rollouts_is_asked_once(monkeypatch: pytest.MonkeyPa
     """`vvt plan --n 100000` would ask it as often, twice."""
     options = replace(recipe_options("longvt"), rollouts=100_000)
     method, tokens = get_method("longvt"), estimated_tokens(28, options)
-    asked = []
-    plan = type(method).plan_initial_frames
-    monkeypatch.setattr(type(method), "plan_initial_frames", lambda *given: asked.append(1) or plan(*given))
+    plan = Mock(wraps=method.plan_initial_frames)
+    monkeypatch.setattr(type(method), "plan_initial_frames", plan)
     work = plan_workload(method, HOUR, tokens, options)
-    assert len(asked) == 2 and work.rollouts == 100_000 and work.is_shared
+    assert plan.call_count == 2 and work.rollouts == 100_000 and work.is_shared
     assert work.mean_initial_tokens == work.initial_tokens
     ladder = plan_workload(get_method("framemind"), HOUR, tokens, replace(options, rollouts=4))
     assert ladder.mean_initial_tokens < ladder.initial_tokens and not ladder.is_shared
