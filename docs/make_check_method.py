@@ -13,7 +13,7 @@ PAGE = Path(__file__).parent / "check-method.md"
 _HEAD = """# Check a method
 
 `vvt check-method` tests the properties that loops, records, evaluation and training need from a method: its prompt,
-grammar, tools and reward on a synthetic video of 95 seconds, without a model, GPU or network. It takes seconds.
+grammar, tools and reward on a synthetic video of 95 seconds, without a model, GPU or network.
 
 ```bash
 vvt check-method longvt              # a name
@@ -23,7 +23,7 @@ vvt check-method my_method --json > findings.json
 ```
 
 It prints a line per property: `pass`, `fail` (with fault, value and what to do), or `not applicable` (the method has no
-such part, or a required property fails). Inputs are the same in every run. Exit codes: 1 if a property fails, 2 for
+such part, or a required property fails). Inputs never change. Exit codes: 1 if a property fails, 2 for
 bad usage.
 
 `--set FIELD=VALUE` checks another value, `--processor FOLDER` takes sizes and tokens from a model's processor
@@ -40,7 +40,7 @@ The checker takes example turns from the first of these that gives any:
 4. examples between tags in the method's prompt
 5. guesses from the tools' descriptions, in usual forms or by the method's `write_call(thought, name, arguments)`
 
-A call counts if it is executed on 95 seconds at 5 frames per second, an answer if another one can replace it. If
+A call counts if it is executed on 95 seconds at 5 frames per second (captions: 18-24 s, 60-63.5 s), an answer if another one can replace it. If
 `a_valid_call_of_each_tool_is_found` or `a_valid_answer_is_found` fails, give examples:
 
 ```python
