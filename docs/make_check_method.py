@@ -40,8 +40,9 @@ The checker takes example turns from the first of these that gives any:
 4. examples between tags in the method's prompt
 5. guesses from the tools' descriptions, in usual forms or by the method's `write_call(thought, name, arguments)`
 
-A call counts if it is executed on 95 seconds at 5 frames per second (captions: 18-24 s, 60-63.5 s), an answer if another one can replace it. If
-`a_valid_call_of_each_tool_is_found` or `a_valid_answer_is_found` fails, give examples:
+A call counts if it is executed on 95 seconds at 5 frames per second (captions: 18-24 s, 60-63.5 s), an
+answer if another one can replace it. If `a_valid_call_of_each_tool_is_found` or `a_valid_answer_is_found` fails, give
+examples:
 
 ```python
 @dataclass(frozen=True, kw_only=True)

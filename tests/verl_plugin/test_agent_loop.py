@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.methods.compose.test_composition import GOOD
 from tests.turns.framethinker import answer, choose, get
 from tests.verl_plugin.harness import Rollout, ScriptedServer, Spelt, Unended, make_row, run_loop, tokenizer, video
 from verl_video_tools.core.errors import InvariantError, SetupError
@@ -392,27 +391,6 @@ async def test_an_open_question_runs_only_where_there_is_a_judge(judge_fields: d
     else:
         assert rollout.trajectory.flags == ["row_error"]
         assert "needs a judge" in (rollout.trajectory.error or "")
-
-
-@pytest.mark.parametrize("temperature", [1.0, 0.0], ids=["training", "validation"])
-async def test_a_rollout_without_an_image_is_not_trained_on(temperature: float, tmp_path: Path) -> None:
-    """verl would lose the whole batch; it measures by the answer alone."""
-    file = tmp_path / "blind.yaml"
-    file.write_text(GOOD.replace("plan: uniform, num_frames: 4, box: [64, 36]", "plan: none"))
-    options = {"n": 2, "temperature": 1.0, "val_kwargs": {"n": 1, "temperature": 0.0}}
-    rollout = await run_loop(
-        [ANSWERED],
-        method="compose",
-        method_fields={"file": str(file)},
-        rollout_options=options,
-        sampling_params={"temperature": temperature},
-    )
-    assert rollout.trajectory.answer == "B"
-    if temperature:
-        assert rollout.trajectory.flags == ["invariant"] and "no image" in (rollout.trajectory.error or "")
-        assert_one_masked_token(rollout)
-    else:
-        assert rollout.trajectory.flags == []
 
 
 async def test_broken_invariant_is_a_flagged_rollout() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from verl_video_tools.core.types import Method
 from verl_video_tools.methods.direct.video_input import FRAMES_PER_PATCH
 from verl_video_tools.rollout.chat_policy import PolicyConfig
 from verl_video_tools.services.endpoint.chat import VIDEO_JPEG_QUALITY
-from verl_video_tools.services.judge import JudgeConfig, make_judge
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge, make_judge
 from verl_video_tools.services.tool_model import ToolModelConfig
 from verl_video_tools.services.tool_model.client import EndpointToolModel
 
@@ -110,20 +110,23 @@ def settled(
 # ----------------------------------------------------------------------------------------------------------- internals
 
 
-async def _judge(judge: JudgeConfig) -> dict[str, Any]:
+async def _judge(config: JudgeConfig) -> dict[str, Any]:
     """What its verdicts depend on."""
-    async with make_judge(judge) as asked:
-        model = judge.model or (await asked.served_models())[0]
     named = ("judge_class", "profile", "temperature", "max_tokens", "prompt_file")
-    fields = {name: getattr(judge, name) for name in named}
-    return {"model": model, **fields, "prompt_digest": prompt_digest(judge.prompt_file)}
+    return await _asked(make_judge(config), config, named)
 
 
 async def _tool_model(config: ToolModelConfig) -> dict[str, Any]:
     """What its replies depend on, and how many there may be."""
-    async with EndpointToolModel(config) as asked:
-        model = config.model or (await asked.served_models())[0]
     named = ("temperature", "max_tokens", "calls_per_rollout", "tokens_per_rollout", "jpeg_quality")
+    return await _asked(EndpointToolModel(config), config, named)
+
+
+async def _asked(
+    client: LLMJudge | EndpointToolModel, config: JudgeConfig | ToolModelConfig, named: Sequence[str]
+) -> dict[str, Any]:
+    async with client:
+        model = config.model or (await client.served_models())[0]
     fields = {name: getattr(config, name) for name in named}
     return {"model": model, **fields, "prompt_digest": prompt_digest(config.prompt_file)}
 
