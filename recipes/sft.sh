@@ -79,13 +79,15 @@ fi
 if [ "$DEVICE" = gpu ]; then
     LAUNCH=("$PYTHON" -m torch.distributed.run --standalone --nnodes="$NNODES" --nproc_per_node="$NDEVICES_PER_NODE"
         -m verl_video_tools.verl_plugin.sft_trainer)
-    [ "$NNODES" = 1 ] || { [ -n "${NODE_RANK:-}" ] && [ -n "${MASTER_ADDR:-}" ]; } || {
-        echo "with NNODES=$NNODES start this on every node, with its NODE_RANK from 0 and node 0's MASTER_ADDR" >&2
-        exit 2
-    }
-    [ "$NNODES" = 1 ] || LAUNCH=("$PYTHON" -m torch.distributed.run --nnodes="$NNODES" --nproc_per_node="$NDEVICES_PER_NODE"
-        --node_rank="$NODE_RANK" --master_addr="$MASTER_ADDR"
-        --master_port="${MASTER_PORT:-29500}" -m verl_video_tools.verl_plugin.sft_trainer)
+    if [ "$NNODES" != 1 ]; then
+        [ -n "${NODE_RANK:-}" ] && [ -n "${MASTER_ADDR:-}" ] || {
+            echo "with NNODES=$NNODES start this on every node, with its NODE_RANK from 0 and node 0's MASTER_ADDR" >&2
+            exit 2
+        }
+        LAUNCH=("$PYTHON" -m torch.distributed.run --nnodes="$NNODES" --nproc_per_node="$NDEVICES_PER_NODE"
+            --node_rank="$NODE_RANK" --master_addr="$MASTER_ADDR" --master_port="${MASTER_PORT:-29500}"
+            -m verl_video_tools.verl_plugin.sft_trainer)
+    fi
     DEVICE_OPTIONS=()
 else
     # A single process, unlike reinforcement learning. Waiting threads sleep, so that they do not take the cores from

@@ -5,7 +5,8 @@
 #       OUTPUT_DIR=/shared/outputs MODEL_PATH=/shared/models/cold-started TRAIN_FILES=/shared/train.parquet NNODES=2 \
 #       framethinker_grpo trainer.total_training_steps=200
 #
-# Variables of the recipe first, then its name, or the path of your own, then verl options. Submitted again, it resumes from the last checkpoint.
+# Variables of the recipe first, then its name, or the path of your own, then verl options. Submitted again, it resumes
+# from the last checkpoint.
 set -euo pipefail
 from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

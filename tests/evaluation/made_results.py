@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.core.files import write_json, write_lines
 from verl_video_tools.core.types import AnswerLabel, CallRecord, FrameRecord, Trajectory, Turn
 from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.formats.entries import benchmark_row
 from verl_video_tools.data.generation.record import Record
 from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.evaluation.asked_items import asked_items
-from verl_video_tools.evaluation.folder import write_json, write_lines
 from verl_video_tools.evaluation.items import ITEMS, item_lines
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise

@@ -9,7 +9,7 @@ import pytest
 
 from tests.evaluation.made_results import questions, record, write_result
 from verl_video_tools.cli.main import run
-from verl_video_tools.evaluation.folder import write_lines
+from verl_video_tools.core.files import write_lines
 from verl_video_tools.evaluation.items import ITEMS, read_items
 
 pytestmark = pytest.mark.slow

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -24,3 +26,17 @@ def whole_file(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Whole or not at all; what UTF-8 cannot hold is written with backslashes."""
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.core.files import whole_file
 from verl_video_tools.data.append import appended
 from verl_video_tools.data.generation.protocol import settled
 
@@ -32,17 +30,3 @@ def entered(folder: Path, protocol: Mapping[str, Any]) -> dict[str, Any]:
             otherwise=f"{folder} holds another evaluation",
             advice="Give another --out",
         )
-
-
-def write_text(path: Path, text: str) -> None:
-    """Whole or not at all; what UTF-8 cannot hold is written with backslashes."""
-    with whole_file(path) as partial:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))

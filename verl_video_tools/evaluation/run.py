@@ -25,6 +25,7 @@ from typing import Any
 
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.files import write_json, write_lines, write_text
 from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import no_progress
 from verl_video_tools.data.extractors import get_extractor
@@ -36,7 +37,7 @@ from verl_video_tools.evaluation.asked_items import AskedItem, asked_items, grad
 from verl_video_tools.evaluation.control_names import Control
 from verl_video_tools.evaluation.controls import label_of
 from verl_video_tools.evaluation.costs import timing
-from verl_video_tools.evaluation.folder import ROLLOUTS, entered, write_json, write_lines, write_text
+from verl_video_tools.evaluation.folder import ROLLOUTS, entered
 from verl_video_tools.evaluation.items import ITEMS, item_lines
 from verl_video_tools.evaluation.plots import PLOTS, write_plots
 from verl_video_tools.evaluation.questions import Questions

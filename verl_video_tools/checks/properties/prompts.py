@@ -156,7 +156,7 @@ def prompt_tells_of_each_tool(subject: Subject) -> None:
     is_told = {name: name.replace("_", " ") in told for name in subject.method.tools(subject.info)}
     if not any(is_told.values()):
         raise NotApplicable("the prompt names no tool: calls are written in other words")
-    if hidden := [name for name, told in is_told.items() if not told]:
+    if hidden := [name for name, is_named in is_told.items() if not is_named]:
         raise fail("the prompt does not name", hidden, "describe them beside the others")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.files import whole_file
+from verl_video_tools.core.files import write_json
 from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Method
@@ -88,9 +88,7 @@ def settled(
         if not has_rollouts or not path.exists():
             if has_rollouts:
                 logger.warning("%s is missing: the rollouts beside it count as made as these options say", path)
-            with whole_file(path) as partial:
-                text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
-                partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+            write_json(path, plain)
             return plain
         earlier: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
