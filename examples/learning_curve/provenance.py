@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from verl_video_tools.evaluation.folder import write_json
+from verl_video_tools.core.files import write_json
 
 NO_CODE = (":!docs", ":!*.md", ":!examples/learning_curve/results")
 """What may differ from the commit: pages and results change from run to run."""

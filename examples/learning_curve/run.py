@@ -59,9 +59,9 @@ from examples.learning_curve.provenance import REPO, Starts
 from examples.learning_curve.report import results_of
 from verl_video_tools.core.choices import grade_multiple_choice
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.files import write_json, write_text
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
-from verl_video_tools.evaluation.folder import write_json, write_text
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
 from verl_video_tools.services.retrieval import local_from_fields

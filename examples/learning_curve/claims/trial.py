@@ -19,11 +19,11 @@ from examples.learning_curve.plans import Ablation
 from examples.learning_curve.run import RESULTS, Learning
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.files import write_json, write_text
 from verl_video_tools.data.export_rollouts import last_segment_iou
 from verl_video_tools.data.parquet import write_table
 from verl_video_tools.data.sft import write_sft_rows
 from verl_video_tools.data.synthetic_rows import load_rows, make_row, question_from_row, questions_about
-from verl_video_tools.evaluation.folder import write_json, write_text
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.records import read_records
 from verl_video_tools.records.validation import Outcome, mean_gain, mean_of, read_outcomes
