@@ -38,7 +38,7 @@ def entered(video: str) -> set[CodeType]:
         replay("videozoomer", video, "What is shown at 0:05?\nA. a dog\nB. a cat", "B", TURNS)
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]  # None ends it, which the stubs do not say
+        threading.setprofile(None)
     return found
 
 

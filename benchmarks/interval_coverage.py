@@ -95,7 +95,7 @@ def share_covers(case: Case, num_videos: int, num_evaluations: int) -> tuple[flo
     ours, plain = [], []
     for _ in range(num_evaluations):
         items = evaluation(case, num_videos, random)
-        ours.append(_holds(share_interval(mean_by_video(items.right, items.videos)), case.accuracy))
+        ours.append(_holds(share_interval(mean_by_video(items.right.tolist(), items.videos)), case.accuracy))
         members = np.array(items.videos, dtype=np.int64)
         drawn = (weights @ np.bincount(members, weights=items.right)) / (weights @ np.bincount(members))
         low, high = np.quantile(drawn, (0.025, 0.975))

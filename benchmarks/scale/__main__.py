@@ -74,7 +74,7 @@ def report(before: dict[str, Any], after: dict[str, Any], folder: Path) -> str:
     steps = []
     for name, measured in after["methods"].items():
         if name in before["methods"]:
-            works = {"before": before["methods"][name], "after": measured}
+            works: dict[critical_path.Version, Any] = {"before": before["methods"][name], "after": measured}
             size = summary.step_size(measured)
             steps += critical_path.all_steps(size, {key: summary.host_work(value) for key, value in works.items()})
     text = ""

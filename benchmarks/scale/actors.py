@@ -12,10 +12,10 @@ from .code_under_test import Server, VideoAgentLoopWorker
 from .executor import ScriptedExecutor
 from .probes import LoopProbe
 
-_Worker: Any = VideoAgentLoopWorker.__ray_actor_class__  # type: ignore[attr-defined]  # Ray adds it
+_Worker: Any = VideoAgentLoopWorker.__ray_actor_class__  # Ray adds it
 
 
-class ProbedServer(Server):  # type: ignore[misc, valid-type]  # chosen at run time
+class ProbedServer(Server):  # chosen at run time
     """verl's server; its engine core runs in a process of its own, with `ScriptedExecutor`."""
 
     async def run_server(self, args: Any) -> None:
@@ -34,9 +34,9 @@ class ProbedServer(Server):  # type: ignore[misc, valid-type]  # chosen at run t
 
 
 @ray.remote
-class ProbedWorker(_Worker):  # type: ignore[misc, valid-type]  # chosen at run time
+class ProbedWorker(_Worker):  # chosen at run time
     async def probe_start(self, profile: bool) -> None:
-        from scale.probes import LoopProbe as Probe
+        from scale.probes import LoopProbe as Probe  # type: ignore[import-not-found]  # in the worker, `scale` is at the top
 
         self.llm_client.forget()
         self._probe = Probe()
@@ -79,7 +79,7 @@ class ProbedClient(LLMServerClient):
         self._turns[request_id] = turn + 1
         return f"{super()._vllm_request_id(request_id)}v{variant}t{turn}"
 
-    async def generate(self, request_id: str, **request: Any) -> Any:  # type: ignore[override]  # passes all on
+    async def generate(self, request_id: str, **request: Any) -> Any:  # passes all on
         self._count(request.get("image_data") or [])
         return await super().generate(request_id, **request)
 

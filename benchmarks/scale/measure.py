@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -291,4 +290,4 @@ def _commit() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -51,8 +51,9 @@ class Comparison:
 def scripted_workload(case: Case) -> tuple[Workload, ModelShape]:
     """One group, as the script has its policy act."""
     model = find_model(MODELS[case.family])
-    limits = {"prompt_length": case.prompt_length, "response_length": case.response_length}
-    options = replace(recipe_options(case.method), **limits)
+    options = replace(
+        recipe_options(case.method), prompt_length=case.prompt_length, response_length=case.response_length
+    )
     info = VideoInfo(float(VIDEO_SECONDS), VIDEO_SECONDS * VIDEO_FPS, float(VIDEO_FPS), *VIDEO_SIZE)
     work = plan_workload(get_method(case.method), info, estimated_tokens(model.factor, options), options)
     frames = CALL_FRAMES.get(case.method, work.call_frames)

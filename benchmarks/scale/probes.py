@@ -37,7 +37,7 @@ class LoopProbe:
         loop, process, wall = time.clock_gettime(self._clock), time.process_time(), time.perf_counter()
         self._watcher.cancel()
         watching = self._num_ticks * self._tick_seconds
-        result = {
+        result: dict[str, Any] = {
             "loop_cpu_seconds": loop - self._before[0] - watching,
             "cpu_seconds": process - self._before[1] - watching,
             "wall_seconds": wall - self._before[2],

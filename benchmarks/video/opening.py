@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -91,9 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for shape in (shape for shape in SHAPES if shape.name in SHAPE_NAMES):
             request = make_request(str(path), HOUR.num_frames, HOUR.fps, shape, rng)
             read(request)
-            lines.append(
-                compare(f"{prefix}{shape.name}", lambda request=request: read(request), prepare, options.repetitions)
-            )
+            lines.append(compare(f"{prefix}{shape.name}", partial(read, request), prepare, options.repetitions))
     group = [
         request for rollout in group_trace(str(path), HOUR.num_frames, HOUR.fps, ROLLOUTS, 0) for request in rollout
     ]
