@@ -58,12 +58,16 @@ class Chosen:
 
 
 def choose(results: Mapping[str, Result], claims: Mapping[str, Result] | None = None) -> Chosen:
-    remarks = {}
+    remarks: dict[str, str] = {}
+    first: dict[tuple[str, int], str] = {}
     for name, result in results.items():
-        if (result["method"], result["seed"]) not in SCHEDULE:
+        run = result["method"], result["seed"]
+        if run not in SCHEDULE:
             remarks[name] = "not of the schedule"
         elif not has_present_plan(result):
             remarks[name] = "other settings"
+        elif first.setdefault(run, name) != name:  # which run counts is not chosen by what came out
+            remarks[name] = f"repeats `{first[run]}`"
     return Chosen(results, remarks, claims or {})
 
 

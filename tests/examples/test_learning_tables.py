@@ -152,6 +152,15 @@ def test_every_run_is_listed_also_one_that_does_not_count() -> None:
     ]
 
 
+def test_of_a_run_that_was_repeated_the_first_counts() -> None:
+    earlier = result("longvt", 11)
+    earlier["plan"]["rl_steps"] += 1
+    runs = {"longvt_11": earlier, "longvt_11_2": result("longvt", 11), "longvt_11_3": result("longvt", 11, 0.2, 0.9)}
+    chosen = choose(runs)
+    assert chosen.counted == [runs["longvt_11_2"]]
+    assert chosen.remarks == {"longvt_11": "other settings", "longvt_11_3": "repeats `longvt_11_2`"}
+
+
 def test_measuring_more_or_less_makes_no_other_plan() -> None:
     """As of the run that was made before there were measurements in between."""
     run = result("longvt", 11)
