@@ -109,10 +109,8 @@ class TimeSearchR(vt.Method):
 
     def verification_frames(self, trajectory: vt.Trajectory) -> vt.FrameRequest | None:
         found = {frame.index: frame for call in trajectory.executed_calls() for frame in call.frames}
-        if not found:
-            return None
-        size = next(iter(found.values()))
-        return vt.FrameRequest(width=size.width, height=size.height, indices=tuple(sorted(found)))
+        size = next(iter(found.values()), None)
+        return vt.FrameRequest(size.width, size.height, indices=tuple(sorted(found))) if size else None
 
     def verification_prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Images) -> list[vt.Message]:
         return [vt.Message("system", (VERIFY,)), vt.Message("user", (*_labelled(images), f"\n{sample.question}"))]
