@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -101,6 +102,28 @@ def test_a_signal_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
     assert run.returncode == 128 + signal.Signals[name]
     assert is_gone(pid)
     assert messages.count(f"ended by {name}. Start the same command again to resume") == 1
+
+
+def test_a_run_goes_on_after_it_was_stopped_and_continued(tmp_path: Path, start: Callable) -> None:
+    """Ctrl-Z and `fg`; `scontrol suspend` and `resume`."""
+    ready, go_on = tmp_path / "pid", tmp_path / "go_on"
+    script = (
+        "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+        "while not os.path.exists(sys.argv[2]): time.sleep(0.02)"
+    )
+    run = start(*SUPERVISE, "--", sys.executable, "-c", script, str(ready), str(go_on))
+    written(ready)
+    supervisors = [psutil.Process(run.pid), *psutil.Process(run.pid).children()]
+    for _ in range(3):
+        for process in supervisors:
+            process.suspend()
+        time.sleep(0.5)  # longer than a supervisor waits for a signal
+        for process in supervisors:
+            process.resume()
+        time.sleep(0.3)
+    go_on.touch()
+    _, messages = run.communicate(timeout=LIMIT_SECONDS)
+    assert (run.returncode, messages) == (0, "")
 
 
 def test_with_a_stop_file_the_first_signal_asks_and_the_second_ends(tmp_path: Path, start: Callable) -> None:

@@ -165,7 +165,7 @@ def _watch(
         if console is not None:
             console.update()
         received = signal.sigtimedwait(waited, _LOOK_SECONDS)
-        if received is None:
+        if received is None or received.si_signo not in waited:  # Python tells signal 0 after a stop (Ctrl-Z, Slurm)
             continue
         _reap(process.pid)
         if received.si_signo == signal.SIGCHLD:
