@@ -36,10 +36,8 @@ class ProbedServer(Server):  # chosen at run time
 @ray.remote
 class ProbedWorker(_Worker):  # chosen at run time
     async def probe_start(self, profile: bool) -> None:
-        from scale.probes import LoopProbe as Probe  # type: ignore[import-not-found]  # in the worker, `scale` is at the top
-
         self.llm_client.forget()
-        self._probe = Probe()
+        self._probe = LoopProbe()
         await self._probe.start(profile=profile)
 
     async def wait(self) -> None:

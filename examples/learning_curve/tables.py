@@ -137,7 +137,7 @@ def claims(chosen: Chosen) -> str:
     """What the runs of each claim have decided so far; some are decided by learning runs."""
     counted = {name: run for name, run in chosen.results.items() if name not in chosen.remarks}
     paired = [run for run in chosen.of(BRANCHING) if learning_runs.counterpart(run, counted.values())]
-    results = {**chosen.claims} | {name: run for name, run in counted.items() if RFT_LESS_RL in run or run in paired}
+    results = dict(chosen.claims) | {name: run for name, run in counted.items() if RFT_LESS_RL in run or run in paired}
     return report.table(report.read(results)) if results else NOT_RUN.capitalize() + "."
 
 

@@ -29,6 +29,14 @@ grandchild = subprocess.Popen(
 open(sys.argv[1], "w").write(str(grandchild.pid))
 """
 """Starts a process that has a session of its own and takes no SIGTERM, as a parent that ends or sleeps."""
+UNTIL_FILE = """
+import os, sys, time
+assert not os.path.exists(sys.argv[2])
+open(sys.argv[1], "w").write(str(os.getpid()))
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.02)
+"""
+"""Ends once there is the second file, which an earlier run must not have left."""
 
 
 @pytest.fixture
@@ -107,11 +115,7 @@ def test_a_signal_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
 def test_a_run_goes_on_after_it_was_stopped_and_continued(tmp_path: Path, start: Callable) -> None:
     """Ctrl-Z and `fg`; `scontrol suspend` and `resume`."""
     ready, go_on = tmp_path / "pid", tmp_path / "go_on"
-    script = (
-        "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid()))\n"
-        "while not os.path.exists(sys.argv[2]): time.sleep(0.02)"
-    )
-    run = start(*SUPERVISE, "--", sys.executable, "-c", script, str(ready), str(go_on))
+    run = start(*SUPERVISE, "--", sys.executable, "-c", UNTIL_FILE, str(ready), str(go_on))
     written(ready)
     supervisors = [psutil.Process(run.pid), *psutil.Process(run.pid).children()]
     for _ in range(3):
@@ -143,12 +147,8 @@ def test_with_a_stop_file_the_first_signal_asks_and_the_second_ends(tmp_path: Pa
 def test_a_run_that_stops_as_asked_has_not_failed_of_itself(tmp_path: Path, start: Callable) -> None:
     stop_file, ready = tmp_path / "stop_requested", tmp_path / "pid"
     stop_file.touch()  # left by an earlier run, which this one must not take for its own
-    script = (
-        "import os, sys, time; assert not os.path.exists(sys.argv[2]); open(sys.argv[1], 'w').write(str(os.getpid()))\n"
-        "while not os.path.exists(sys.argv[2]): time.sleep(0.02)"
-    )
     run = start(
-        *SUPERVISE, "--stop-file", str(stop_file), "--", sys.executable, "-c", script, str(ready), str(stop_file)
+        *SUPERVISE, "--stop-file", str(stop_file), "--", sys.executable, "-c", UNTIL_FILE, str(ready), str(stop_file)
     )
     written(ready)
     run.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""The folder of one evaluation: which one it holds, and how its files are written."""
+"""The folder of one evaluation: which one it holds."""
 
 from __future__ import annotations
 
