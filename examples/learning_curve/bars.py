@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from examples.learning_curve.chosen import Chosen
 from examples.learning_curve.claims import learning_runs
+from examples.learning_curve.report import GAIN
 from examples.learning_curve.schedule import BRANCHED_FROM, BRANCHING, METHODS, SCHEDULE
 from examples.learning_curve.texts import percent, points
 from verl_video_tools.evaluation.table_text import markdown_table
@@ -14,7 +15,6 @@ LEAST_GAIN = 0.30
 LEAST_VIDEOBRAIN = 0.70
 LEAST_ORDER, LEAST_ORDERED = 0.60, 3
 """Accuracy on "order of two", and how many methods are to reach it."""
-_GAIN = "after RL less after SFT"
 
 
 def bars(chosen: Chosen) -> str:
@@ -25,7 +25,7 @@ def bars(chosen: Chosen) -> str:
     runs_of = {method: chosen.of(method) for method in METHODS}
     num_made = sum(len({run["seed"] for run in runs}) for runs in runs_of.values())
     num_planned = NUM_SEEDS * len(METHODS)
-    gains = {f"{run['method']} {run['seed']}": run[_GAIN] for runs in runs_of.values() for run in runs}
+    gains = {f"{run['method']} {run['seed']}": run[GAIN] for runs in runs_of.values() for run in runs}
     means = {
         method: sum(run["accuracy"]["after RL"]["needs another look"]["mean"] for run in runs) / len(runs)
         for method, runs in runs_of.items()

@@ -29,7 +29,7 @@ class Chosen:
     Attributes:
         results: all of learning runs, by the name of their file.
         remarks: why a result does not count, by the same name.
-        claims: results of `claims`, by the name of their file; all of them count.
+        claims: results of `claims`, by the name of their file; `claims.report` tells which decide.
     """
 
     results: Mapping[str, Result]
@@ -72,7 +72,10 @@ def choose(results: Mapping[str, Result], claims: Mapping[str, Result] | None = 
 
 
 def has_present_plan(result: Result) -> bool:
-    """Whether a learning run was trained as it would be now."""
+    """Whether a learning run was made by the present plan, apart from what that measures.
+
+    Code and recipes may have changed since: results tell their commits.
+    """
     return _training(result["plan"]) == _training(plan_of(result["method"]).written())
 
 

@@ -20,7 +20,7 @@ from examples.learning_curve.stored import Result
 from verl_video_tools.records.report_figures import COLOURS
 
 BY_STAGE, BY_COST = "learning.png", "learning_cost.png"
-BARS = {"after SFT": COLOURS[5], "after RL": COLOURS[0], "after RFT": COLOURS[2], "after RL, without tools": "#8a8f98"}
+BARS = {"after SFT": COLOURS[5], "after RL": COLOURS[0], "after RFT": COLOURS[2]}
 LINES = dict(zip((*METHODS, *COMPARED), (*COLOURS[:5], "#8a8f98", "#1c2430"), strict=True))
 CHANCE = 0.25
 _INK = "#1c2430"

@@ -28,11 +28,14 @@ from verl_video_tools.records.validation import mean_gain, mean_of, read_outcome
 if TYPE_CHECKING:
     from examples.learning_curve.run import Learning
 
+GAIN = "after RL less after SFT"
+"""In `results.json`: what reinforcement learning changes where another look is needed."""
 RFT_LESS_RL = "after RFT less after RL, all questions"
 """In `results.json`: what fine-tuning on rollouts changes, first look included."""
 TRAINING = "rollouts of training"
 """In `results.json`: how many there were in each run, and how many were flagged, so that they did not train."""
-_RL_WITHOUT_TOOLS = "after RL, without tools"
+SFT_WITHOUT_TOOLS, RL_WITHOUT_TOOLS = "after SFT, without tools", "after RL, without tools"
+"""In `results.json`: the same weights, asked with the prompt of the method without tools."""
 
 
 def results_of(run: Learning, console: Console) -> dict[str, Any]:
@@ -46,7 +49,7 @@ def results_of(run: Learning, console: Console) -> dict[str, Any]:
     console.print(_table(f"{run.name}, seed {run.seed}: held-out NeedleClips", policies))
     results = {**run.told(), **_origin(run), "accuracy": accuracy}
     own, otherwise = "after RL", _ablation_name(run)
-    compared = [(own, name) for name in ("after SFT", _RL_WITHOUT_TOOLS, otherwise)]
+    compared = [(own, name) for name in ("after SFT", RL_WITHOUT_TOOLS, otherwise)]
     for after, before in [*compared, ("after RFT", "after SFT"), ("after RFT", "after RL")]:
         if after in policies and before in policies:
             then, now = hard(policies[before]), hard(policies[after])
@@ -103,7 +106,8 @@ def _sources(run: Learning) -> dict[str, tuple[Path, str]]:
         "after RL": (run.measured("rl", last), run.method),
     }
     if run.plan.compares_without_tools:
-        sources[_RL_WITHOUT_TOOLS] = (run.measured("rl", last), NO_TOOLS)
+        sources[SFT_WITHOUT_TOOLS] = (run.measured("rl", 0), NO_TOOLS)
+        sources[RL_WITHOUT_TOOLS] = (run.measured("rl", last), NO_TOOLS)
     if run.plan.rft:
         sources["after RFT"] = (run.measured("rft_validation", 0), run.method)
     if run.ablation:

@@ -18,16 +18,14 @@ from examples.learning_curve.chosen import KINDS, Chosen, choose
 from examples.learning_curve.claims import learning_runs, report
 from examples.learning_curve.equal_cost import COSTS, accuracy_at, largest_common, mean_of_runs
 from examples.learning_curve.provenance import REPO
-from examples.learning_curve.report import RFT_LESS_RL
+from examples.learning_curve.report import GAIN, RFT_LESS_RL, RL_WITHOUT_TOOLS, SFT_WITHOUT_TOOLS
 from examples.learning_curve.schedule import BRANCHING, COMPARED, METHODS
 from examples.learning_curve.stored import CLAIMS_FOLDER, Result, load
-from examples.learning_curve.texts import gain_interval, gain_spread, interval, points, spread, thousands
+from examples.learning_curve.texts import count_spread, gain_interval, gain_spread, interval, points, spread, thousands
 from verl_video_tools.evaluation.table_text import markdown_table
 
 PAGES = (REPO / "docs" / "learning.md", REPO / "README.md")
 NOT_RUN = "not run yet"
-_GAIN, _GAIN_ON_NO_TOOLS = "after RL less after SFT", "after RL less after RL, without tools"
-_WITHOUT_TOOLS = "after RL, without tools"
 
 
 def summary(chosen: Chosen) -> str:
@@ -37,7 +35,7 @@ def summary(chosen: Chosen) -> str:
         if not runs:
             rows.append([f"`{method}`", NOT_RUN, *[""] * 5])
             continue
-        gains = [run[_GAIN] for run in runs]
+        gains = [run[GAIN] for run in runs]
         rows.append(
             [
                 f"`{method}`",
@@ -64,7 +62,7 @@ def by_kind(chosen: Chosen) -> str:
     kinds = [kind for kind in KINDS if any(kind in measured_kinds(run) for run in chosen.counted)]
     rows = []
     for method, runs in chosen.by_method.items():
-        for policy in ("after SFT", "after RL", "after RFT"):
+        for policy in ("after SFT", "after RL", "after RFT", SFT_WITHOUT_TOOLS, RL_WITHOUT_TOOLS):
             shares = [run["accuracy"][policy]["by kind"] for run in runs if policy in run["accuracy"]]
             if shares:
                 cells = [spread([share[kind] for share in shares]) if kind in shares[0] else "" for kind in kinds]
@@ -86,10 +84,10 @@ def every_run(chosen: Chosen) -> str:
             [
                 f"`{name}`",
                 *(interval(accuracy[policy]) if policy in accuracy else "" for policy in ("after SFT", "after RL")),
-                gain_interval(run[_GAIN]),
-                interval(accuracy[_WITHOUT_TOOLS]) if _WITHOUT_TOOLS in accuracy else "",
+                gain_interval(run[GAIN]),
+                interval(accuracy[RL_WITHOUT_TOOLS]) if RL_WITHOUT_TOOLS in accuracy else "",
                 interval(accuracy["after RFT"]) if "after RFT" in accuracy else "",
-                f"{sum(run['minutes'].values()):.0f}" if "minutes" in run else "",
+                f"{sum(run['minutes'].values()):.0f}{'+' * bool(run['stages_resumed'])}" if "minutes" in run else "",
                 ", ".join(f"`{commit[:8]}{commit[40:]}`" for commit in run.get("commits", ())),
                 chosen.remark(name),
             ]
@@ -119,7 +117,7 @@ def equal_cost(chosen: Chosen) -> str:
                 *(interval(vars(estimate)) for estimate in equal),
                 interval(vars(whole)),
                 " and ".join(thousands(fmean(end[cost] for end in ends)) for cost in COSTS),
-                *(f"{fmean(run['cost']['per question'][cost] for run in runs):.0f}" for cost in COSTS),
+                *(count_spread([run["cost"]["per question"][cost] for run in runs]) for cost in COSTS),
             ]
         )
     names = [cost.replace("_", " ") for cost in COSTS]
@@ -143,7 +141,7 @@ def claims(chosen: Chosen) -> str:
 
 def picture(chosen: Chosen) -> str:
     told = "" if chosen.is_complete else "; earlier runs, at other settings"
-    text = f"Held-out accuracy on questions that need another look, after each stage and without tools{told}"
+    text = f"Held-out accuracy on questions that need another look, after each stage{told}"
     return f"![{text}](images/{pictures.BY_STAGE})"
 
 
@@ -151,17 +149,20 @@ def headline(chosen: Chosen) -> str | None:
     """The README's sentence; None before each method has a result."""
     if not chosen.is_complete:
         return None
-    gains = [run[_GAIN]["mean"] for method in METHODS for run in chosen.of(method)]
+    gains = [run[GAIN]["mean"] for method in METHODS for run in chosen.of(method)]
     low, high = 100 * min(gains), 100 * max(gains)
     text = f"The reward alone raises accuracy by {low:.0f} to {high:.0f} points ({len(gains)} runs)"
-    if spatial := [run[_GAIN]["mean"] for run in chosen.of("compose_spatial")]:
+    if spatial := [run[GAIN]["mean"] for run in chosen.of("compose_spatial")]:
         text += f",\nand by {100 * fmean(spatial):.0f} for a [composition](docs/compose.md) that crops and zooms"
     return f"{text}. [Results and limits](docs/learning.md)."
 
 
 def duration(chosen: Chosen) -> str | None:
-    """Of the counted runs, the shortest and the longest; None before each method has a result."""
-    minutes = [sum(run["minutes"].values()) for run in chosen.counted if "minutes" in run]
+    """Of the counted runs, the shortest and the longest; None before each method has a result.
+
+    Of a stage that was resumed a result tells the minutes since then alone: such runs are left out.
+    """
+    minutes = [sum(run["minutes"].values()) for run in chosen.counted if not run["stages_resumed"]]
     return f"{min(minutes):.0f} to {max(minutes):.0f} minutes" if chosen.is_complete and minutes else None
 
 

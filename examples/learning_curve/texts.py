@@ -31,6 +31,12 @@ def gain_spread(gains: Sequence[float]) -> str:
     return gain_interval(_ends(gains)) if len(gains) > 1 else points(gains[0])
 
 
+def count_spread(counts: Sequence[float]) -> str:
+    """Mean, lowest and highest in whole numbers; the mean alone where all are equal."""
+    mean, low, high = (f"{value:.0f}" for value in _ends(counts).values())
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
 def _ends(values: Sequence[float]) -> dict[str, float]:
     return {"mean": sum(values) / len(values), "low": min(values), "high": max(values)}
 

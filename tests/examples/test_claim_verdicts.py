@@ -122,13 +122,32 @@ def test_a_pilot_is_told_and_decides_nothing(tmp_path: Path) -> None:
     paths += [written(tmp_path, "framemind_ladder", seed, {"accuracy": 0.1}) for seed in range(2)]
     found = report.table(report.read(loaded(paths))).splitlines()[2:]
     assert found[0] == (
-        "| `longvt_recall (pilot, seed 0)` | none: earlier settings | iou, `at_time` | 1 | 50.0 | 50.0 | +0.0 | 0.0 |"
+        "| `longvt_recall (pilot, seed 0)` | decides nothing | iou, `at_time` | 1 | 50.0 | 50.0 | +0.0 | 0.0 |"
     )
     assert found[1].startswith("| `longvt_recall` | ") and found[1].split(" | ")[3:5] == ["3", "110.0"]
     # Pilots of unlike settings are not averaged.
     assert [line.split(" | ")[0] for line in found[2:]] == [
         f"| `framemind_ladder (pilot, seed {seed})`" for seed in range(2)
     ]
+
+
+def test_a_seed_that_was_not_planned_decides_nothing(tmp_path: Path) -> None:
+    paths = [written(tmp_path, "framethinker_bonus", seed, {"accuracy": 0.1 * (seed + 1)}) for seed in (0, 1, 3, 99)]
+    found = report.table(report.read(loaded(paths))).splitlines()[2:]
+    assert [line.split(" | ")[:2] for line in found] == [
+        ["| `framethinker_bonus`", "undecided: 2 of 3 seeds"],
+        ["| `framethinker_bonus (not planned, seed 3)`", "decides nothing"],
+        ["| `framethinker_bonus (not planned, seed 99)`", "decides nothing"],
+    ]
+
+
+def test_what_is_known_of_some_seeds_is_told_as_such(tmp_path: Path) -> None:
+    paths = [written(tmp_path, "framethinker_bonus", seed, {"accuracy": 0.5}) for seed in range(3)]
+    told = json.loads(paths[2].read_text())
+    del told[TRAINING]
+    paths[2].write_text(json.dumps(told))
+    (line,) = report.table(report.read(loaded(paths))).splitlines()[2:]
+    assert line.endswith("| 2.0 (2 seeds) |")
 
 
 def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path) -> None:

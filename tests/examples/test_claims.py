@@ -123,6 +123,14 @@ def test_no_effect_is_forecast_where_there_is_none(clips: list[Clip]) -> None:
     assert (paper == other).all()
 
 
+def test_a_forecast_knows_which_tools_were_called(clips: list[Clip]) -> None:
+    """All learn to ask for a number where that is paid in any case, and none where it has to be right."""
+    claim = CLAIMS["framethinker_bonus"]
+    asked = next(metric for metric in claim.metrics if metric.measure == "asked_for_number")
+    ((paper, other),) = forecast(replace(claim, metrics=(asked,)), clips)
+    assert paper.max() < 0.1 and other.min() > 0.9
+
+
 # ------------------------------------------------------------------------------------------------------------ behaviour
 
 

@@ -21,7 +21,7 @@ from examples.learning_curve.chosen import Chosen, choose
 from examples.learning_curve.claims.claim import CLAIMS
 from examples.learning_curve.equal_cost import COSTS, accuracy_at, largest_common, mean_of_runs
 from examples.learning_curve.plans import plan_of
-from examples.learning_curve.report import RFT_LESS_RL
+from examples.learning_curve.report import RFT_LESS_RL, RL_WITHOUT_TOOLS
 from examples.learning_curve.schedule import COMPARED, METHODS
 from examples.learning_curve.stored import CLAIMS_FOLDER, load
 from verl_video_tools.records.validation import Estimate
@@ -74,6 +74,7 @@ def result(method: str, seed: int, before: float = 0.25, after: float = 0.75, **
         "plan": asdict(plan_of(method)),
         "commits": ["0123456789" * 4],
         "minutes": {"sft": 10.4, "rl": 11.2},
+        "stages_resumed": [],
         "accuracy": {"after SFT": policy(before, before, 0.0), "after RL": policy(after, after - 0.25, 1.5)},
         "after RL less after SFT": estimate(after - before),
     }
@@ -122,6 +123,7 @@ def test_by_kind_leaves_empty_what_a_method_is_not_asked() -> None:
         policy["by kind"] = {"on_card": 0.5}
     after_rft = {"accuracy": result("longvt", 11)["accuracy"]}
     after_rft["accuracy"]["after RFT"] = after_rft["accuracy"]["after SFT"]
+    after_rft["accuracy"][RL_WITHOUT_TOOLS] = {"by kind": {"at_time": 0.1, "direct": 0.4}}
     table = tables.by_kind(choose({"a": spatial, "b": result("longvt", 11, **after_rft)}))
     assert table.splitlines()[0] == (
         "| method | policy | at a time | between two | order of two | on a card | first look tells |"
@@ -130,6 +132,7 @@ def test_by_kind_leaves_empty_what_a_method_is_not_asked() -> None:
         "| `longvt` | after SFT | 25.0 % | 25.0 % | 25.0 % |  | 90.0 % |",
         "| `longvt` | after RL | 75.0 % | 75.0 % | 50.0 % |  | 90.0 % |",
         "| `longvt` | after RFT | 25.0 % | 25.0 % | 25.0 % |  | 90.0 % |",
+        "| `longvt` | after RL, without tools | 10.0 % |  |  |  | 40.0 % |",
         "| `compose_spatial` | after SFT |  |  |  | 50.0 % |  |",
         "| `compose_spatial` | after RL |  |  |  | 50.0 % |  |",
     ]
@@ -140,14 +143,16 @@ def test_every_run_is_listed_also_one_that_does_not_count() -> None:
     other = result("longvt", 12)
     other["plan"]["rl_steps"] += 1
     runs = {"longvt_11": result("longvt", 11), "longvt_12": other, "longvt_7": result("longvt", 7)}
-    runs["longvt_7"].update(commits=["ab" * 20 + "+"], **{"after RL less after SFT": estimate(-0.25)})
+    runs["longvt_7"].update(
+        stages_resumed=["rl"], commits=["ab" * 20 + "+"], **{"after RL less after SFT": estimate(-0.25)}
+    )
     chosen = choose(runs)
     assert [run["seed"] for run in chosen.counted] == [11]
-    row = "| 25.0 % (20.0 to 30.0) | 75.0 % (70.0 to 80.0) | {} |  |  | 22 | {} | {} |"
+    row = "| 25.0 % (20.0 to 30.0) | 75.0 % (70.0 to 80.0) | {} |  |  | {} | {} | {} |"
     assert lines(tables.every_run(chosen)) == [
-        "| `longvt_11` " + row.format("+50.0 (+45.0 to +55.0)", "`01234567`", ""),
-        "| `longvt_12` " + row.format("+50.0 (+45.0 to +55.0)", "`01234567`", "other settings"),
-        "| `longvt_7` " + row.format("-25.0 (-30.0 to -20.0)", "`abababab+`", "not of the schedule"),
+        "| `longvt_11` " + row.format("+50.0 (+45.0 to +55.0)", "22", "`01234567`", ""),
+        "| `longvt_12` " + row.format("+50.0 (+45.0 to +55.0)", "22", "`01234567`", "other settings"),
+        "| `longvt_7` " + row.format("-25.0 (-30.0 to -20.0)", "22+", "`abababab+`", "not of the schedule"),
     ]
 
 
@@ -296,6 +301,7 @@ def test_methods_are_compared_at_the_largest_cost_that_all_have_reached() -> Non
     chosen = choose(runs)
     curves = [run["cost"]["measurements"] for run in chosen.counted if "cost" in run]
     assert [largest_common(curves, name) for name in COSTS] == [100_000, 200_000]
+    runs["longvt_12"]["cost"]["per question"]["generated_tokens"] = 90.2
     table, shown = tables.equal_cost(chosen).split("\n\n")
     assert "| at 100 k generated tokens | at 200 k visual tokens | whole run |" in table
     found = dict(zip((*METHODS, *COMPARED), lines(table), strict=True))
@@ -305,7 +311,7 @@ def test_methods_are_compared_at_the_largest_cost_that_all_have_reached() -> Non
     )
     assert found["longvt"] == (  # 0.4 and 0.5; 0.3 and 0.35; 0.7 and 0.9
         "| `longvt` | 2 | 45.0 % (0.0 to 100.0) | 32.5 % (0.7 to 64.3) | 80.0 % (0.0 to 100.0) "
-        "| 350 k and 1400 k | 40 | 64 |"
+        "| 350 k and 1400 k | 65 (40 to 90) | 64 |"
     )
     assert found["direct"].startswith("| `direct` | not run yet |")
     assert "](images/learning_cost.png)" in shown
@@ -358,8 +364,10 @@ def test_a_page_keeps_its_own_text_and_the_readme_its_old_figures_until_each_met
 
 
 def test_the_readme_tells_the_shortest_and_the_longest_run() -> None:
+    """Of those whose minutes are known whole."""
     text = "(<!-- learning-duration -->old<!-- end -->)"
     runs = all_runs(longvt_12={"minutes": {"sft": 3.2, "rl": 9.0}}, longvt_13={"minutes": {"sft": 40.0, "rl": 20.6}})
+    runs["longvt_11"].update(minutes={"sft": 1.0, "rl": 1.0}, stages_resumed=["rl"])
     assert tables.page(text, choose(runs)) == "(<!-- learning-duration -->12 to 61 minutes<!-- end -->)"
     del runs["framemind_11"], runs["framemind_12"], runs["framemind_13"]
     assert tables.page(text, choose(runs)) == text

@@ -3,6 +3,7 @@
 Usage: python -m examples.learning_curve.claims run longvt_recall [--seed 1] [--out FOLDER]
        python -m examples.learning_curve.claims all [--out FOLDER]
        python -m examples.learning_curve.claims report RESULT.json [RESULT.json ...]
+       python -m examples.learning_curve.claims rollouts FOLDER [FOLDER ...]
        python -m examples.learning_curve.claims advantages [--claim longvt_recall] [--folder FOLDER]
        python -m examples.learning_curve.claims forecast [--claim longvt_recall] [--folder FOLDER]
        python -m examples.learning_curve.claims power
@@ -10,7 +11,8 @@ Usage: python -m examples.learning_curve.claims run longvt_recall [--seed 1] [--
 
 `run` leaves `claim_result.json`, and goes on where it was stopped. So does `all`, which makes the runs of all claims
 and keeps their results in `examples/learning_curve/results/claims`; exit code 1: some have failed. `report` takes
-these, and `results.json` of LongVT's learning runs for fine-tuning on rollouts. `advantages`, `forecast` and `power`
+these, and `results.json` of LongVT's learning runs for fine-tuning on rollouts. `rollouts` shows what the rollouts of
+runs' training did and were paid. `advantages`, `forecast` and `power`
 need no training. `table` is the page's.
 """
 
@@ -21,7 +23,7 @@ import json
 import sys
 from pathlib import Path
 
-from examples.learning_curve.claims import advantages, power, report
+from examples.learning_curve.claims import advantages, power, report, rollouts
 from examples.learning_curve.claims.advantages import Clip
 from examples.learning_curve.claims.all_trials import run_all
 from examples.learning_curve.claims.claim import CLAIMS, Claim
@@ -47,6 +49,8 @@ def main() -> None:
     every.add_argument("--out", type=Path, default=Path("outputs"), help="for the runs' folders")
     decide = commands.add_parser("report", help="what finished runs say")
     decide.add_argument("results", type=Path, nargs="+")
+    done = commands.add_parser("rollouts", help="what rollouts of training did and were paid")
+    done.add_argument("folders", type=Path, nargs="+", help="of runs of one claim")
     for name, text in (
         ("advantages", "what scripted behaviours earn under both choices"),
         ("forecast", "what a policy of scripted behaviours would learn"),
@@ -69,6 +73,8 @@ def main() -> None:
                 sys.exit("\n".join(f"failed: {name}: {cause}" for name, cause in failed.items()))
         elif arguments.command == "report":
             print(report.table(report.read({str(path): json.loads(path.read_text()) for path in arguments.results})))
+        elif arguments.command == "rollouts":
+            print(rollouts.table(arguments.folders))
         elif arguments.command in ("advantages", "forecast"):
             show = _advantages if arguments.command == "advantages" else _forecast
             print(show(arguments.claim or list(CLAIMS), _clips(arguments.folder, arguments.videos)))

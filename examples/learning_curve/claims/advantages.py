@@ -72,6 +72,7 @@ class Played:
     reward: float
     outcome: Outcome
     iou: float
+    tools: frozenset[str]
 
 
 Tries = Mapping[Behaviour, Sequence[Played]]
@@ -183,6 +184,8 @@ def _tries(method: Method, behaviours: Sequence[Behaviour], clip: Clip, retrieve
             seconds_per_look=None,
             row=row["extra_info"],
         )
-        return Played(reward["score"], outcome, last_segment_iou(trajectory, row["extra_info"]["video_segment"]))
+        iou = last_segment_iou(trajectory, row["extra_info"]["video_segment"])
+        tools = frozenset(call.name for call in trajectory.executed_calls())
+        return Played(reward["score"], outcome, iou, tools)
 
     return {each: [asyncio.run(run(each, seed)) for seed in range(_NUM_SCRIPTS)] for each in behaviours}

@@ -37,7 +37,7 @@ _SHIFT = 0.25
 _WIDENED = 1  # on both sides, times the length
 _IMPERFECT: Mapping[Behaviour, float] = {"skip": 1.0, "ask": 1.0, "elsewhere": 0.0, "guess": 0.0}
 """Skip rates of the expert where it errs in all its scripts."""
-_SAID: frozenset[Behaviour] = frozenset({"guess", "wide"})
+SAID: frozenset[Behaviour] = frozenset({"guess", "wide"})
 """Named first in the thought of the call: pilots showed that what only digits tell changes too slowly."""
 
 
@@ -85,7 +85,7 @@ def script(behaviour: Behaviour, method: Method, spec: VideoSpec, question: Ques
         second = random.Random(f"ask/{seed}/{spec.seed}/{question.text}").randrange(1, int(spec.duration_seconds))
         clock = f"{second // 60}:{second % 60:02d}"
         turns = (f"<think>time {clock}</think><action>get frame number at time {clock}</action>", *turns)
-    elif behaviour in _SAID and len(turns) > 1:
+    elif behaviour in SAID and len(turns) > 1:
         turns = (turns[0].replace("<think>", f"<think>{behaviour} ", 1), *turns[1:])
     return Script(behaviour, turns)
 

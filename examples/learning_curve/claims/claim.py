@@ -50,7 +50,7 @@ class Metric:
     kinds: tuple[Kind, ...]
     fields: tuple[str, ...] | None = None
 
-    def of(self, outcome: Outcome, iou: float, tools: Collection[str] = ()) -> float:
+    def of(self, outcome: Outcome, iou: float, tools: Collection[str]) -> float:
         """The measure of one rollout, which executed calls of these tools."""
         if self.measure == "accuracy":
             return outcome.accuracy
@@ -229,7 +229,7 @@ CLAIMS: Mapping[str, Claim] = {
     "framemind_ladder": Claim(
         method="framemind",
         source="3.3, table 2",
-        says="groups on a ladder learn more than groups of one number of frames, whatever is shown at evaluation",
+        says="groups on a ladder learn more than groups of one number of frames",
         plan=_plan(("between_things",), rl_steps=20),
         common=("nested_times=true",),
         cold={"between_things": {"look": 0.25, "guess": 0.35, "skip": 0.4}},

@@ -29,8 +29,8 @@ from verl_video_tools.core.types import Retriever
 from verl_video_tools.synthetic.questions import Kind
 
 RATE = 0.8
-"""Of the logits, per unit of mean advantage. With half of it a cold start of the learning curve (55 of 100 rollouts
-do not look, 35 look rightly) goes from 44 to 67 % in 12 steps. Real policies are faster: FrameThinker's seed 11 was
+"""Of the logits, per unit of mean advantage. With half of it a cold start of which 55 of 100 rollouts do not look
+and 35 look rightly goes from 44 to 67 % in 12 steps. Real policies are faster: FrameThinker's seed 11 was
 right in 44 % of the rollouts of its first two steps, and in 90 % of greedy ones after 5."""
 _MOST_DRAWS = 10  # groups drawn for one that is kept
 _REPETITIONS = 8
@@ -123,7 +123,7 @@ def _mean(
         np.mean(
             [
                 sum(
-                    share * np.mean([metric.of(one.outcome, one.iou) for one in members[0][each]])
+                    share * np.mean([metric.of(one.outcome, one.iou, one.tools) for one in members[0][each]])
                     for each, share in shares[kind].items()
                 )
                 for kind in metric.kinds

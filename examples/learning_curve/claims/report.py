@@ -18,7 +18,6 @@ from verl_video_tools.evaluation.table_text import markdown_table
 _HEADER = ["claim", "verdict", "measured", "seeds", "paper's choice", "other", "difference", "flagged"]
 
 
-_PILOT = "{} (pilot, seed {})"
 _KEYS = ("paper", "other", "difference", "flagged")
 
 
@@ -54,8 +53,8 @@ def read(results: Mapping[str, Result]) -> dict[str, dict[str, Measured]]:
         result = results[path]
         if name not in {*CLAIMS, *learning_runs.SEEDS}:
             raise UsageError(f"{path}: there is no claim {name!r}; choose of {', '.join(CLAIMS)}")
-        if is_pilot(result):
-            name = _PILOT.format(name, result["seed"])
+        if aside := set_aside(result):
+            name = f"{name} ({aside}, seed {result['seed']})"
         elif not is_present(result):
             raise UsageError(f"{path}: made with other settings of {name} than the present ones; leave it out")
         flagged = _most_flagged(result)
@@ -73,9 +72,14 @@ def read(results: Mapping[str, Result]) -> dict[str, dict[str, Measured]]:
     }
 
 
-def is_pilot(result: Result) -> bool:
-    """Whether a result is of a claim's seed that decides nothing."""
-    return "claim" in result and result["seed"] < CLAIMS[result["claim"]].pilots
+def set_aside(result: Result) -> str | None:
+    """Why a result of a claim decides nothing: seeds are fixed before the runs; None if it may."""
+    if "claim" not in result:
+        return None
+    claim = CLAIMS[result["claim"]]
+    if result["seed"] < claim.pilots:
+        return "pilot"
+    return None if result["seed"] < claim.pilots + claim.seeds else "not planned"
 
 
 def is_present(result: Result) -> bool:
@@ -99,6 +103,8 @@ def table(found: Mapping[str, Mapping[str, Measured]]) -> str:
             verdict = _verdict(name, list(measured.difference.values())) if number == 0 else ""
             known = [share for share in measured.flagged.values() if not math.isnan(share)]
             flagged = f"{100 * max(known):.1f}" if known and number == 0 else ""
+            if flagged and len(known) < len(measured.flagged):
+                flagged += f" ({len(known)} seeds)"
             shown = f"`{name}`" if number == 0 else ""
             lines.append([shown, verdict, title, str(len(measured.difference)), *means, interval, flagged])
     return markdown_table(_HEADER, lines, num_text_columns=3)
@@ -123,8 +129,8 @@ def plan_table() -> str:
 
 
 def _verdict(name: str, differences: Sequence[float]) -> str:
-    if name not in {*CLAIMS, *learning_runs.SEEDS}:  # `_PILOT`
-        return "none: earlier settings"
+    if name not in {*CLAIMS, *learning_runs.SEEDS}:  # `set_aside`
+        return "decides nothing"
     if name in learning_runs.SEEDS:
         wanted, least, bound = learning_runs.SEEDS[name], learning_runs.LEAST, learning_runs.BOUND
     else:
