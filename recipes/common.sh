@@ -1,6 +1,7 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs, and takes
 # PRESET (preset.sh). Defines PYTHON, DEVICE, REHEARSE, DRY_RUN, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and
-# the functions absolute, quoted, files, located, log_to_file, log_quietly, supervised, dry_run, told and collect_ray_options.
+# the functions absolute, quoted, files, located, log_to_file, log_quietly, same_run, supervised, dry_run, told and
+# collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -114,6 +115,21 @@ log_quietly() { # FOLDER [VARIABLE ...]
     QUIETLY=(--log "$log")
     [ "${VERBOSE:-0}" = 0 ] || QUIETLY+=(--verbose)
     echo "[verl_video_tools] $EXPERIMENT_NAME: all output in $log (VERBOSE=1 shows it)"
+}
+
+# A run goes on from the checkpoints in its folder: not from those of another model, or of other rows, which a file of the
+# same name may hold. The folder keeps what its first start was given.
+same_run() { # FOLDER
+    local given path sizes="" paths=("$TRAIN_FILES") file=$1/started_with.txt
+    case $TRAIN_FILES in \[*) IFS=', ' read -r -a paths <<<"${TRAIN_FILES//[]\[\'\"]/}" ;; esac
+    for path in "${paths[@]}"; do sizes+=" $(stat -L -c %s "$path" 2>/dev/null || echo unknown)"; done
+    given="MODEL_PATH=$(located "$MODEL_PATH")"$'\n'"TRAIN_FILES=$(files "$TRAIN_FILES"), bytes:$sizes"
+    if [ -s "$1/latest_checkpointed_iteration.txt" ] && [ -e "$file" ] && [ "$given" != "$(cat "$file")" ]; then
+        printf '%s\n' "$1 holds checkpoints of a run that was started with" "$(cat "$file")" "and not with" "$given" \
+            "Give this one another OUTPUT_DIR. To go on from those checkpoints all the same, remove $file" >&2
+        exit 2
+    fi
+    [ "$DRY_RUN" != 0 ] || [ "${NODE_RANK:-0}" != 0 ] || printf '%s\n' "$given" >"$file"
 }
 
 # Runs a command and ends all that it has started: when it is over, and when this shell gets a signal, which a shell would

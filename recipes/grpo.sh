@@ -189,6 +189,7 @@ train() { # [VERL_OPTION ...]
         exit $status
     }
 }
+same_run "$RUN_DIR"
 train "$@"
 [ "$REHEARSE" = 0 ] || resume_rehearsal "$@"
 

@@ -123,6 +123,7 @@ TRAINER=(
 )
 
 OPTIONS=("${DATA[@]}" "${MODEL[@]}" "${ENGINE[@]}" "${OPTIMIZER[@]}" "${TRAINER[@]}" "${SETTING_OPTIONS[@]}" "${DEVICE_OPTIONS[@]}" "$@")
+same_run "$SFT_DIR"
 dry_run sft "${OPTIONS[@]}"
 log_quietly "$SFT_DIR"
 supervised "${QUIETLY[@]}" -- "${LAUNCH[@]}" "${OPTIONS[@]}"

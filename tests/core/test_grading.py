@@ -65,7 +65,6 @@ async def test_multiple_choice_is_never_judged(answer: str | None, expected: Ans
 
 @pytest.mark.parametrize(("answer", "expected"), [("12.0", CORRECT), ("13", INCORRECT), ("many", INCORRECT)])
 async def test_numbers_are_never_judged(answer: str, expected: AnswerLabel) -> None:
-    pytest.importorskip("math_verify")
     judge = OneVerdict(PARTIAL)
     assert await grade_answer(answer, sample("numeric", "12"), judge) is expected
     assert judge.asked == []
@@ -74,7 +73,6 @@ async def test_numbers_are_never_judged(answer: str, expected: AnswerLabel) -> N
 async def test_a_comparison_that_hangs_leaves_the_event_loop_free_and_is_wrong(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pytest.importorskip("math_verify")
     go_on = threading.Event()
     monkeypatch.setattr(grading, "grade_number", lambda answer, truth: go_on.wait(60))
     monkeypatch.setattr(grading, "NUMBER_DEADLINE_SECONDS", 0.2)
@@ -119,7 +117,6 @@ async def test_a_silent_judge_is_no_wrong_answer() -> None:
 
 
 def test_questions_that_cannot_be_graded() -> None:
-    pytest.importorskip("math_verify")
     with pytest.raises(UsageError, match="needs a judge"):
         check_question(sample("open", "a dog"), None)
     check_question(sample("open", "a dog"), JudgeConfig())

@@ -49,6 +49,7 @@ NEEDED = (
     PackagePin("typer", "typer", "0.29.2"),
     PackagePin("rich", "rich", "15.0.0"),
     PackagePin("matplotlib", "matplotlib", "3.11.2"),
+    PackagePin("math-verify", "math_verify", "0.9.0"),
 )
 
 ENGINES = {
@@ -88,7 +89,6 @@ OPTIONAL = (
     ("retrieval", PackagePin("open_clip_torch", "open_clip", "3.3.0")),
     ("judge", PackagePin("openai", "openai", "3.54.0")),
     ("judge", PackagePin("tenacity", "tenacity", "9.2.1")),
-    ("judge", PackagePin("math-verify", "math_verify", "0.9.0")),
     ("mcp", PackagePin("mcp", "mcp", "2.3.0")),
     ("haystack", PackagePin("scenedetect-headless", "scenedetect", "0.7.2")),
 )

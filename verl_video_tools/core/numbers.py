@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any
 
 from verl_video_tools.core.choices.text import CJK, boxes
-from verl_video_tools.core.errors import UsageError
 
 MAX_CHARACTERS = 200
 """A longer answer is no number."""
@@ -73,11 +72,7 @@ _GAP = re.compile(r"(?<![\\A-Za-z])[A-Za-z]+|[\s,;=:]+")
 
 
 def is_number(truth: str) -> bool:
-    """Whether `truth` can be compared as a number: it states a single one.
-
-    Raises:
-        UsageError: the package math-verify is missing.
-    """
+    """Whether `truth` can be compared as a number: it states a single one."""
     parts = _expressions(_normalised(_set_apart(truth)[1]))
     return len(parts) == 1 and bool(_parse(parts[0]))
 
@@ -91,9 +86,6 @@ def grade_number(answer: str, truth: str) -> bool:
     several numbers that are not all equal (``3 4``, ``3 vs 4``, ``3,4``: a comma is no decimal point), one that denies
     its number or bounds it (``not 3``, ``at least 3``, ``>3``). Number words ("twelve") and clock times are not
     understood; an answer in the very characters of the truth is right in any case.
-
-    Raises:
-        UsageError: the package math-verify is missing.
     """
     lead, answer = map(_normalised, _set_apart(answer))
     truth = _normalised(_set_apart(truth)[1])
@@ -193,12 +185,8 @@ def _equal(gold: tuple[Any, ...], found: tuple[Any, ...]) -> bool:
 
 @lru_cache
 def _math_verify() -> Any:
-    try:
-        import math_verify
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "a numeric question needs the package math-verify: uv pip install '.[judge]' in the checkout"
-        ) from error
+    import math_verify  # takes half a second, and only numeric questions need it
+
     # Each of the two says once that its signals are off.
     for module in ("parser", "grader"):
         logging.getLogger(f"math_verify.{module}").addFilter(lambda record: "Timeout is disabled" not in record.msg)

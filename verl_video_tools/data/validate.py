@@ -178,7 +178,7 @@ def validate_file(
 
     Raises:
         RowError: `source` has no rows.
-        UsageError: `source` cannot be read or `out` not written, or the package math-verify is missing.
+        UsageError: `source` cannot be read or `out` not written.
     """
     if not count_rows(source):  # whatever wrote it failed, though no row is bad
         raise RowError(f"{source} has no rows; {page('rows')} describes what a file of rows holds")
