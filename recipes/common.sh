@@ -120,10 +120,11 @@ log_quietly() { # FOLDER [VARIABLE ...]
 # A run goes on from the checkpoints in its folder: not from those of another model, or of other rows, which a file of the
 # same name may hold. The folder keeps what its first start was given.
 same_run() { # FOLDER
-    local given path sizes="" paths=("$TRAIN_FILES") file=$1/started_with.txt
+    local given path paths=("$TRAIN_FILES") file=$1/started_with.txt
     case $TRAIN_FILES in \[*) IFS=', ' read -r -a paths <<<"${TRAIN_FILES//[]\[\'\"]/}" ;; esac
-    for path in "${paths[@]}"; do sizes+=" $(stat -L -c %s "$path" 2>/dev/null || echo unknown)"; done
-    given="MODEL_PATH=$(located "$MODEL_PATH")"$'\n'"TRAIN_FILES=$(files "$TRAIN_FILES"), bytes:$sizes"
+    given="MODEL_PATH $(located "$MODEL_PATH")"$'\n'"TRAIN_FILES"
+    # Files may have moved: a job of Ray unpacks its folder anew.
+    for path in "${paths[@]}"; do given+=" ${path##*/} ($(stat -L -c %s "$path" 2>/dev/null || echo unknown) bytes)"; done
     if [ -s "$1/latest_checkpointed_iteration.txt" ] && [ -e "$file" ] && [ "$given" != "$(cat "$file")" ]; then
         printf '%s\n' "$1 holds checkpoints of a run that was started with" "$(cat "$file")" "and not with" "$given" \
             "Give this one another OUTPUT_DIR. To go on from those checkpoints all the same, remove $file" >&2

@@ -101,7 +101,7 @@ def test_a_run_goes_on_from_its_own_checkpoints_alone(recipe: str, tmp_path: Pat
     kept = tmp_path / recipe / "started_with.txt"
     for _ in range(2):
         assert started(tmp_path, "one.parquet", recipe).returncode == 0
-    assert kept.read_text() == f"MODEL_PATH={tmp_path}/model\nTRAIN_FILES='{tmp_path}/one.parquet', bytes: 11\n"
+    assert kept.read_text() == f"MODEL_PATH {tmp_path}/model\nTRAIN_FILES one.parquet (11 bytes)\n"
 
     before = kept.read_text()
     for rows, variables in (
@@ -115,11 +115,15 @@ def test_a_run_goes_on_from_its_own_checkpoints_alone(recipe: str, tmp_path: Pat
         assert "holds checkpoints of a run that was started with" in other.stderr
         assert "Give this one another OUTPUT_DIR" in other.stderr and kept.read_text() == before
     (tmp_path / "one.parquet").write_text("more and better rows")
-    assert "bytes: 20" in started(tmp_path, "one.parquet", recipe).stderr
+    assert "(20 bytes)" in started(tmp_path, "one.parquet", recipe).stderr
+
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "moved" / "one.parquet").write_text("one.parquet")
+    assert started(tmp_path, "moved/one.parquet", recipe).returncode == 0
 
     kept.unlink()
     assert started(tmp_path, "[one.parquet, two.parquet]", recipe).returncode == 0
-    assert kept.read_text().endswith("TRAIN_FILES=[one.parquet, two.parquet], bytes: 20 11\n")
+    assert kept.read_text().endswith("TRAIN_FILES one.parquet (20 bytes) two.parquet (11 bytes)\n")
 
 
 def test_without_checkpoints_a_folder_is_nobodys(tmp_path: Path) -> None:
