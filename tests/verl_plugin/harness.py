@@ -98,6 +98,8 @@ class ScriptedServer:
     """Of each turn's prompt, found in the prefix cache; None stands for an aborted request, which is not counted."""
     extra_logprobs: int = 0
     """Log-probabilities returned beyond the tokens: a fault to be caught."""
+    stop_reasons: Sequence[str | None] | None = None
+    """Of each turn."""
     requests: list[dict[str, Any]] = field(default_factory=list)
     returned: list[list[int]] = field(default_factory=list)
     returned_logprobs: list[list[float]] = field(default_factory=list)
@@ -137,7 +139,8 @@ class ScriptedServer:
         told: dict[str, Any] = {} if self.global_steps is None else {"global_steps": self.global_steps[number]}
         if self.cached_tokens is not None:
             told["num_cached_tokens"] = self.cached_tokens[number]
-        return TokenOutput(token_ids=ids, log_probs=logprobs, extra_fields=told)
+        reason = None if self.stop_reasons is None else self.stop_reasons[number]
+        return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason=reason, extra_fields=told)
 
 
 @dataclass

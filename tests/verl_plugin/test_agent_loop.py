@@ -256,13 +256,30 @@ async def test_an_end_of_document_ends_a_turn_too() -> None:
     assert rollout.output.response_mask[-1] == 1
 
 
-async def test_engine_that_returns_no_token() -> None:
-    """As for an aborted request: verl cannot take an empty response, so one masked token stands in."""
-    rollout = await run_loop([Unended("")])
-    assert rollout.trajectory.stop_reason is StopReason.NO_ACTION
+@pytest.mark.parametrize("reason", ["error", "aborted", None])
+async def test_engine_that_returns_no_token(reason: str | None) -> None:
+    """It is no doing of the policy. verl cannot take an empty response, so one masked token stands in."""
+    rollout = await run_loop([], server=ScriptedServer([Unended("")], stop_reasons=[reason]))
+    assert rollout.trajectory.stop_reason is StopReason.ABORTED and rollout.trajectory.flags == ["aborted"]
+    assert f"stop reason {reason!r} after 0 tokens" in (rollout.trajectory.error or "")
     assert (rollout.output.response_mask, rollout.output.response_logprobs) == ([0], [0.0])
     assert len(rollout.images) == 8
     assert len(rollout.output.as_dict()["responses"]) == 1
+
+
+@pytest.mark.parametrize("text", ["", "<think>I look</think>"])
+async def test_a_request_that_fails_in_a_later_turn_is_not_the_policys_turn(text: str) -> None:
+    """vLLM raises nothing for it: earlier turns, which were good, would be trained against."""
+    server = ScriptedServer([LOOK_TWICE[0], Unended(text)], stop_reasons=["completed", "error"])
+    rollout = await run_loop([], server=server)
+    assert rollout.trajectory.flags == ["aborted"] and len(rollout.trajectory.turns) == 1
+    assert "stop reason 'error'" in (rollout.trajectory.error or "")
+
+
+@pytest.mark.parametrize("reason", ["completed", "stop", "length", None])
+async def test_reasons_of_whole_turns(reason: str | None) -> None:
+    rollout = await run_loop([], server=ScriptedServer([answer("B")], stop_reasons=[reason]))
+    assert (rollout.trajectory.stop_reason, rollout.trajectory.flags) == (StopReason.ANSWER, [])
 
 
 # ---------------------------------------------------------------------------------------- special tokens that are spelt
