@@ -20,7 +20,7 @@ from tests.turns.framethinker import answer, choose, get
 from tests.verl_plugin.group_worker import GroupQueue, Planted, run_group, trained_rows
 from tests.verl_plugin.harness import make_row, processor, run_loop, tokenizer, video
 from tests.verl_plugin.ranks import run_apart
-from tests.verl_plugin.trainer_batches import bare_trainer
+from tests.verl_plugin.trainer_batches import WHOLE_BATCH, bare_trainer
 from verl_video_tools import methods
 from verl_video_tools.core.errors import JudgeError, UsageError
 from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
@@ -274,7 +274,8 @@ def advantages(monkeypatch: pytest.MonkeyPatch, queue: GroupQueue, kind: type, b
     trainer = bare_trainer(kind)
     algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
     algorithm["norm_adv_by_std_in_grpo"] = by_std
-    trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": {"rollout": {"n": 4}}})
+    sections = {"rollout": {"n": 4}, "actor": {"ppo_mini_batch_size": WHOLE_BATCH}}
+    trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": sections})
     trainer.global_steps = 1
     trainer._judge_watch.begin_step()
     rows = trained_rows(queue)

@@ -17,7 +17,7 @@ from verl.trainer.config.algorithm import RolloutCorrectionConfig
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
 from verl.trainer.ppo.v1 import trainer_base
 
-from tests.verl_plugin.trainer_batches import MemoryQueue, bare_trainer
+from tests.verl_plugin.trainer_batches import WHOLE_BATCH, MemoryQueue, bare_trainer
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.verl_plugin import trainer_advantages
 from verl_video_tools.verl_plugin.settings import pack_record
@@ -61,9 +61,8 @@ def corrected(preset: RolloutCorrectionConfig, monkeypatch: pytest.MonkeyPatch) 
     trainer = bare_trainer()  # the step needs nothing but a config
     algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
     algorithm["rollout_correction"] = {name: getattr(preset, name) for name in preset}
-    trainer.config = OmegaConf.create(
-        {"algorithm": algorithm, "actor_rollout_ref": {"rollout": {"n": 4, "custom": {}}}}
-    )
+    sections = {"rollout": {"n": 4, "custom": {}}, "actor": {"ppo_mini_batch_size": WHOLE_BATCH}}
+    trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": sections})
     trainer.global_steps = 1
     trainer._judge_watch.begin_step()
     metrics: dict[str, float] = {}

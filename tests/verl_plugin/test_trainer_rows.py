@@ -3,6 +3,8 @@
 # Imports after a skip: what they name is not there on every machine.
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from transfer_queue import KVBatchMeta
@@ -35,6 +37,49 @@ def test_every_mini_batch_gets_its_share_of_padding(num_ranks: int, num_mini_bat
         assert sorted(rows) == list(range(first, first + per_rank))  # none has moved to another rank
         shares = [sum(is_padding[row] for row in rows[at : at + size]) for at in range(0, per_rank, size)]
         assert max(shares) - min(shares) <= 1
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 4])
+@given(data=st.data())
+def test_rows_to_train_on_reach_every_mini_batch(num_ranks: int, data: st.DataObject) -> None:
+    """Over all ranks together, wherever they are, as soon as there are as many."""
+    num_mini_batches = data.draw(st.integers(1, 4))
+    per_rank = num_mini_batches * data.draw(st.integers(1, 3))
+    flags = st.lists(st.booleans(), min_size=num_ranks * per_rank, max_size=num_ranks * per_rank)
+    is_padding = data.draw(flags)
+    order = spread_padding(is_padding, num_ranks, num_mini_batches)
+    counts = [0] * num_mini_batches
+    for place, row in enumerate(order):
+        assert place // per_rank == row // per_rank
+        counts[place % per_rank // (per_rank // num_mini_batches)] += not is_padding[row]
+    assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("flagged", [("a_1", "b_0"), ("b_0", "b_1"), ("a_0", "b_1")])
+def test_no_mini_batch_is_left_with_flagged_rollouts_alone(
+    monkeypatch: pytest.MonkeyPatch, ranks: int, flagged: tuple[str, ...]
+) -> None:
+    """Those of an outage finish together, and would make up one: with its mean of nothing, or a step along momentum."""
+    step = Step(monkeypatch, flagged=flagged, ranks=ranks)
+    on_rank = [{*step.batch.keys[first : first + 12 // ranks]} for first in range(0, 12, 12 // ranks)]
+    step.trainer._skips_update = False
+    step.advantages()
+    keys, size = step.batch.keys, 6 // ranks
+    assert [{*keys[first : first + 12 // ranks]} for first in range(0, 12, 12 // ranks)] == on_rank
+    for number in range(2):  # verl's mini-batches: consecutive rows of each rank
+        rows = [keys[first + number * size + i] for first in range(0, 12, 12 // ranks) for i in range(size)]
+        assert any(step.queue.rows[key]["response_mask"].any() for key in rows)
+    assert not step.trainer._skips_update
+
+
+def test_too_few_valid_rollouts_for_all_mini_batches_update_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    step = Step(monkeypatch, flagged=("a_1", "b_0", "b_1"))  # a_0 has one sequence
+    step.advantages()
+    assert step.trainer._update_actor(step.batch, {}) is step.batch
+    assert "1 valid rollouts do not fill a mini-batch each" in caplog.text
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

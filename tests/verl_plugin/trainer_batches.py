@@ -22,6 +22,9 @@ from verl_video_tools.verl_plugin import trainer_advantages, trainer_packing, tr
 from verl_video_tools.verl_plugin.settings import pack_record
 from verl_video_tools.verl_plugin.trainer import VideoToolsTrainer
 
+WHOLE_BATCH = 64
+"""Of `ppo_mini_batch_size`: more than any batch here."""
+
 
 class MemoryQueue:
     """The part of TransferQueue's key-value interface that the advantage step uses.
@@ -107,7 +110,11 @@ def run(
     trainer.kl_ctrl_in_reward = FixedKLController(kl_coef=1.0)
     judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
     rollout = {"n": 4, "custom": {"video_tools": {"judge": judge, "branching": dict(branching or {})}}}
-    trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": {"rollout": rollout}})
+    actor = {"ppo_mini_batch_size": WHOLE_BATCH}
+    trainer.config = OmegaConf.create(
+        {"algorithm": algorithm, "actor_rollout_ref": {"rollout": rollout, "actor": actor}}
+    )
+    trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": [0]})
     trainer.global_steps = 1
     trainer.parameter_sync_step, trainer.local_trigger_step = num_updates, update
     if update == 0:
@@ -126,6 +133,7 @@ def bare_trainer(kind: Any = VideoToolsTrainer) -> Any:
     """A trainer that nothing has made, at the only update of its step."""
     trainer = object.__new__(kind)
     trainer.parameter_sync_step, trainer.local_trigger_step, trainer._any_valid = 1, 0, False
+    trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": [0]})
     return trainer
 
 

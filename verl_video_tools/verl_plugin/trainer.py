@@ -68,7 +68,7 @@ from verl_video_tools.verl_plugin.trainer_advantages import correct_by_group, ex
 from verl_video_tools.verl_plugin.trainer_defaults import check_reward_function, check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_options import trainer_options
-from verl_video_tools.verl_plugin.trainer_packing import deal_padding, lengthen_equal, rollouts_of
+from verl_video_tools.verl_plugin.trainer_packing import deal_masked, deal_padding, keys_of, lengthen_equal, rollouts_of
 from verl_video_tools.verl_plugin.trainer_records import ReplayTap
 from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
 from verl_video_tools.verl_plugin.trainer_telling import TellingMixin
@@ -290,16 +290,20 @@ class VideoToolsMixin(TellingMixin):
 
     def _balance_batch(self, batch: KVBatchMeta, metrics: dict, *args: Any, **kwargs: Any) -> KVBatchMeta:
         batch = super()._balance_batch(batch, metrics, *args, **kwargs)
-        num_ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+        num_ranks, sequences_per_mini_batch = self._layout()
         if len(batch.keys) // num_ranks < 2:
             raise UsageError(
                 f"{len(batch.keys)} sequences for {num_ranks} training ranks: each rank needs at least two, as verl "
                 "0.9.1 cannot update on a single multimodal sequence; raise data.train_batch_size or rollout.n"
             )
-        mini_batch_size = self.config.actor_rollout_ref.actor.ppo_mini_batch_size
-        deal_padding(batch, num_ranks, mini_batch_size * self.config.actor_rollout_ref.rollout.n)
+        deal_padding(batch, num_ranks, sequences_per_mini_batch)
         lengthen_equal(batch, num_ranks, self.tokenizer.pad_token_id, self._log_probs)
         return batch
+
+    def _layout(self) -> tuple[int, int]:
+        """Training ranks, and sequences of a mini-batch over all of them."""
+        actor, rollout = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout
+        return max(self.actor_rollout_wg._dispatch_info["actor"]) + 1, actor.ppo_mini_batch_size * rollout.n
 
     # ------------------------------------------------------------------------------------------------------ advantages
 
@@ -343,6 +347,10 @@ class VideoToolsMixin(TellingMixin):
         if len(kept) < len(rollouts):
             flagged = [rollout for rollout, is_valid in zip(rollouts, valid, strict=True) if not is_valid]
             exclude(flagged, batch.partition_id)
+            if not deal_masked(batch, frozenset(keys_of(flagged)), *self._layout()):
+                few = "step %s: %d valid rollouts do not fill a mini-batch each; the policy stays as it is"
+                logger.warning(few, self.global_steps, len(kept))
+                self._skips_update = True
         result = super()._compute_advantage(batch, metrics)
         if estimator in _GROUP_RELATIVE:
             branching = branching_config(self.config.actor_rollout_ref.rollout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,14 +29,25 @@ def keys_of(rollouts: Sequence[RolloutRows]) -> list[str]:
 
 
 def deal_padding(batch: KVBatchMeta, num_ranks: int, sequences_per_mini_batch: int) -> None:
-    """Complete verl's rows of padding, if there are any, and deal them evenly to the mini-batches of each rank.
-
-    A mini-batch of padding alone has no token to take the mean over.
-    """
+    """Complete verl's rows of padding, if there are any, and `deal_masked`."""
     if any(is_padding(tag) for tag in batch.tags):
         complete_padding(batch)
-        num_mini_batches = max(1, len(batch.keys) // sequences_per_mini_batch)
-        batch.reorder(spread_padding([is_padding(tag) for tag in batch.tags], num_ranks, num_mini_batches))
+        deal_masked(batch, (), num_ranks, sequences_per_mini_batch)
+
+
+def deal_masked(batch: KVBatchMeta, masked: Collection[str], num_ranks: int, sequences_per_mini_batch: int) -> bool:
+    """Deal rows without a token to train on, `masked` and padding, evenly to the mini-batches of each rank.
+
+    A mini-batch of these alone has no token to take the mean over, or, where sequences are averaged, gradients of 0,
+    with which the optimizer still takes a step along its momentum.
+
+    Returns:
+        Whether each mini-batch has another row.
+    """
+    are_masked = [is_padding(tag) or key in masked for key, tag in zip(batch.keys, batch.tags, strict=True)]
+    num_mini_batches = max(1, len(batch.keys) // sequences_per_mini_batch)
+    batch.reorder(spread_padding(are_masked, num_ranks, num_mini_batches))
+    return are_masked.count(False) >= num_mini_batches
 
 
 def complete_padding(batch: KVBatchMeta) -> None:

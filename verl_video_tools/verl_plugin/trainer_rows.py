@@ -32,19 +32,25 @@ def group_rollouts(keys: Sequence[str]) -> list[RolloutRows]:
 
 
 def spread_padding(is_padding: Sequence[bool], num_ranks: int, num_mini_batches: int) -> list[int]:
-    """Order of rows in which padding is dealt evenly to the mini-batches of each rank.
+    """Order of rows in which padding is dealt evenly to the mini-batches of each rank, and what is none to those of all
+    ranks in turn.
 
     Ranks take consecutive rows, and of these each mini-batch does. Rows stay on their rank.
 
     Args:
-        is_padding: for each row; their number is a multiple of `num_ranks * num_mini_batches`.
+        is_padding: for each row, whether it has no token to train on; their number is a multiple of
+            `num_ranks * num_mini_batches`.
     """
     rows_per_rank = len(is_padding) // num_ranks
     order: list[int] = []
+    num_dealt = 0
     for first in range(0, len(is_padding), rows_per_rank):
         rows = range(first, first + rows_per_rank)
-        dealt = [row for row in rows if not is_padding[row]] + [row for row in rows if is_padding[row]]
-        order += [row for number in range(num_mini_batches) for row in dealt[number::num_mini_batches]]
+        others = [row for row in rows if not is_padding[row]]
+        dealt = [*others, *(row for row in rows if is_padding[row])]
+        for number in range(num_mini_batches):
+            order += dealt[(number - num_dealt) % num_mini_batches :: num_mini_batches]
+        num_dealt += len(others)
     return order
 
 
