@@ -21,7 +21,9 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from verl_video_tools.core.errors import JudgeError
 from verl_video_tools.verl_plugin import trainer_sampling
+from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
+from verl_video_tools.verl_plugin.trainer_sampling import DroppedRollouts
 
 Group = list[float | None]
 """Scores of a group's rollouts, None where the judge gave no verdict."""
@@ -126,6 +128,23 @@ def test_groups_are_compared_by_their_valid_siblings(kind: Any, metric: str, que
     groups, metrics = sampled(trainer, queue, batch_size=2)
     assert groups.keys() == kept.keys()
     assert metrics["training/filter_groups/evicted_samples"] == len(dropped)
+    assert trainer._dropped.take() == {"rollout/dropped": 5 * 16.0, "rollout/dropped_flagged": 1 + 1 + 15 + 16.0}
+    assert trainer._dropped.take() == {"rollout/dropped": 0.0, "rollout/dropped_flagged": 0.0}
+
+
+def test_the_alarm_hears_of_flagged_rollouts_that_are_dropped(queue: Queue) -> None:
+    """Those of a video that no one can read are: their row would go without a word."""
+    for number in range(3):
+        queue.add(f"unread{number}", [None] * 8)
+    for number in range(4):
+        queue.add(f"read{number}", [1.5, 0.0] * 4)
+    trainer = trainer_with_buffer(lambda num_prompts: num_prompts)
+    groups, _ = sampled(trainer, queue, batch_size=4)
+    assert len(groups) == 4
+    batch = {"rollout/count": 32.0, "rollout/flagged": 0.0}
+    alarms = Alarms({"patience_steps": 1}, max_probs_diff=0.05)
+    assert alarms.check(1, batch) == []
+    assert alarms.check(2, batch | trainer._dropped.take()) == ["flagged_rollouts"]
 
 
 @pytest.mark.slow
@@ -170,7 +189,7 @@ def test_only_buffers_that_filter_are_replaced(queue: Queue) -> None:
         """The user's."""
 
     chosen = object.__new__(Chosen)
-    assert trainer_sampling.with_valid_siblings(chosen, lambda key, info: None) is chosen
+    assert trainer_sampling.with_valid_siblings(chosen, lambda key, info: None, DroppedRollouts()) is chosen
 
 
 @pytest.fixture

@@ -90,6 +90,15 @@ _IMMEDIATE = "engine_gap"
 """Waits for no `patience_steps`, and is reported in every step: the updates are wrong from the first one on."""
 
 
+def _flagged_share(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Of the rollouts of a step, with those of groups that dynamic sampling dropped, as it does where all are flagged."""
+    flagged, count = metrics.get("rollout/flagged"), metrics.get("rollout/count")
+    if flagged is None or not count:
+        return {}
+    dropped, dropped_flagged = (metrics.get(f"rollout/{name}", 0.0) for name in ("dropped", "dropped_flagged"))
+    return {"rollout/flagged_share": (flagged + dropped_flagged) / (count + dropped)}
+
+
 class Alarms:
     """The alarms of one run.
 
@@ -124,8 +133,7 @@ class Alarms:
 
         An alarm that lasts is reported every `patience_steps` steps, `engine_gap` in every step.
         """
-        flagged, count = metrics.get("rollout/flagged"), metrics.get("rollout/count")
-        known = {**metrics, **({"rollout/flagged_share": flagged / count} if flagged is not None and count else {})}
+        known = {**metrics, **_flagged_share(metrics)}
         for name, values in self._history.items():
             value = float(known.get(name, math.nan))
             if not math.isnan(value):

@@ -143,7 +143,7 @@ class VideoToolsMixin(TellingMixin):
         return JudgeWatch(judge_config(self.config))
 
     def _build_replay_buffer(self) -> ReplayBuffer:
-        return with_valid_siblings(super()._build_replay_buffer(), self._judge_watch.see)
+        return with_valid_siblings(super()._build_replay_buffer(), self._judge_watch.see, self._dropped)
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()

@@ -40,6 +40,7 @@ from verl_video_tools.verl_plugin.stored_images import release
 from verl_video_tools.verl_plugin.trainer_options import TrainerOptions
 from verl_video_tools.verl_plugin.trainer_packing import rollouts_of
 from verl_video_tools.verl_plugin.trainer_records import record_lines
+from verl_video_tools.verl_plugin.trainer_sampling import DroppedRollouts
 
 _TRACKING_FAILURES, _RECORD_FAILURES = "tracking/failures", "records/failures"
 """Metrics: tries that have failed, of the run so far."""
@@ -177,11 +178,18 @@ class TellingMixin(PPOTrainer):
 
     def _tell(self, metrics: dict) -> None:
         metrics.update(rollout_metrics([Rollout.from_line(line) for line in self._step_lines]))
+        if (self.config.algorithm.get("filter_groups") or {}).get("enable"):
+            metrics.update(self._dropped.take())
         # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
         metrics.update(imbalance(self._rollout_server_managers()[-1].global_load_balancer))
 
     def _tell_validation(self, batch: KVBatchMeta) -> None:
         self._validation_lines += self._lines(batch, self.global_steps, trained=False)
+
+    @cached_property
+    def _dropped(self) -> DroppedRollouts:
+        """Made when verl's part of the trainer makes the replay buffer."""
+        return DroppedRollouts()
 
     # None of these can be tried again: later steps are the run's own by then, TransferQueue forgets a batch's rows, and
     # alarms look at a step's own metrics.
