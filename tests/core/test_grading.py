@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
 from verl_video_tools.core import grading
-from verl_video_tools.core.errors import JudgeError, UsageError
+from verl_video_tools.core.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.core.grading import check_question, decided_by_rule, grade_answer
 from verl_video_tools.core.types import AnswerLabel, QuestionType, Sample
 from verl_video_tools.services.judge.config import JudgeConfig
@@ -87,6 +88,24 @@ async def test_a_comparison_that_hangs_leaves_the_event_loop_free_and_is_wrong(
         go_on.set()
     assert turns >= 5
     assert "was not compared with '12' within 0.2 s" in caplog.text
+
+
+async def test_what_a_comparison_waits_for_makes_no_right_answer_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import from a cold file system, for one."""
+    monkeypatch.setattr(grading, "NUMBER_DEADLINE_SECONDS", 0.2)
+    monkeypatch.setattr(grading, "prepare", lambda: time.sleep(0.5))
+    assert await grade_answer("There are 12 cars.", sample("numeric", "12"), None) is CORRECT
+
+
+async def test_a_comparison_that_never_begins_says_nothing_of_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(grading, "NUMBER_START_SECONDS", 0.1)
+    monkeypatch.setattr(grading, "prepare", lambda: go_on.wait(60))
+    try:
+        with pytest.raises(VideoToolsError, match=r"no thread was free for 0\.1 s"):
+            await grade_answer("12", sample("numeric", "12"), None)
+    finally:
+        go_on.set()
 
 
 @pytest.mark.parametrize("answer", ["a dog", "A  dog.", '"a dog"'])

@@ -13,8 +13,10 @@ import pytest
 from tests.turns.framethinker import answer, choose, get
 from tests.verl_plugin.harness import Rollout, ScriptedServer, Spelt, Unended, make_row, run_loop, tokenizer, video
 from verl_video_tools.core.errors import InvariantError, SetupError
-from verl_video_tools.core.types import Content, StopReason
+from verl_video_tools.core.types import Content, FrameRecord, ImagePart, StopReason
 from verl_video_tools.rollout.tokens import TokenCounter
+from verl_video_tools.verl_plugin import agent_loop
+from verl_video_tools.verl_plugin.stored_images import block_name
 from verl_video_tools.video import Video
 from verl_video_tools.video.source import Deadline
 
@@ -143,6 +145,21 @@ async def test_refused_zoom_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> N
     rollout = await run_loop([choose(20, 60)], response_length=60)
     assert rollout.trajectory.stop_reason is StopReason.RESPONSE_BUDGET
     assert decoded == [8]
+
+
+async def test_a_blank_picture_is_no_siblings_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the queue, siblings share what has one name: one whose only frame has this size would train on the blank."""
+    made: list[ImagePart] = []
+
+    def spied(*args: Any) -> ImagePart:
+        made.append(ImagePart(*args))
+        return made[-1]
+
+    monkeypatch.setattr(agent_loop, "ImagePart", spied)
+    await run_loop([], prompt_length=100)
+    (blank,) = made
+    seen = ImagePart(FrameRecord(0, 0.0, blank.record.width, blank.record.height))
+    assert block_name([seen]) != block_name([blank])
 
 
 async def test_prompt_that_does_not_fit_never_reaches_the_server() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from tests.verl_plugin.harness import model_dir
 from tests.verl_plugin.ranks import REPO, run_ranks
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.verl_plugin.reshard_checkpoint import reshard
+from verl_video_tools.verl_plugin.reshard_checkpoint import reshard, shard_files
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,19 @@ def test_weights_moments_and_schedule_are_the_same_bits(num_devices: int, run_di
         assert differing == []
     assert any(name.endswith("exp_avg") and value.any() for name, value in found["moments"].items())
     assert found["schedule"] == expected["schedule"]
+
+
+@pytest.mark.parametrize(("told", "expected"), [(3, 3), (2, 2), (4, 2), (None, 2)])
+def test_files_of_an_abandoned_attempt_are_not_taken(told: int | None, expected: int, tmp_path: Path) -> None:
+    """A step that was written on two devices, and, by a run that resumed before it, again on three."""
+    for age, world_size in ((20, 2), (10, 3)):
+        for rank in range(world_size):
+            file = tmp_path / f"model_world_size_{world_size}_rank_{rank}.pt"
+            file.touch()
+            os.utime(file, (1e9 - age, 1e9 - age))
+    if told is not None:
+        (tmp_path / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": told}))
+    assert len(shard_files(tmp_path, "model")) == expected
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ from tests.verl_plugin.trainer_batches import bare_trainer
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.config import config_path
 from verl_video_tools.verl_plugin.planned_run import compose_run
-from verl_video_tools.verl_plugin.trainer_defaults import check_reward_function, check_validation_rows
+from verl_video_tools.verl_plugin.trainer_defaults import check_reward_function, check_switching, check_validation_rows
 
 
 class Rows(SimpleNamespace):
@@ -102,6 +102,19 @@ def test_a_reward_function_that_nobody_would_call_is_refused() -> None:
     check_reward_function(config("compute_score", "my_reward.py", manager="naive"))
     with pytest.raises(UsageError, match=r"name=compute_score would never be called.*`components`"):
         check_reward_function(config("compute_score", "my_reward.py"))
+
+
+def test_devices_are_not_lent_while_groups_are_replaced() -> None:
+    def config(switches: bool, filters: bool) -> DictConfig:
+        separate = {"hybrid_rollout": {"enable_switch": switches}}
+        trainer = {"v1": {"separate_async": separate}}
+        return OmegaConf.create({"trainer": trainer, "algorithm": {"filter_groups": {"enable": filters}}})
+
+    check_switching(config(True, False))
+    check_switching(config(False, True))
+    check_switching(OmegaConf.create({"trainer": {}, "algorithm": {"filter_groups": None}}))
+    with pytest.raises(UsageError, match="dynamic sampling cannot fill would never end; switch one off"):
+        check_switching(config(True, True))
 
 
 def test_bounds_that_no_image_meets_end_the_run_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ import asyncio
 import logging
 
 from verl_video_tools.core.choices import chosen_option, grade_multiple_choice, plain_text
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.numbers import grade_number, is_number
+from verl_video_tools.core.errors import UsageError, VideoToolsError
+from verl_video_tools.core.numbers import grade_number, is_number, prepare
 from verl_video_tools.core.regression import estimate, relative_accuracy
 from verl_video_tools.core.sample import Sample
 from verl_video_tools.core.segments import grade_segment, read_segment, segment_of
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 NUMBER_DEADLINE_SECONDS = 10.0
 """`numbers` hands nothing to math-verify that is known to compute for long; this holds for what is not known."""
+NUMBER_START_SECONDS = 60.0
+"""Until a comparison begins: those before it may be many, and math-verify has to be imported."""
 
 
 def check_question(sample: Sample, judge: object | None) -> None:
@@ -113,7 +115,7 @@ async def grade_answer(answer: str | None, sample: Sample, judge: Judge | None) 
     """How an answer compares with the sample's truth.
 
     Numbers are compared beside the event loop, on which a reward worker scores all its rollouts, and for at most
-    `NUMBER_DEADLINE_SECONDS`; an answer that takes longer is wrong.
+    `NUMBER_DEADLINE_SECONDS`; an answer that takes longer is wrong. What a comparison waits for before does not count.
 
     Args:
         sample: a question that can be graded, as `check_question` says; `Method.score` has asked it.
@@ -121,6 +123,7 @@ async def grade_answer(answer: str | None, sample: Sample, judge: Judge | None) 
     Raises:
         UsageError: a judge has to decide and there is none.
         JudgeError: the judge gave no verdict.
+        VideoToolsError: the comparison of a number has not begun after `NUMBER_START_SECONDS`.
     """
     if sample.question_type == "numeric":
         return await _grade_number(answer, sample)
@@ -149,8 +152,25 @@ async def answer_score(answer: str | None, sample: Sample, judge: Judge | None) 
 
 
 async def _grade_number(answer: str | None, sample: Sample) -> AnswerLabel:
+    loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+    def compare() -> AnswerLabel | None:
+        try:
+            prepare()
+        finally:
+            loop.call_soon_threadsafe(begun.set)
+        return decided_by_rule(answer, sample)
+
+    comparison = asyncio.ensure_future(asyncio.to_thread(compare))
     try:
-        label = await asyncio.wait_for(asyncio.to_thread(decided_by_rule, answer, sample), NUMBER_DEADLINE_SECONDS)
+        await asyncio.wait_for(begun.wait(), NUMBER_START_SECONDS)
+    except TimeoutError:  # which says nothing of the answer
+        comparison.cancel()
+        raise VideoToolsError(
+            f"no thread was free for {NUMBER_START_SECONDS:g} s to compare the answer {answer!r:.200} with a number"
+        ) from None
+    try:
+        label = await asyncio.wait_for(comparison, NUMBER_DEADLINE_SECONDS)
     except TimeoutError:
         logger.warning(
             "the answer %.200r was not compared with %.80r within %g s and counts as wrong",

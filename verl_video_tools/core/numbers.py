@@ -183,9 +183,14 @@ def _equal(gold: tuple[Any, ...], found: tuple[Any, ...]) -> bool:
     )
 
 
+def prepare() -> None:
+    """Import what comparing takes: half a second, and seconds from a cold file system."""
+    _math_verify()
+
+
 @lru_cache
 def _math_verify() -> Any:
-    import math_verify  # takes half a second, and only numeric questions need it
+    import math_verify  # only numeric questions need it
 
     # Each of the two says once that its signals are off.
     for module in ("parser", "grader"):

@@ -205,10 +205,11 @@ class VideoAgentLoop(AgentLoopBase):
         """Prompt of a rollout that never reached the model: one blank image.
 
         It takes an image because verl 0.9.1 fails on a micro-batch without any ("'BaseModelOutputWithPooling' object
-        has no attribute 'mean'"), and a video that cannot be read fails for its whole group.
+        has no attribute 'mean'"), and a video that cannot be read fails for its whole group. No video has a frame -1:
+        siblings that did see one of that size are to share nothing with it (`stored_images.block_name`).
         """
         width, height = fit_envelope(self.envelope.factor, self.envelope.factor, self.envelope)
-        blank = ImagePart(FrameRecord(0, 0.0, width, height), np.zeros((height, width, 3), np.uint8))
+        blank = ImagePart(FrameRecord(-1, 0.0, width, height), np.zeros((height, width, 3), np.uint8))
         stream = TokenStream(self.counter)
         await asyncio.to_thread(stream.start, [Message("user", (blank,))])
         return stream

@@ -91,7 +91,7 @@ _IMMEDIATE = "engine_gap"
 
 
 def _flagged_share(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Of the rollouts of a step, with those of groups that dynamic sampling dropped, as it does where all are flagged."""
+    """Of the rollouts of a step and of groups that dynamic sampling dropped, as it does where all are flagged."""
     flagged, count = metrics.get("rollout/flagged"), metrics.get("rollout/count")
     if flagged is None or not count:
         return {}

@@ -16,6 +16,7 @@ on the CPU, and there may be more devices than this machine has.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,9 +42,17 @@ def shard_files(checkpoint: Path, kind: str) -> list[Path]:
     written = [size for size, ranks in found.items() if set(ranks) == set(range(size))]
     if not written:
         return []
-    # Those that this program has added are younger.
-    size = min(written, key=lambda size: found[size][0].stat().st_mtime)
+    if (size := _world_size(checkpoint)) not in written:
+        # Those that this program has added are younger.
+        size = min(written, key=lambda size: found[size][0].stat().st_mtime)
     return [found[size][rank] for rank in range(size)]
+
+
+def _world_size(checkpoint: Path) -> int | None:
+    """Devices that wrote the checkpoint last: it may hold files of others, of an attempt at the same step that was
+    abandoned. None where verl does not tell."""
+    file = checkpoint / "fsdp_config.json"
+    return int(json.loads(file.read_text())["world_size"]) if file.exists() else None
 
 
 def reshard(checkpoint: Path, num_devices: int) -> None:

@@ -57,6 +57,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG
+from verl_video_tools.verl_plugin import trainer_defaults
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remove_old_checkpoints
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
@@ -65,7 +66,6 @@ from verl_video_tools.verl_plugin.row_check import check_datasets
 from verl_video_tools.verl_plugin.settings import branching_config, check_branching, check_engine_length, judge_config
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import correct_by_group, exclude, scored, write_no_advantages
-from verl_video_tools.verl_plugin.trainer_defaults import check_reward_function, check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_options import trainer_options
 from verl_video_tools.verl_plugin.trainer_packing import deal_masked, deal_padding, keys_of, lengthen_equal, rollouts_of
@@ -101,14 +101,15 @@ class VideoToolsMixin(TellingMixin):
     """verl's own name of the mode."""
 
     def __init__(self, config: Any) -> None:
-        check_reward_function(config)  # wrong options are told before any worker starts
+        trainer_defaults.check_reward_function(config)  # wrong options are told before any worker starts
         judge_config(config)
         check_engine_length(config)
         check_branching(config)
+        trainer_defaults.check_switching(config)
         options = trainer_options(config)
         honour_freeze_vision_tower(config)
-        check_validation_rows(config)
-        set_defaults(config)
+        trainer_defaults.check_validation_rows(config)
+        trainer_defaults.set_defaults(config)
         super().__init__(config)
         self._init_telling(options)
         self._watchdog_grace_seconds = options.watchdog_grace_seconds

@@ -52,6 +52,21 @@ def check_validation_rows(config: DictConfig) -> None:
         )
 
 
+def check_switching(config: DictConfig) -> None:
+    """verl waits for groups and refills between two steps where it lends devices: without our bound, and unseen by the
+    watch on the judge.
+
+    Raises:
+        UsageError: the run does that with dynamic sampling.
+    """
+    switches = OmegaConf.select(config, "trainer.v1.separate_async.hybrid_rollout.enable_switch")
+    if switches and OmegaConf.select(config, "algorithm.filter_groups.enable"):
+        raise UsageError(
+            "trainer.v1.separate_async.hybrid_rollout.enable_switch=True and algorithm.filter_groups.enable=True: a "
+            "step that dynamic sampling cannot fill would never end; switch one off"
+        )
+
+
 def check_reward_function(config: DictConfig) -> None:
     """Our reward manager scores by a row's method and asks no function; verl would take one without a word.
 
