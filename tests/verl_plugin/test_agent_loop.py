@@ -293,7 +293,7 @@ async def test_a_request_that_fails_in_a_later_turn_is_not_the_policys_turn(text
     assert "stop reason 'error'" in (rollout.trajectory.error or "")
 
 
-@pytest.mark.parametrize("reason", ["completed", "stop", "length", None])
+@pytest.mark.parametrize("reason", ["completed", "stop", "length", "repetition", None])
 async def test_reasons_of_whole_turns(reason: str | None) -> None:
     rollout = await run_loop([], server=ScriptedServer([answer("B")], stop_reasons=[reason]))
     assert (rollout.trajectory.stop_reason, rollout.trajectory.flags) == (StopReason.ANSWER, [])

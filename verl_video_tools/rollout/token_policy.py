@@ -19,9 +19,9 @@ from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.sequences import RolloutTokens
 from verl_video_tools.rollout.tokens import TokenStream
 
-_FINISHED = frozenset({None, "completed", "stop", "length"})
-"""Stop reasons of verl's servers for a turn that is whole, or cut by its limit. Others are no doing of the policy: vLLM
-raises nothing for a request that fails inside the engine, and gives what there is with `error`, or `aborted`."""
+_NOT_THE_POLICYS = frozenset({"error", "abort", "aborted"})
+"""Stop reasons of verl's servers for which the policy did nothing. vLLM raises nothing for a request that fails inside
+the engine, and gives what there is."""
 _TAIL_TOKENS = 8
 """Of a prompt, enough for the tag that its end may open, however it is tokenised."""
 
@@ -109,7 +109,7 @@ class TokenPolicy:
         """Sample one turn; returns its text without the end-of-turn token, and whether it was cut by its limit.
 
         Raises:
-            PolicyError: the engine gave no token, or ended the request for another reason than the turn's end.
+            PolicyError: the engine gave no token, or ended the request for a reason of its own.
         """
         max_tokens = max(1, min(tokens_left, self.method.max_turn_tokens or tokens_left))
         params = {**self.sampling_params, "max_tokens": max_tokens}
@@ -120,7 +120,7 @@ class TokenPolicy:
         output, is_reused = await self._sample(stream, params, images)
         self.generation_seconds += time.perf_counter() - started
         token_ids = list(output.token_ids)
-        if not token_ids or output.stop_reason not in _FINISHED:
+        if not token_ids or output.stop_reason in _NOT_THE_POLICYS:
             reason = f"stop reason {output.stop_reason!r} after {len(token_ids)} tokens"
             raise PolicyError(f"the inference engine gave no whole turn: {reason}; its log may say why")
         # Not asked for any, the engine gives None, and verl an empty list where it has joined interrupted requests.
