@@ -18,7 +18,8 @@ class ScriptedServer:
 
     async def generate(self, prompt_ids: list[int], sampling_params: dict[str, Any], **options: Any) -> Any:
         tokens = self.script.pop(0) if self.script else [*encode("nothing more"), END]
-        tokens = tokens[: sampling_params["max_tokens"]]
+        tokens = tokens[: sampling_params["max_tokens"]] or [END]  # no engine ends a turn without any token
         self.returned.append(tokens)
         logprobs = [-0.5] * len(tokens)
-        return SimpleNamespace(token_ids=tokens, log_probs=logprobs, extra_fields={"global_steps": len(self.returned)})
+        versions = {"global_steps": len(self.returned)}
+        return SimpleNamespace(token_ids=tokens, log_probs=logprobs, stop_reason="completed", extra_fields=versions)

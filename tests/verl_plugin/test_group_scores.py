@@ -32,7 +32,7 @@ from verl_video_tools.verl_plugin.trainer import (
     VideoToolsSeparateAsyncTrainer,
     VideoToolsTrainer,
 )
-from verl_video_tools.verl_plugin.trainer_sampling import ValidSiblings, ValidSiblingsBufferAsync
+from verl_video_tools.verl_plugin.trainer_sampling import DroppedRollouts, ValidSiblings, ValidSiblingsBufferAsync
 
 pytestmark = pytest.mark.usefixtures("group_method")
 
@@ -320,7 +320,7 @@ async def test_dynamic_sampling_filters_by_the_compared_rewards(
     """All answers are right; one rollout looked. By itself each rollout would have earned the same."""
     queue = await run_group(monkeypatch, [Planted("B"), Planted("B", calls=True), Planted("B", flags=("aborted",))])
     monkeypatch.setattr(trainer_sampling, "tq", queue)
-    buffer = SimpleNamespace(filter_groups_metric=metric, _see=lambda key, info: None)
+    buffer = SimpleNamespace(filter_groups_metric=metric, _see=lambda key, info: None, _dropped=DroppedRollouts())
     buffer.partitions = {"train": {key: {} for key in queue.rows}}
     found: Callable[..., dict[str, float | None]] = kind._shared_values
     assert found(buffer, "train", {"a"}) == {"a": shared}

@@ -102,4 +102,6 @@ class ScriptedServer:
         tokens = tokens[: sampling_params["max_tokens"]]
         self.returned.append(tokens)
         self.sampling_params.append(dict(sampling_params))
-        return SimpleNamespace(token_ids=tokens, log_probs=[-0.5] * len(tokens), extra_fields={})
+        return SimpleNamespace(
+            token_ids=tokens, log_probs=[-0.5] * len(tokens), stop_reason="completed", extra_fields={}
+        )
