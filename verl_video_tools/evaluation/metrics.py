@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 
@@ -19,4 +20,5 @@ def mean_metrics(benchmark: Benchmark | None, items: Sequence[GradedItem]) -> di
     if benchmark is None or not times:
         return {}
     found = [benchmark.metrics(each) for each in times.values()]
-    return {name: fmean(metrics[name] for metrics in found) for name in found[0]}
+    means = {name: fmean(metrics[name] for metrics in found) for name in found[0]}
+    return {name: mean for name, mean in means.items() if not math.isnan(mean)}

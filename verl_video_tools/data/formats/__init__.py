@@ -176,8 +176,13 @@ class Benchmark(ABC):
         """
         return None
 
+    def joined_by(self, extra_info: Mapping[str, Any]) -> str | None:
+        """What has a figure of its own by several items, as a video with all its questions right; None: nothing has."""
+        return None
+
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
-        """Figures beyond accuracy, under the same names for any items; asked for all items and for each group.
+        """Figures beyond accuracy, under the same names for any items; asked for all items and for each group. NaN is
+        left out.
 
         Args:
             items: at least one.

@@ -89,10 +89,12 @@ class CLEVREROptions(CLEVRER):
         whole = super().derived({**entry, "answer": "yes" if answer == "correct" else "no"})
         return {**whole, "asked": asked, "place": f"{place}{_CHOICE}{required(choice, 'choice_id')}"}
 
+    def joined_by(self, extra_info: Mapping[str, Any]) -> str | None:
+        return str(extra_info["index"]).partition(_CHOICE)[0]
+
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
         """`per_question`: share of questions all of whose options are right."""
-        share = share_all_right(items, lambda item: str(item.sample.extra_info["index"]).partition(_CHOICE)[0])
-        return {"per_question": share}
+        return {"per_question": share_all_right(items, self.joined_by)}
 
 
 def _choices(entry: Entry) -> tuple[list[str], str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Any
 
 from verl_video_tools.core.segments import overlap
 from verl_video_tools.core.types import AnswerLabel, Sample
@@ -23,6 +25,7 @@ class GradedItem:
         label: None of an answer that is rated by a rubric instead.
         repeat: which time it was that the item was asked, from 0.
         scores: by the rubric (`services.judge.rubrics`), if there is one.
+        is_whole: all items that one figure joins with it (`Benchmark.joined_by`) were asked that time, and none failed.
     """
 
     sample: Sample
@@ -30,6 +33,7 @@ class GradedItem:
     label: AnswerLabel | None
     repeat: int = 0
     scores: Mapping[str, int] = field(default_factory=dict)
+    is_whole: bool = True
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -38,12 +42,18 @@ class GradedItem:
         return groups
 
 
-def share_all_right(items: Sequence[GradedItem], key: Callable[[GradedItem], str]) -> float:
-    """The share of questions, or videos, of which all items are right; `key` names that of an item."""
-    right: dict[str, list[bool]] = defaultdict(list)
+def share_all_right(items: Sequence[GradedItem], joined_by: Callable[[Mapping[str, Any]], str | None]) -> float:
+    """The share of questions, or videos, of which all items are right, among those of which all were asked; NaN if
+    there are none. Of some of their items, all are right more often.
+
+    Args:
+        joined_by: names that of an item, by its `extra_info`.
+    """
+    right: dict[str | None, list[bool]] = defaultdict(list)
     for item in items:
-        right[key(item)].append(item.label is AnswerLabel.CORRECT)
-    return fmean(map(all, right.values()))
+        if item.is_whole:
+            right[joined_by(item.sample.extra_info)].append(item.label is AnswerLabel.CORRECT)
+    return fmean(map(all, right.values())) if right else math.nan
 
 
 def mean_of_groups(items: Sequence[GradedItem], grouping: str) -> float:

@@ -34,6 +34,9 @@ class TemporalBench(MappedBenchmark):
         """A `category` also for long videos, which have none."""
         return {"category": str(entry.get("category") or "none")}
 
+    def joined_by(self, extra_info: Mapping[str, Any]) -> str | None:
+        return str(extra_info["video_path"])
+
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
         """`multiple_binary_accuracy`: the share of videos whose questions are all answered rightly."""
-        return {"multiple_binary_accuracy": share_all_right(items, lambda item: item.sample.video_path)}
+        return {"multiple_binary_accuracy": share_all_right(items, self.joined_by)}

@@ -51,8 +51,8 @@ def figures_by_video(
     """Any figures of the items, such as means of groups' means; `videos` names the video of each, at least two.
 
     Args:
-        figures: of any items, under the same names. Called once for all and once without each video; from 100 videos
-            on, without each of 100 blocks of them.
+        figures: of any items. Called once for all and once without each video; from 100 videos on, without each of
+            100 blocks of them. One that is missing there has no known error (NaN).
     """
     members, sizes = members_of(videos)
     num_blocks = min(len(sizes), _MOST_BLOCKS)
@@ -62,7 +62,7 @@ def figures_by_video(
     without = [
         figures([item for item, own in zip(items, blocks, strict=True) if own != block]) for block in range(num_blocks)
     ]
-    return {name: _estimate(value, np.array([each[name] for each in without]), sizes) for name, value in whole.items()}
+    return {name: _estimate(value, np.array([each.get(name, np.nan) for each in without]), sizes) for name, value in whole.items()}
 
 
 def members_of(videos: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

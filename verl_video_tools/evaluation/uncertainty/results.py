@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -28,7 +29,7 @@ def metric_intervals(items: Sequence[GradedItem], benchmark: Benchmark | None) -
         return {}
     videos = [read_clip(item.sample.media or item.sample.question).file for item in items]
     if len(set(videos)) < MIN_VIDEOS:
-        return dict.fromkeys(benchmark.metrics(items))
+        return dict.fromkeys(mean_metrics(benchmark, items))
     found = figures_by_video(items, videos, partial(mean_metrics, benchmark))
     return {
         name: _rounded(
@@ -41,4 +42,6 @@ def metric_intervals(items: Sequence[GradedItem], benchmark: Benchmark | None) -
 
 
 def _rounded(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [round(bound, _DIGITS) for bound in interval]
+    if interval is None or any(map(math.isnan, interval)):
+        return None
+    return [round(bound, _DIGITS) for bound in interval]
