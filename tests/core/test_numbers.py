@@ -145,6 +145,18 @@ def test_the_same_number(answer: str, truth: str) -> None:
         ("$3$, $4$", "4"),
         ("[3, 4]", "4"),
         (r"3 \text{ or } 4", "4"),
+        ("5or6", "5"),
+        ("5to7", "5"),
+        ("3vs4", "3"),
+        ("4 or6", "4"),
+        ("5x3", "5"),
+        ("5x3", "15"),
+        ("2h30", "2"),
+        ("3m20s", "3"),
+        ("02-05", "2"),
+        ("12/05", "12"),
+        ("12/05/2023", "12"),
+        ("2023-05-01", "2023"),
     ],
 )
 def test_another_number_or_none_or_several(answer: str, truth: str) -> None:

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -17,7 +18,9 @@ from tests.videos.files import MakeVideo
 from tests.viewer_page import line
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.types import StopReason, Turn
+from verl_video_tools.data.export_hf import export_hf
 from verl_video_tools.data.export_inspect import export_inspect
+from verl_video_tools.records.records import RecordWriter
 
 
 def exported(folder: Path, logs: Path, **options: Any) -> dict[str, Any]:
@@ -119,6 +122,18 @@ def test_what_was_not_scored_is_no_score(tmp_path: Path) -> None:
     assert trained["curiosity"]["value"] == 0.5
     means = {score["name"]: score["metrics"]["mean"]["value"] for score in log["results"]["scores"]}
     assert means["curiosity"] == 0.5
+
+
+def test_of_a_rollout_that_was_made_again_the_last_counts(tmp_path: Path) -> None:
+    """As in the file of an evaluation that was resumed, to which what had failed was appended again."""
+    failed, other, again = line(0, score=0.0), line(1, score=1.0), line(0, score=1.0)
+    path = RecordWriter(tmp_path).write(3, [failed, other, again]).rename(tmp_path / "rollouts.jsonl")
+    log = exported(path, tmp_path / "logs")
+    assert [sample["scores"]["acc"]["value"] for sample in log["samples"]] == [1.0, 1.0]
+    report = export_hf(path, tmp_path / "hf", images=False)
+    assert report.num_rollouts == {"train": 2}
+    rows = pq.read_table(tmp_path / "hf" / "data" / "train-00000.parquet").to_pylist()
+    assert [row["accuracy"] for row in rows] == [1.0, 1.0]
 
 
 def test_of_more_rollouts_the_last_steps_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,9 +173,10 @@ def test_clips_and_second_videos_of_a_benchmark_are_left_out(tmp_path: Path) -> 
         make_row("fine.mp4#t=3,9"),
     ]
     source, out = write_rows(tmp_path / "rows.parquet", rows), tmp_path / "clean.parquet"
-    (tmp_path / "names.txt").write_text("bench\n")
-    assert [found.number for found in decontaminate(source, out, [tmp_path / "names.txt"])] == [0, 1]
-    assert [row["extra_info"]["video_path"] for row in read_rows(out)] == ["fine.mp4#t=3,9"]
+    for name in ("bench", "c/bench.mp4#t=5,10"):
+        (tmp_path / "names.txt").write_text(f"{name}\n")
+        assert [found.number for found in decontaminate(source, out, [tmp_path / "names.txt"])] == [0, 1]
+        assert [row["extra_info"]["video_path"] for row in read_rows(out)] == ["fine.mp4#t=3,9"]
 
 
 @pytest.mark.parametrize(("sizes", "share"), [((10, 1, 1), 0.5), ((30, 30, 30, 5), 0.9)])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.chat_server import scripted, texts_of
-from tests.evaluation.eval_command import SCRIPTS, WHEEL, command, result_of, serving
+from tests.chat_server import chat_reply, scripted, texts_of
+from tests.evaluation.eval_command import BOAT, SCRIPTS, WHEEL, command, result_of, serving
 from tests.judge_server import JudgeServer, Reply
 from tests.verl_plugin.harness import model_dir
 from verl_video_tools.cli.main import run
@@ -65,6 +65,26 @@ def test_what_was_asked_otherwise_is_asked(
         assert run(command(video_mme, tmp_path / "one", server, cache, *first)) == 0
         assert run(command(video_mme, tmp_path / "two", server, cache, *second)) == 0
         assert len(server.requests) == 12
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_a_reply_that_the_server_did_not_finish_is_no_answer(
+    video_mme: BenchmarkFiles, tmp_path: Path, reason: str
+) -> None:
+    """vLLM sends what there is, as a success, when it is stopped; it would be graded, and kept."""
+    kept, stopped = tmp_path / "kept", True
+
+    def reply(request: dict[str, Any]) -> Reply:
+        return chat_reply("<think>I", reason) if stopped and BOAT in str(request["messages"]) else GOOD(request)
+
+    with JudgeServer(reply=reply) as server:
+        line = command(video_mme, tmp_path / "out", server, f"--cache={kept}", "--deadline-seconds=2")
+        assert run(line) == 0
+        assert result_of(tmp_path / "out")["overall"]["failed"] == 1
+        stopped = False
+        assert run(line) == 0
+    overall = result_of(tmp_path / "out")["overall"]
+    assert (overall["failed"], overall["accuracy"]) == (0, pytest.approx(2 / 3))
 
 
 def test_replies_that_would_not_be_kept_are_refused(

@@ -33,7 +33,7 @@ def evaluated(answers: str, tmp_path: Path, make_video: MakeVideo, *options: str
         (files.videos / video).unlink(missing_ok=True)
         (files.videos / video).symlink_to(make_video(100))
         entries.append({**example, "idx": number, "video_name": video, "question": QUESTION.format(number), "GT": "A"})
-    files.annotations.write_text(json.dumps(entries))
+    (annotations := tmp_path / "annotations.json").write_text(json.dumps(entries))
     scripts = {QUESTION.format(number): [f"<answer>{answer}</answer>"] for number, answer in enumerate(answers)}
     speaks = scripted(scripts)
 
@@ -47,7 +47,7 @@ def evaluated(answers: str, tmp_path: Path, make_video: MakeVideo, *options: str
     out = tmp_path / "out"
     with JudgeServer(reply=reply) as server:
         command = ["eval", "--benchmark=temporalbench", "--method=direct", "--set=initial_frames=2", f"--out={out}"]
-        paths = [f"--annotations={files.annotations}", f"--videos={files.videos}", f"--base-url={server.base_url}"]
+        paths = [f"--annotations={annotations}", f"--videos={files.videos}", f"--base-url={server.base_url}"]
         assert run([*command, *paths, *options]) == 0
     return json.loads((out / "results.json").read_text())
 

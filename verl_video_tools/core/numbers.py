@@ -51,10 +51,14 @@ _PLUS = re.compile(r"(?<![\w)\]}^.{])(?<![\w)\]}] )\+(?=\d)")
 _CJK_BESIDE = re.compile(rf"(?<={CJK})(?=[\d-])|(?<=\d)(?={CJK})")
 _TAG = re.compile(r"</?[a-zA-Z_]{1,20}>")
 _TEXT = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
-# "m^2", "m2", "H2O": digits of a unit or a name.
+# "m^2", "m2", "H2O": digits of a unit or a name. Behind a number only "5m2": "5to7", "5x3", "2h30" are two numbers.
 _UNIT = re.compile(
-    r"(?<![\\A-Za-z])([A-Za-z]+)\s?\^\s?(?:\{-?\d+\}|-?\d+)|(?<![\\A-Za-z])(?!(?<=\d)[eE]\d)[A-Za-z]+\d\w*"
+    r"(?<![\\A-Za-z])([A-Za-z]+)\s?\^\s?(?:\{-?\d+\}|-?\d+)"
+    r"|(?<![\\A-Za-z])(?!(?:or|to|vs|and|x)\d)(?:(?<!\d)[A-Za-z]+\d\w*|(?<=\d)(?!e\d)[a-z]+[23](?![\w.]))",
+    re.IGNORECASE,
 )
+# math-verify takes "02-05" and "12/05" for their first number.
+_LEADING_ZEROS = re.compile(r"(?<![\w.,])0+(?=\d)")
 # What denies a number or only bounds it.
 _NOT_EQUAL = re.compile(
     r"\b(?:not|never|neither|nor|except|(?:at\s+)?(?:least|most)|(?:more|less|fewer|greater|other|rather)\s+than)\b"
@@ -118,6 +122,7 @@ def _normalised(text: str) -> str:
     text = _EXPONENT.sub(r"\1*10^{\2}", text).replace("^{+", "^{").strip().removesuffix(".")
     if not re.search(r"[$\\]", text):  # outside LaTeX math-verify takes 10^{3} for 10
         text = _BRACED_POWER.sub(r"^\1", text)
+    text = _LEADING_ZEROS.sub("", text)
     text = _MIXED.sub(r"(\1+\2/\3)", _CJK_BESIDE.sub(" ", _PLUS.sub("", text)))
     return re.sub(r"^\(([^()]*)\)$", r"\1", text)
 

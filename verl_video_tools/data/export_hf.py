@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from verl_video_tools.core.errors import UsageError, writing
 from verl_video_tools.data.hf_rollouts import COLUMNS, row_of, schema
-from verl_video_tools.records.records import read_records, records_folder, run_folder, step_files
+from verl_video_tools.records.records import last_records, read_records, records_folder, run_folder, step_files, step_of
 from verl_video_tools.records.thumbnails import Thumbnails, decode_thumbnails
 from verl_video_tools.records.view_data import video_path
 
@@ -135,7 +135,8 @@ def _write_split(
     report: HFReport,
     exported: Callable[[int], None],
 ) -> None:
-    lines = (line for file in files for line in read_records(file))
+    # A run writes a file once for each step; to others a rollout that failed may have been appended again.
+    lines = (line for file in files for line in (read_records if step_of(file) >= 0 else last_records)(file))
     report.num_rollouts[split] = 0
     number = 0
     batch = next(batches := _batches(lines), None)

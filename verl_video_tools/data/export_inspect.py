@@ -13,7 +13,7 @@ from verl_video_tools.core.files import whole_file
 from verl_video_tools.data.export_hf import all_thumbnails
 from verl_video_tools.data.inspect_log import InspectLog, Json
 from verl_video_tools.records.records import read_again, run_folder
-from verl_video_tools.records.sample import Entry, read_entries, sample
+from verl_video_tools.records.sample import Entry, last_entries, read_entries, sample
 from verl_video_tools.records.thumbnails import Thumbnails
 
 _ROLLOUTS_AT_ONCE = 32
@@ -49,6 +49,7 @@ def export_inspect(
     entries = read_entries(records, lambda count: None)
     if not entries:
         raise UsageError(f"{records}: no recorded rollout; give a run's folder, or its folder of step_*.jsonl")
+    entries = last_entries(entries)
     chosen = sample(entries, max_rollouts)
     written_at = max(entry.place.file.stat().st_mtime for entry in chosen)
     task = run_folder(records).resolve().name

@@ -89,10 +89,11 @@ async def check_logic(
     }  # of one made again the last counts
     asked = {key: line for key, line in lines.items() if _is_candidate(line)}
     summary = LogicSummary(left_out=len(lines) - len(asked))
+    models = set[str]()
     with appended(Path(out), "step") as file:
         for line in read_records(Path(out)):
-            if "logic" not in line or line["logic"]["prompt_digest"] != digest:
-                raise UsageError(f"{out} holds records without a verdict by this prompt; give another file to write")
+            _check_kept(line, lines, digest, Path(out))
+            models.add(line["logic"]["model"])
             summary.add(line)
         left = [line for key, line in asked.items() if key not in summary.consistent | summary.rejected.keys()]
         num_done = len(asked) - len(left)
@@ -101,6 +102,11 @@ async def check_logic(
             return summary
         async with EndpointClient(config) as client:
             await client.check_reachable()
+            model = config.model or (await client.served_models())[0]
+            if others := models - {model}:
+                raise UsageError(
+                    f"{out} holds verdicts of {min(others)!r}, not of {model!r}; give another file to write"
+                )
 
             async def check(line: dict[str, Any]) -> None:
                 try:
@@ -115,6 +121,18 @@ async def check_logic(
 
             await work_through(left, check, config.concurrency, progress, num_done=num_done)
     return summary
+
+
+def _check_kept(line: Mapping[str, Any], lines: Mapping[Key, Mapping[str, Any]], digest: str | None, out: Path) -> None:
+    """Raises UsageError for a line of `out` that says nothing about the records now asked about."""
+    if "logic" not in line or line["logic"]["prompt_digest"] != digest:
+        raise UsageError(f"{out} holds records without a verdict by this prompt; give another file to write")
+    asked = lines.get(key_of(line))
+    if asked is not None and asked["trajectory"].to_dict() != line["trajectory"].to_dict():
+        raise UsageError(
+            f"{out} holds a verdict on another dialogue as {key_of(line)}; give the records that it was made from, or "
+            "another file to write"
+        )
 
 
 def _is_candidate(record: Mapping[str, Any]) -> bool:

@@ -199,7 +199,7 @@ def _read_names(file: Path) -> list[str]:
         lines = file.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read names of videos from {file}: {error}") from error
-    return [line.strip() for line in lines if line.strip()]
+    return [read_clip(line.strip()).file for line in lines if line.strip()]
 
 
 def _write_parts(source: Path, parts: Mapping[Path, Callable[[Sequence[str]], bool]], rename: bool = True) -> None:

@@ -90,6 +90,26 @@ def test_only_wrong_rollouts_that_looked_again_are_reflected_on(
 
 
 @pytest.mark.slow
+def test_reflections_on_other_rollouts_are_not_gone_on_with(
+    zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records of every `vvt data generate` have the same keys."""
+    own, out = tmp_path / "own.jsonl", tmp_path / "corrected.jsonl"
+    with JudgeServer(reply=scripted(zoomer.wrong)) as server:
+        assert zoomer.generate(own, server) == 0
+        server.reply = scripted(zoomer.right, num_given=1)
+        command = zoomer.command("reflect", own, out, server)
+        assert run(command) == 0
+        records = [json.loads(line) for line in own.read_text().splitlines()]
+        for record in records:
+            text = record["trajectory"]["turns"][0]["text"]
+            record["trajectory"]["turns"][0]["text"] = text.replace("<think>", "<think>Hm. ", 1)
+        own.write_text("".join(json.dumps(record) + "\n" for record in records))
+        server.requests.clear()
+        assert run(command) == 2 and server.requests == []
+    assert "given turns was [" in capsys.readouterr().err
+
+
 def test_a_reflection_is_shown_the_first_look_of_its_beginning(zoomer: World, tmp_path: Path) -> None:
     """The run's setting of a field may have changed; a rollout that had its own keeps it, and others do not replay."""
     own, others, shown = tmp_path / "own.jsonl", tmp_path / "others.jsonl", SETTINGS["videozoomer"]

@@ -272,6 +272,28 @@ def test_illogical_dialogues_are_counted_named_and_left_out(
     assert [row["extra_info"]["index"] for row in pq.read_table(sft).to_pylist()] == [1]
 
 
+def test_verdicts_on_other_dialogues_or_of_another_model_are_not_gone_on_with(
+    parquet: Path, tmp_path: Path, server: JudgeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records of every `vvt data generate` have the same keys."""
+    records, others, out = tmp_path / "out.jsonl", tmp_path / "others.jsonl", tmp_path / "checked.jsonl"
+    assert generate(parquet, records, server) == 0
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    for line in lines:
+        line["trajectory"]["turns"][-1]["text"] = "<think>something else</think><action>output answer: B</action>"
+    others.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with JudgeServer(reply=checker({"question 0": SOUND, "question 1": "I cannot say."})) as model:
+        command = ["data", "logic", str(records), str(out), "--base-url", model.base_url]
+        assert run(command) == 0
+        model.requests.clear()
+        assert run([*command, "--model=another"]) == 2
+        assert "holds verdicts of" in capsys.readouterr().err
+        command[2] = str(others)
+        assert run(command) == 2
+        assert "holds a verdict on another dialogue as (0, '0', 0)" in capsys.readouterr().err
+        assert model.requests == []
+
+
 def test_the_packaged_instructions_of_the_check_come_first(parquet: Path, tmp_path: Path, server: JudgeServer) -> None:
     records = tmp_path / "out.jsonl"
     assert generate(parquet, records, server) == 0

@@ -43,6 +43,30 @@ def test_lines_of_text_that_are_bad(tmp_path: Path) -> None:
         assert isinstance(fault, RowError) and told in str(fault)
 
 
+def test_quotation_marks_that_do_not_fit_take_no_other_lines_with_them(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text('q\tv\na\t"one" of two\nb\t"a ""b"" c"\nc\tan "inner" one\n')
+    bad, doubled, inner = open_table(path).first
+    assert isinstance(bad, RowError) and str(bad).startswith("line 2 cannot be read: ")
+    assert (doubled["v"], inner["v"]) == ('a "b" c', 'an "inner" one')  # type: ignore[index]
+
+    rows = [f"what {number}\tx" for number in range(1000)]
+    rows[9] = 'what 9\t"unclosed'
+    for later in (None, 499):
+        if later is not None:
+            rows[later] = f'what {later}\t"another'
+        path.write_text("\n".join(["q\tv", *rows, ""]))
+        with pytest.raises(UsageError, match=r"t\.tsv: the quotation mark that opens a value in line 11 has no end"):
+            list(open_table(path).records())
+
+
+def test_a_long_value_is_read(tmp_path: Path) -> None:
+    """As a transcript may be; Python's reader stops at 131,072 characters."""
+    transcript = "word " * 40_000
+    (entry,) = open_table(write_csv(tmp_path / "t.csv", [{"q": "what", "transcript": transcript}])).records()
+    assert entry["transcript"] == transcript  # type: ignore[index]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -42,6 +42,20 @@ async def test_a_verdict_depends_on_everything_that_was_asked(server: JudgeServe
     assert len(list((tmp_path / "cache").rglob("*.json"))) == 4
 
 
+async def test_a_label_that_a_profile_does_not_know_is_asked_again(server: JudgeServer, tmp_path: Path) -> None:
+    """Instructions of one's own may be those of several profiles."""
+    (tmp_path / "prompt.txt").write_text("Grade it.")
+    base = {
+        "base_url": server.base_url,
+        "cache_dir": str(tmp_path / "cache"),
+        "prompt_file": str(tmp_path / "prompt.txt"),
+    }
+    server.reply = in_turn(completion('{"label": "partial"}'), completion('{"label": "incorrect"}'))
+    assert (await judge_once(JudgeConfig(**base)))[0] is AnswerLabel.PARTIAL
+    assert (await judge_once(JudgeConfig(**base, profile="videosiah")))[0] is AnswerLabel.INCORRECT
+    assert len(server.requests) == 2
+
+
 async def test_failures_are_not_kept(server: JudgeServer, tmp_path: Path) -> None:
     config = JudgeConfig(base_url=server.base_url, cache_dir=str(tmp_path), max_attempts=1)
     server.reply = in_turn(completion("?"))

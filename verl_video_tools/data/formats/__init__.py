@@ -115,6 +115,8 @@ class Benchmark(ABC):
     judge_prompt: ClassVar[str | None] = None
     """File beside the benchmark's module with the judge's instructions, unless the user gives others (docs/judge.md);
     None: the packaged ones."""
+    submits_known_truths: ClassVar[bool] = False
+    """Its file of answers holds those to questions with a published truth, too (`submission`)."""
     group_mean: ClassVar[tuple[str, str] | None] = None
     """A metric that is the mean of the accuracies of the groups of one grouping: its name, and the grouping."""
     other_metrics: ClassVar[tuple[str, ...]] = ()

@@ -33,6 +33,7 @@ class EgoSchema(MappedBenchmark):
     answer_form = "number"
     videos = ("{q_uid|video_idx}",)
     has_hidden_truths = True
+    submits_known_truths = True
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions, with the `answer` of those that have a published one."""

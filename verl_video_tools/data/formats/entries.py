@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import string
+import sys
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -155,16 +156,49 @@ def not_utf8(text: str, place: str) -> RowError | None:
     return None
 
 
+def csv_records(
+    reader: csv.DictReader[Any], path: Path, num_lines_before: int = 0
+) -> Iterator[dict[Any, Any] | RowError]:
+    """What a strict reader reads, with the error of a line whose quotation marks it cannot read.
+
+    Args:
+        num_lines_before: of the file, before the reader's first.
+
+    Raises:
+        UsageError: what begins with a quotation mark ends lines later, and not well: all these would be a single value.
+    """
+    csv.field_size_limit(sys.maxsize)  # a transcript has more than 131,072 characters
+    assert reader.fieldnames is not None or reader.line_num == 0  # reads the first line where it names the fields
+    while True:
+        first = num_lines_before + reader.reader.line_num + 1
+        try:
+            yield next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            advice = 'within a value in quotation marks write them twice: "a ""b"" c"'
+            if (last := num_lines_before + reader.reader.line_num) > first:
+                raise UsageError(
+                    f"{path}: the quotation mark that opens a value in line {first} has no end up to line {last} "
+                    f"({error}); {advice}"
+                ) from error
+            yield RowError(f"line {first} cannot be read: {error}; {advice}")
+
+
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[ReadEntry]:
-    """The lines of a table as records by the names in its first line; one that is not UTF-8 gives the error.
+    """The lines of a table as records by the names in its first line; one that is not UTF-8, or whose quotation marks
+    cannot be read, gives the error.
 
     Raises:
         UsageError: it cannot be read.
     """
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            reader = csv.DictReader(file, delimiter=delimiter)
-            for entry in reader:
+            reader = csv.DictReader(file, delimiter=delimiter, strict=True)
+            for entry in csv_records(reader, path):
+                if isinstance(entry, RowError):
+                    yield entry
+                    continue
                 text = json.dumps(list(entry.values()), ensure_ascii=False)  # fields beyond the header are a list
                 yield not_utf8(text, f"line {reader.line_num} of {path.name}") or entry
     except (OSError, csv.Error) as error:

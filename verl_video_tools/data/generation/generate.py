@@ -222,5 +222,7 @@ def _changes(record: Record, task: RolloutTask, *, is_graded: bool) -> list[str]
     values = {f"extra_info.{name}": (recorded.get(name), now.get(name)) for name in names}
     if is_graded:
         values["ground_truth"] = record.get("ground_truth"), task.entries("reward_model").get("ground_truth")
+    said = [turn.text for turn in record["trajectory"].turns[: len(task.given_turns)]]
+    values["given turns"] = said, [*task.given_turns][: len(said)]
     texts = {name: tuple(json.dumps(value, default=str) for value in pair) for name, pair in values.items()}
     return [f"{name} was {old:.80} and is now {new:.80}" for name, (old, new) in texts.items() if old != new]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.data.formats.entries import ReadEntry, not_utf8, read_entries
+from verl_video_tools.data.formats.entries import ReadEntry, csv_records, not_utf8, read_entries
 from verl_video_tools.data.formats.fields import split_name
 from verl_video_tools.data.parquet import ROWS_PER_BATCH
 from verl_video_tools.data.table.folders import data_files
@@ -105,15 +105,20 @@ def _of_csv(path: Path) -> Iterator[ReadEntry]:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             delimiter = _delimiter(file.readline(), path)
             file.seek(0)
-            header = csv.reader(file, delimiter=delimiter)
+            header = csv.reader(file, delimiter=delimiter, strict=True)
             names = next(header, [])
             names = [name.strip() or f"column {place}" for place, name in enumerate(names, start=1)]
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise UsageError(f"{path} has several columns named {twice[0]!r}; rename all but one in its first line")
-            reader = csv.DictReader(file, fieldnames=names, delimiter=delimiter, restkey=LINE, restval=_MISSING)
-            for record in reader:
+            reader = csv.DictReader(
+                file, fieldnames=names, delimiter=delimiter, restkey=LINE, restval=_MISSING, strict=True
+            )
+            for record in csv_records(reader, path, header.line_num):
                 line = header.line_num + reader.line_num
-                yield _fault(record, names, f"line {line}") or {**record, LINE: line}
+                if isinstance(record, RowError):
+                    yield record
+                else:
+                    yield _fault(record, names, f"line {line}") or {**record, LINE: line}
     except (OSError, csv.Error) as error:
         raise UsageError(f"cannot read a table from {path}: {error}") from error
 

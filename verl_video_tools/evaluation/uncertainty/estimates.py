@@ -62,7 +62,10 @@ def figures_by_video(
     without = [
         figures([item for item, own in zip(items, blocks, strict=True) if own != block]) for block in range(num_blocks)
     ]
-    return {name: _estimate(value, np.array([each.get(name, np.nan) for each in without]), sizes) for name, value in whole.items()}
+    return {
+        name: _estimate(value, np.array([each.get(name, np.nan) for each in without]), sizes)
+        for name, value in whole.items()
+    }
 
 
 def members_of(videos: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

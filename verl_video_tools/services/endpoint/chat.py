@@ -10,7 +10,10 @@ from typing import Any
 
 from verl_video_tools.core.image_files import encode_image
 from verl_video_tools.core.types import ImagePart, Message, content_images
-from verl_video_tools.services.endpoint.retries import BrokenReply
+from verl_video_tools.services.endpoint.retries import BrokenReply, Unavailable
+
+_UNFINISHED = frozenset({"abort", "aborted", "error"})
+"""Reasons with which servers send what there is of a reply that they have not finished, as vLLM when it is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ def read_completion(reply: Any) -> Completion:
 
     Raises:
         BrokenReply: the reply is none, or its content is no text.
+        Unavailable: the server did not finish it.
     """
     try:
         choice = reply["choices"][0]
@@ -52,14 +56,17 @@ def read_completion(reply: Any) -> Completion:
         stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
         tells_stop = not {"stop_reason", "matched_stop"}.isdisjoint(choice)
         num_tokens, num_prompt_tokens = (_count(usage.get(f"{kind}_tokens")) for kind in ("completion", "prompt"))
-        finish_reason = choice.get("finish_reason")
+        given_reason = choice.get("finish_reason")
+        finish_reason = given_reason if isinstance(given_reason, str) else None
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         text = None
     if not isinstance(text, str):
         raise BrokenReply(f"the reply is no chat completion: {reply!r:.200}")
+    if finish_reason in _UNFINISHED:
+        raise Unavailable(f"the endpoint did not finish its reply (finish_reason {finish_reason!r})")
     return Completion(
         text,
-        finish_reason if isinstance(finish_reason, str) else None,
+        finish_reason,
         stop_reason if isinstance(stop_reason, str) else None,
         tells_stop,
         num_tokens,

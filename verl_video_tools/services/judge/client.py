@@ -61,6 +61,8 @@ class _Kind:
 
     reminder: str
     read: Callable[[str], str]
+    labels: frozenset[str] | None = None
+    """Those that there are; None for scores. What another profile has kept under the same instructions may be none."""
 
 
 _UNFILLED = ("{question}", "{reference}", "{ground_truth}", "{answer}")
@@ -86,7 +88,9 @@ class LLMJudge(BreakableClient[_Messages]):
         self.config = config
         self.counters = JudgeCounters()
         self._profile = PROFILES[config.profile]
-        self._labels = _Kind(self._profile.reminder, self._label)
+        self._labels = _Kind(
+            self._profile.reminder, self._label, frozenset(label.value for label in self._profile.labels)
+        )
         self._prompt = read_prompt(__package__, self._profile.prompt, config.prompt_file)
         if unfilled := next((name for name in _UNFILLED if name in self._prompt), None):
             raise UsageError(
@@ -177,7 +181,8 @@ class LLMJudge(BreakableClient[_Messages]):
                     breaker.check(messages)
                 model = await exchange.model()
                 key = CacheKey(question, truth, answer, prompt, self._sampled(model))
-                if self._cache is not None and (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
+                kept = None if self._cache is None else await asyncio.to_thread(self._cache.get, key)
+                if kept is not None and (kind.labels is None or kept in kind.labels):
                     self.counters.cache_hits += 1
                     return kept
                 breaker.check(messages)
