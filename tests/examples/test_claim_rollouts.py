@@ -77,6 +77,11 @@ def test_runs_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert printed[-1] == "| other | 6 to 7 | `at_time` | skip | 7 | 100% | 57% | 0.00 | 0.57 | +0.57 |"
 
 
+def test_few_steps_are_told_by_one(tmp_path: Path) -> None:
+    steps = [line.split(" | ")[1] for line in rollouts.table([of_claim(tmp_path / "one", 4)]).splitlines()[2:]]
+    assert steps == ["1 to 2", "3 to 3", "4 to 4"] * 2
+
+
 @pytest.mark.parametrize("num_steps", [0, 5, 7])
 def test_runs_of_unlike_length_or_too_few_steps_are_refused(tmp_path: Path, num_steps: int) -> None:
     folders = [of_claim(tmp_path / "one", 6), tmp_path / "two"]
@@ -84,5 +89,5 @@ def test_runs_of_unlike_length_or_too_few_steps_are_refused(tmp_path: Path, num_
         of_claim(folders[1], num_steps)
     with pytest.raises(UsageError, match=f"as many steps of training.*two/rl: {num_steps} steps"):
         rollouts.table(folders)
-    with pytest.raises(UsageError, match="at least 6"):
-        rollouts.table([of_claim(tmp_path / "short", 5)])
+    with pytest.raises(UsageError, match="at least 3"):
+        rollouts.table([of_claim(tmp_path / "short", 2)])

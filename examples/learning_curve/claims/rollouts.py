@@ -46,7 +46,8 @@ def table(folders: Sequence[Path]) -> str:
     """
     lines = []
     for run, choice in _CHOICES.items():
-        for first, *_, last in np.array_split(np.arange(_num_steps(folders, run)), NUM_PARTS):
+        for part in np.array_split(np.arange(_num_steps(folders, run)), NUM_PARTS):
+            first, last = part[0], part[-1]
             kinds: dict[str, list[Row]] = defaultdict(list)
             for folder in folders:
                 for file in step_files(records_folder(folder / run))[first : last + 1]:
@@ -59,9 +60,9 @@ def table(folders: Sequence[Path]) -> str:
 
 def _num_steps(folders: Sequence[Path], run: str) -> int:
     counts = {folder / run: len(step_files(records_folder(folder / run))) for folder in folders}
-    if len({*counts.values()}) > 1 or min(counts.values()) < 2 * NUM_PARTS:
+    if len({*counts.values()}) > 1 or min(counts.values()) < NUM_PARTS:
         listed = ", ".join(f"{folder}: {count} steps" for folder, count in counts.items())
-        raise UsageError(f"give runs with as many steps of training, at least {2 * NUM_PARTS}; got {listed}")
+        raise UsageError(f"give runs with as many steps of training, at least {NUM_PARTS}; got {listed}")
     return next(iter(counts.values()))
 
 
