@@ -85,19 +85,6 @@ def test_damage_in_the_middle_leaves_both_ends_readable(suffix: str, tmp_path: P
         assert len(video.frames_at(np.linspace(0, 10, 41).tolist())) == 41
 
 
-def test_a_frame_that_lost_a_transport_packet_is_replaced(tmp_path: Path) -> None:
-    path = write_video(tmp_path / "lossy.ts", num_frames=90, gop_frames=30, width=384, height=256)
-    data = path.read_bytes()
-    lost = len(data) // 2 // 188 * 188
-    path.write_bytes(data[:lost] + data[lost + 188 :])
-    with Video(path) as video:
-        batch = video.frames_at_indices(range(90))
-        (damaged,) = np.flatnonzero(batch.corrupt)
-        shown = int(batch.indices[damaged])
-        assert abs(shown - damaged) == 1
-        np.testing.assert_array_equal(batch.frames_THWC[damaged], batch.frames_THWC[shown])
-
-
 def test_a_stream_that_begins_late_in_the_file_does_no_harm(tmp_path: Path) -> None:
     # FFmpeg looks for streams in the first 7 seconds, and again in the last 250 KB: sound is in neither.
     parts = [

@@ -36,6 +36,16 @@ def has_inter_slices(packet: bytes, extradata: bytes | None) -> bool:
     return False
 
 
+def is_unreferenced(packet: bytes, extradata: bytes | None) -> bool:
+    """Whether a packet says that no other picture is predicted from its own. False for what cannot be parsed."""
+    record = extradata or b""
+    is_avcc = record[:1] == b"\x01" and len(record) > 4
+    for unit in nal_units(packet, (record[4] & 3) + 1 if is_avcc else None):
+        if unit[0] & 31 in (SLICE, SLICE_PARTITION_A, IDR_SLICE):
+            return unit[0] & 0x60 == 0
+    return False
+
+
 def nal_units(packet: bytes, length_size: int | None) -> Iterator[bytes]:
     """The beginning of each unit, far enough to hold the numbers that are read from it.
 

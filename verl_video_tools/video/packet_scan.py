@@ -42,7 +42,13 @@ def segments_of_packets(source: VideoSource, deadline: Deadline) -> SegmentTable
         raise PacketsUnusable
     ends = np.append(starts[1:], len(rows))
     segments = [
-        make_segment(source, rows[start:end], seek_tick=int(pts[start]), is_first=number == 0)
+        make_segment(
+            source,
+            rows[start:end],
+            seek_tick=int(pts[start]),
+            is_first=number == 0,
+            follows_corrupt=start > 0 and rows[start - 1].is_corrupt,
+        )
         for number, (start, end) in enumerate(zip(starts, ends, strict=True))
     ]
     return SegmentTable(

@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import av
 import numpy as np
 
-from verl_video_tools.video.segments import DecodeRun, SegmentTable
+from verl_video_tools.video import h264, hevc
+from verl_video_tools.video.damage import SoundFrames
+from verl_video_tools.video.segments import DecodeRun, Segment, SegmentTable
 from verl_video_tools.video.source import Deadline, VideoSource
 
 GUESSED_TIMES = frozenset({"mpeg"})
@@ -55,7 +57,7 @@ class SegmentReader:
         while True:
             try:
                 for frame in self._decode_run(first_segment, last_segment, missing.keys(), deadline):
-                    if frame.pts in missing and not frame.is_corrupt:  # what the decoder failed to restore is flagged
+                    if frame.pts in missing:
                         yield missing.pop(frame.pts), frame
                 return
             except _SeekMisled:
@@ -92,23 +94,38 @@ class SegmentReader:
     def _decode_run(
         self, first_segment: int, last_segment: int, wanted_pts: Collection[int], deadline: Deadline
     ) -> Iterator[av.VideoFrame]:
-        """Decode until the wanted frames are out; other frames come with them.
+        """Decode until the wanted frames are out, if they are sound; other sound frames come with them.
 
         Raises:
             _SeekMisled: the packets are not those of the table; frames that came before are right.
         """
         unsent = set(wanted_pts)
-        for packet in self._packets(first_segment, last_segment, deadline):
-            if self._can_skip:
-                self._source.skip_unreferenced(packet.pts not in wanted_pts)
-            yield from self._source.decode(packet)
-            unsent.discard(packet.pts)
+        sound = SoundFrames()
+        for packet, segment, position in self._packets(first_segment, last_segment, deadline):
+            pts = int(segment.packets.pts[position])
+            is_unreferenced = self._can_skip and self._is_unreferenced(packet)
+            begins_group = position == 0 and segment.can_start
+            sound.sent(pts, begins_group, bool(segment.is_damaged[position]), is_unreferenced)
+            if self._can_skip:  # only such pictures: the decoder refuses no packet while it may leave out its picture
+                self._source.skip_unreferenced(is_unreferenced and pts not in wanted_pts)
+            frames = self._source.decode(packet)
+            if frames is None:
+                sound.refused(pts)
+            yield from sound.of(frames or ())
+            unsent.discard(pts)
             if not unsent:
                 break
-        yield from self._source.decode(None)
+        yield from sound.of(self._source.decode(None) or ())
+        yield from sound.rest()
 
-    def _packets(self, first_segment: int, last_segment: int, deadline: Deadline) -> Iterator[av.Packet]:
-        """Packets of a stretch of segments in decode order, each the one that the table knows."""
+    def _is_unreferenced(self, packet: av.Packet) -> bool:
+        told_by = h264.is_unreferenced if self._source.codec_name == "h264" else hevc.is_unreferenced
+        return told_by(bytes(packet), self._source.stream.codec_context.extradata)
+
+    def _packets(
+        self, first_segment: int, last_segment: int, deadline: Deadline
+    ) -> Iterator[tuple[av.Packet, Segment, int]]:
+        """Packets of a stretch of segments in decode order, each the one that the table knows at that position."""
         entry = self._table.segment(first_segment, deadline)
         packets = self._source.packets_from(
             entry.seek_tick if self._seeks else None,
@@ -118,12 +135,12 @@ class SegmentReader:
             deadline=deadline,
         )
         for number in range(first_segment, last_segment + 1):
-            marks = self._table.segment(number, deadline).packets
-            for position in range(len(marks)):
+            segment = self._table.segment(number, deadline)
+            for position in range(len(segment.packets)):
                 packet = next(packets, None)
-                if packet is None or not marks.holds(position, packet):
+                if packet is None or not segment.packets.holds(position, packet):
                     raise _SeekMisled
-                yield packet
+                yield packet, segment, position
 
     def decodable_near(self, index: int, deadline: Deadline) -> int | None:
         """Index of the decodable frame nearest to a frame that is not, None if there is none."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect, insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import av
 import numpy as np
@@ -63,6 +64,7 @@ class Segment:
         frame_pts: times of the frames that are shown, ascending.
         last_duration: duration of the frame shown last, 0 if unknown.
         can_start: the key frame can be decoded without anything before it, as its mark promises.
+        is_damaged: for each packet, whether the demuxer misses bytes of it or of the packet before.
     """
 
     seek_tick: int
@@ -71,6 +73,7 @@ class Segment:
     frame_pts: Ticks
     last_duration: int
     can_start: bool
+    is_damaged: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,13 @@ class DecodeRun:
 
 @dataclass(frozen=True, slots=True)
 class PacketRow:
-    """What is kept of a packet. `is_dropped`: no decoder shows it, since the file begins after what it refers to."""
+    """What is kept of a packet.
+
+    Attributes:
+        is_dropped: no decoder shows it, since the file begins after what it refers to.
+        is_corrupt: the demuxer misses bytes of it, or of the next packet: where it cuts packets from a stream, as in
+            MPEG-TS, it has begun to read the next one by the time it hands one out.
+    """
 
     pts: int | None
     is_keyframe: bool
@@ -97,6 +106,7 @@ class PacketRow:
     is_dropped: bool
     duration: int
     num_bytes: int
+    is_corrupt: bool
 
 
 def read_row(
@@ -114,8 +124,16 @@ def read_row(
     )
     is_leading = first_key_pts is not None and packet.pts is not None and packet.pts < first_key_pts
     is_dropped = is_leading and _drops_leading(source, packet)
-    duration = packet.duration or 0
-    return PacketRow(packet.pts, packet.is_keyframe, is_false_key, packet.is_discard, is_dropped, duration, packet.size)
+    return PacketRow(
+        pts=packet.pts,
+        is_keyframe=packet.is_keyframe,
+        is_false_key=is_false_key,
+        is_hidden=packet.is_discard,
+        is_dropped=is_dropped,
+        duration=packet.duration or 0,
+        num_bytes=packet.size,
+        is_corrupt=packet.is_corrupt,
+    )
 
 
 def _drops_leading(source: VideoSource, packet: av.Packet) -> bool:
@@ -125,8 +143,13 @@ def _drops_leading(source: VideoSource, packet: av.Packet) -> bool:
     return source.codec_name == "h264"
 
 
-def make_segment(source: VideoSource, rows: Sequence[PacketRow], seek_tick: int, is_first: bool) -> Segment:
+def make_segment(
+    source: VideoSource, rows: Sequence[PacketRow], seek_tick: int, is_first: bool, follows_corrupt: bool = False
+) -> Segment:
     """A segment of packets in decode order; the first packet is its key frame.
+
+    Args:
+        follows_corrupt: the packet before the segment `is_corrupt`.
 
     Raises:
         PacketsUnusable: a packet has no time, two have the same, or nothing that the file's first frames need is there.
@@ -138,6 +161,7 @@ def make_segment(source: VideoSource, rows: Sequence[PacketRow], seek_tick: int,
     shown = sorted(
         (row.pts, row.duration) for row in rows if row.pts is not None and not (row.is_hidden or row.is_dropped)
     )
+    is_corrupt = [follows_corrupt, *(row.is_corrupt for row in rows)]
     return Segment(
         seek_tick=seek_tick,
         key_pts=times[0],
@@ -145,6 +169,7 @@ def make_segment(source: VideoSource, rows: Sequence[PacketRow], seek_tick: int,
         frame_pts=np.array([pts for pts, _ in shown], dtype=np.int64),
         last_duration=shown[-1][1] if shown else 0,
         can_start=not rows[0].is_false_key,
+        is_damaged=np.array([before or corrupt for before, corrupt in pairwise(is_corrupt)], dtype=np.bool_),
     )
 
 

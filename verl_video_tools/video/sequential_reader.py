@@ -98,5 +98,5 @@ class SequentialReader:
 
     def _frames(self, deadline: Deadline) -> Iterator[av.VideoFrame]:
         for packet in self._source.packets(deadline):
-            yield from self._source.decode(packet)
-        yield from self._source.decode(None)
+            yield from self._source.decode(packet) or ()
+        yield from self._source.decode(None) or ()

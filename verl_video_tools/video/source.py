@@ -241,12 +241,12 @@ class VideoSource:
             return False
         return True
 
-    def decode(self, packet: av.Packet | None) -> list[av.VideoFrame]:
-        """Frames that the decoder hands out for a packet (None: all that it still holds); none for a damaged one."""
+    def decode(self, packet: av.Packet | None) -> list[av.VideoFrame] | None:
+        """Frames that the decoder hands out for a packet (None: all that it still holds); None if it refuses it."""
         try:
             return self.stream.codec_context.decode(packet)
         except av.FFmpegError:
-            return []
+            return None
 
     def skip_unreferenced(self, skip: bool) -> None:
         """Let the decoder leave out pictures that no other picture is predicted from."""

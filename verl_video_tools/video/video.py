@@ -64,8 +64,10 @@ class Video:
         path: a local file, or a part of one (`core.clips`), which then is all that there is to see.
         deadline_seconds: time that opening may take.
         backend: what decodes the frames: "pyav", "torchcodec", "decord" or "ffmpeg" (see `video.backends`); None
-            takes the environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" finds
-            damaged frames and replaces them.
+            takes the environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" replaces
+            damaged frames: those that FFmpeg notices, and what is predicted from them, up to the next key frame. Much
+            damage goes unnoticed in HEVC and VP9, some in H.264, and in AV1 that of the first picture hit. Without
+            `is_random_access`, the frames predicted from a damaged one are neither replaced nor marked.
 
     Raises:
         VideoNotFoundError: there is no such file.

@@ -5,7 +5,7 @@ delivers the frames that are named to it, at their own size and upright; all are
 What it delivers is checked against the packets' times: a backend that miscounts gives a `BackendError`, not a wrong
 frame.
 
-pyav        exact on every kind of file, finds damaged frames and replaces them; the default
+pyav        exact on every kind of file, replaces frames whose damage FFmpeg notices; the default
 torchcodec  exact mode, frames by index; decodes in this process, so that native code cannot be interrupted
 decord      in a child process with a time limit, since it can hang while it holds the GIL
 ffmpeg      the command line program with a time limit: slowest, and with decoders of its own
