@@ -11,8 +11,9 @@ import av
 import numpy as np
 import pytest
 
-from tests.videos.files import write_video
-from tests.videos.kinds import X265
+from tests.videos.files import read_number, write_video
+from tests.videos.kinds import X265, scramble
+from verl_video_tools.core.clips import clip_path
 from verl_video_tools.video import Video
 
 NUM_FRAMES, GROUP_FRAMES = 90, 30
@@ -164,3 +165,24 @@ def test_damage_reaches_frames_shown_before_the_next_key_frame(tmp_path: Path) -
     assert number_of(packets[key + 1]) < number_of(packets[key]), "the group is closed, so this tests nothing"
     frames = flagged(damaged(whole, packets[key - 3], no_length), whole)
     assert frames == list(range(min(number_of(packet) for packet in packets[key - 3 : key]), number_of(packets[key])))
+
+
+@pytest.mark.parametrize("seconds", [(4.033, 10.0), (0.0, 7.0)])
+def test_a_clip_that_begins_or_ends_in_damage(seconds: tuple[float, float], tmp_path: Path) -> None:
+    whole = write_video(
+        tmp_path / "whole.mp4", num_frames=300, gop_frames=30, container_options={"movflags": "faststart"}
+    )
+    first, last = (packets_of(whole)[place] for place in (120, 209))
+    assert first.is_keyframe and first.pos is not None and last.pos is not None
+    size = whole.stat().st_size
+    path = scramble(whole, tmp_path / "damaged.mp4", first.pos / size, (last.pos + last.size) / size)
+    offset, after = (round(time * 30) for time in seconds)
+    with Video(clip_path(path, *seconds)) as clip:
+        assert clip.info.num_frames == after - offset
+        batch = clip.frames_at_indices(range(after - offset))
+    is_damaged = [120 <= index < 210 for index in range(offset, after)]
+    assert batch.corrupt.tolist() == is_damaged
+    nearest = 210 if offset else 119
+    shown = [nearest if lost else index for index, lost in zip(range(offset, after), is_damaged, strict=True)]
+    assert (batch.indices + offset).tolist() == shown
+    assert [read_number(frame) for frame in batch.frames_THWC] == shown

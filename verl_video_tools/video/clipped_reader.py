@@ -47,10 +47,11 @@ class ClippedReader:
         for index, frame in self._reader.decode(self._outer(indices), deadline):
             yield index - self.first, frame
 
-    def decodable_near(self, index: int, deadline: Deadline) -> int | None:
-        """None also where the nearest one is not among the clip's: what is cut away stays unseen."""
-        near = self._reader.decodable_near(self.first + index, deadline)
-        return None if near is None or not 0 <= near - self.first < self.num_frames else near - self.first
+    def decodable_near(self, index: int, within: range, deadline: Deadline) -> int | None:
+        """One of the clip's, though another may be nearer: what is cut away stays unseen."""
+        outer = range(self.first + within.start, self.first + within.stop)
+        near = self._reader.decodable_near(self.first + index, outer, deadline)
+        return None if near is None else near - self.first
 
     def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
         return self._reader.runs(self._outer(indices), deadline)

@@ -46,8 +46,8 @@ class FrameReader(Protocol):
         """Decode frames, given by ascending distinct indices; those that cannot be decoded are left out."""
         ...
 
-    def decodable_near(self, index: int, deadline: Deadline) -> int | None:
-        """Index of the decodable frame nearest to a frame that is not, None if there is none."""
+    def decodable_near(self, index: int, within: range, deadline: Deadline) -> int | None:
+        """Index, one of `within`, of the decodable frame nearest to one that is not; None if there is none."""
         ...
 
     def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:

@@ -142,19 +142,22 @@ class SegmentReader:
                     raise _SeekMisled
                 yield packet, segment, position
 
-    def decodable_near(self, index: int, deadline: Deadline) -> int | None:
-        """Index of the decodable frame nearest to a frame that is not, None if there is none."""
-        number = self._table.segment_of(index)
+    def decodable_near(self, index: int, within: range, deadline: Deadline) -> int | None:
+        """Index, one of `within`, of the decodable frame nearest to one that is not; None if there is none."""
         first_index = self._table.first_index
-        best = self._nearest_in(number, index, None, deadline)
-        for before in range(number - 1, -1, -1):
-            if best is not None and abs(best - index) <= index - (first_index[before + 1] - 1):
+
+        def gap(number: int) -> int:
+            """Frames to the nearest one of a segment."""
+            return max(0, int(first_index[number]) - index, index - int(first_index[number + 1]) + 1)
+
+        best: int | None = None
+        numbers = range(self._table.segment_of(within[0]), self._table.segment_of(within[-1]) + 1)
+        for number in sorted(numbers, key=gap):
+            if best is not None and abs(best - index) <= gap(number):
                 break
-            best = self._nearest_in(before, index, best, deadline)
-        for after in range(number + 1, len(first_index) - 1):
-            if best is not None and abs(best - index) <= first_index[after] - index:
-                break
-            best = self._nearest_in(after, index, best, deadline)
+            found = [other for other in self._decodable_with(number, deadline) if other in within]
+            candidates = [*found, *([] if best is None else [best])]
+            best = min(candidates, key=lambda candidate: (abs(candidate - index), candidate), default=None)
         return best
 
     def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
@@ -184,13 +187,17 @@ class SegmentReader:
         """Free the file and the decoder."""
         self._source.close()
 
-    def _nearest_in(self, number: int, index: int, best: int | None, deadline: Deadline) -> int | None:
-        """The nearer of `best` and the nearest decodable frame of a segment; the earlier one of two as near."""
-        if number not in self._decodable:  # damage stays, so it is looked for once
-            first, end = int(self._table.first_index[number]), int(self._table.first_index[number + 1])
-            self._decodable[number] = [found for found, _ in self.decode(range(first, end), deadline)]
-        candidates = [*self._decodable[number], *([] if best is None else [best])]
-        return min(candidates, key=lambda candidate: (abs(candidate - index), candidate), default=None)
+    def _decodable_with(self, number: int, deadline: Deadline) -> list[int]:
+        """Indices of the decodable frames that are decoded from the same key frame on as those of a segment."""
+        first, end = number, number + 1
+        while first > 0 and not self._table.segment(first, deadline).can_start:
+            first -= 1
+        while end < len(self._table.first_index) - 1 and not self._table.segment(end, deadline).can_start:
+            end += 1
+        if first not in self._decodable:  # damage stays, so it is looked for once
+            indices = range(int(self._table.first_index[first]), int(self._table.first_index[end]))
+            self._decodable[first] = [found for found, _ in self.decode(indices, deadline)]
+        return self._decodable[first]
 
 
 def _unreferenced_frames_can_be_skipped(source: VideoSource) -> bool:

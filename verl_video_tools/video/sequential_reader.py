@@ -75,7 +75,7 @@ class SequentialReader:
             if index == indices[-1]:
                 return
 
-    def decodable_near(self, index: int, deadline: Deadline) -> int | None:
+    def decodable_near(self, index: int, within: range, deadline: Deadline) -> int | None:
         """None: every frame counted was decoded."""
         return None
 

@@ -31,7 +31,7 @@ def frames_or_stand_ins(
         yield index, index, frame
     stand_ins: dict[int, list[int]] = {}
     for index in sorted(missing):
-        near = reader.decodable_near(index, deadline)
+        near = reader.decodable_near(index, range(reader.num_frames), deadline)
         if near is None:
             break
         stand_ins.setdefault(near, []).append(index)
