@@ -25,7 +25,7 @@ from verl_video_tools.video.file_locks import locked
 
 logger = logging.getLogger(__name__)
 
-MAGIC = b"vvtframe"
+MAGIC = b"vvtfram2"  # frames of "vvtframe" may be predicted from damaged ones, and say that they are sound
 HEADER = struct.Struct("<8sIIqd?3xI")
 """Magic, width, height, index of the frame shown, its time in seconds, corrupt, CRC-32 of the key, of all before it and
 of the rest of the file: RGB bytes, row by row."""
