@@ -10,7 +10,7 @@ import pytest
 
 from verl_video_tools.core import trajectory as module
 from verl_video_tools.core.errors import CallError, CallErrorCode
-from verl_video_tools.core.frames import FrameRecord, Tile
+from verl_video_tools.core.frames import FrameRecord, Tile, VideoInfo
 from verl_video_tools.core.model_calls import ModelCall
 from verl_video_tools.core.regions import PixelBox
 from verl_video_tools.core.trajectory import CallRecord, StopReason, Trajectory, Turn
@@ -27,6 +27,12 @@ def example() -> Trajectory:
     return Trajectory(
         "compose", "what?", initial_frames=frames, turns=turns, stop_reason=StopReason.ANSWER, made_of=parts
     )
+
+
+def test_a_video_whose_rate_varies_is_read_back() -> None:
+    uneven = VideoInfo(10.0, 50, 5.0, 56, 56, uneven_last_seconds=7.5)
+    trajectory = replace(example(), video=uneven, more_videos=[replace(uneven, uneven_last_seconds=None), uneven])
+    assert Trajectory.from_dict(json.loads(json.dumps(trajectory.to_dict()))) == trajectory
 
 
 def test_the_same_text_as_before() -> None:

@@ -8,14 +8,16 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.videos.files import read_number, write_video
+from tests.videos.uneven import BURST, LECTURE, SLIDES
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, VideoError
-from verl_video_tools.core.types import FrameRequest
+from verl_video_tools.core.types import FrameRequest, VideoInfo
 from verl_video_tools.video import Video
 
 
@@ -100,6 +102,20 @@ def test_nearest_frames_go_by_their_own_times(tmp_path: Path) -> None:
         request = FrameRequest(width=48, height=32, seconds=seconds, rounding="nearest")
         assert video.indices_of(request) == [0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3]
         assert video.frames(request).timestamps_seconds.tolist() == [0, 0, 1, 1, 1, 1, 9, 9, 9, 10, 10]
+        inside = replace(request, within=(1.5, 9.9))
+        assert video.indices_of(inside) == [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("times", [SLIDES, BURST, LECTURE])
+def test_the_last_frames_time_is_known_where_the_rate_varies(times: list[float], tmp_path: Path) -> None:
+    with Video(write_video(tmp_path / "uneven.mp4", times_seconds=times)) as uneven:
+        assert uneven.info.last_seconds == uneven.timestamps_seconds()[-1]
+        assert VideoInfo(**uneven.info.to_dict()) == uneven.info
+
+
+def test_of_an_even_rate_records_hold_no_time_of_the_last_frame(video: Video) -> None:
+    assert video.info.last_seconds == pytest.approx(video.timestamps_seconds()[-1])
+    assert "uneven_last_seconds" not in video.info.to_dict()
 
 
 @pytest.mark.parametrize("t", [frame / 30 + 0.5 / 30 for frame in (0, 7, 58, 97, 118)])

@@ -7,7 +7,7 @@ Times are presentation times in seconds from the first frame shown; indices coun
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +25,22 @@ class VideoInfo:
     average_fps: float
     width: int
     height: int
+    uneven_last_seconds: float | None = None
+    """Time of the last frame where the average rate does not tell it. Records hold it where it is not None."""
+
+    @property
+    def last_seconds(self) -> float:
+        """Time of the last frame."""
+        if self.uneven_last_seconds is not None:
+            return self.uneven_last_seconds
+        return (self.num_frames - 1) / self.average_fps
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; the arguments of its class."""
+        told = asdict(self)
+        if self.uneven_last_seconds is None:
+            del told["uneven_last_seconds"]
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +162,8 @@ class FrameRequest:
             later one.
         unique: each frame comes once, though several times mean it; so fewer frames than times may come. Where the
             frame rate varies, this is not known before the file is asked.
+        within: two times; no time means a frame before the one shown at the first, or after the one shown at the
+            second. None: the whole video.
         region: the part of each frame to show. It is cut out of the frame as decoded, at its full size, and then
             resized.
         grid: (columns, rows) of one picture that shows all the frames, row by row; cells that no frame fills are
@@ -163,6 +181,7 @@ class FrameRequest:
     indices: tuple[int, ...] | None = None
     rounding: Rounding = "shown"
     unique: bool = False
+    within: tuple[float, float] | None = None
     region: Region | None = None
     grid: tuple[int, int] | None = None
     video: int = 0

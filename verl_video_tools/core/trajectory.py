@@ -231,6 +231,8 @@ class Trajectory:
         data = asdict(replace(self, initial_frames=[], turns=turns, verification=None))
         data["verification"] = None if self.verification is None else self.verification.to_dict()
         data["initial_frames"] = _frame_dicts(self.initial_frames)
+        data["video"] = None if self.video is None else self.video.to_dict()
+        data["more_videos"] = [info.to_dict() for info in self.more_videos]
         _leave_out(data, _LEFT_OUT)
         for turn, made in zip(self.turns, data["turns"], strict=True):
             for call, record in zip(turn.calls, made["calls"], strict=True):

@@ -25,7 +25,7 @@ def main() -> None:
         signal.setitimer(signal.ITIMER_REAL, request["limit_seconds"])  # its signal ends the process by default
         try:
             found = probe(request["path"], request["deadline_seconds"], check_decoding=request["decode"])
-            answer: dict[str, object] = {"probe": dataclasses.asdict(found)}
+            answer: dict[str, object] = {"probe": {**dataclasses.asdict(found), "info": found.info.to_dict()}}
         except VideoError as error:
             answer = {"error": type(error).__name__, "message": str(error)}
         except Exception as error:  # a bug of ours must not end the scan, either

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ContentBlock, ImageContent, TextContent, ToolAnnotations
-from pydantic import Field, RootModel
+from pydantic import Field
 
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import CallErrorCode, CallRejected, RetrievalError, VideoError
@@ -82,8 +82,15 @@ class VideoList:
     """How many there are; more than are listed where it is above `MAX_LISTED`."""
 
 
-class VideoFacts(RootModel[VideoInfo]):
-    """What `probe_video` returns; the package cannot read a data class with slots itself."""
+@dataclass(frozen=True)
+class VideoFacts:
+    """What `probe_video` returns: of `VideoInfo` what a client can use."""
+
+    duration_seconds: float
+    num_frames: int
+    average_fps: float
+    width: int
+    height: int
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,8 @@ class VideoTools:
     async def probe_video(self, video: VideoName) -> VideoFacts:
         """Tell duration, number of frames, average frame rate, width and height of a video, read from the file."""
         async with self._opened(video) as opened:
-            return VideoFacts(opened.info)
+            info = opened.info
+            return VideoFacts(info.duration_seconds, info.num_frames, info.average_fps, info.width, info.height)
 
     async def show_frames_at(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from verl_video_tools.video.frame_converter import display_size
 from verl_video_tools.video.readers import FrameReader, open_reader
 from verl_video_tools.video.source import MAX_DURATION_SECONDS, Deadline, VideoSource
 from verl_video_tools.video.stand_ins import frames_or_stand_ins
+
+EVEN_TOLERANCE_SECONDS = 0.002
+"""Frames at a constant rate may be this far from even: containers round times, often to a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,10 @@ def open_file(path: Path, backend: BackendName, deadline: Deadline, trusts_table
         clip = None if clip_seconds is None else clipped(whole, path, clip_seconds, source.time_base, deadline)
         reader: FrameReader = clip or whole
         first_pts = reader.pts_at(0, deadline)
-        duration_seconds = seconds_between(first_pts, _end_pts(reader, source, deadline), source.time_base)
+        last_pts, end_pts = _last_and_end_pts(reader, source, deadline)
+        last_seconds, duration_seconds = (
+            seconds_between(first_pts, pts, source.time_base) for pts in (last_pts, end_pts)
+        )
         if duration_seconds > MAX_DURATION_SECONDS:
             raise UnreadableVideoError(
                 f"{path}: lasts {duration_seconds:.0f} s, longer than the {MAX_DURATION_SECONDS:.0f} s that "
@@ -59,7 +65,7 @@ def open_file(path: Path, backend: BackendName, deadline: Deadline, trusts_table
         if clip is not None:
             decoder = ClippedDecoder(decoder, clip.first)
         _, _, frame = next(frames_or_stand_ins(path, decoder, reader, [0], deadline))
-        info = _info(source, reader.num_frames, duration_seconds, display_size(frame))
+        info = _info(source, reader.num_frames, last_seconds, duration_seconds, display_size(frame))
         return OpenedFile(source, reader, decoder, first_pts, info)
     except BaseException:
         if decoder is not None:
@@ -73,8 +79,8 @@ def seconds_between(first_pts: int, pts: int, time_base: Fraction) -> float:
     return (pts - first_pts) * time_base.numerator / time_base.denominator
 
 
-def _end_pts(reader: FrameReader, source: VideoSource, deadline: Deadline) -> int:
-    """When the last frame ends, in ticks."""
+def _last_and_end_pts(reader: FrameReader, source: VideoSource, deadline: Deadline) -> tuple[int, int]:
+    """When the last frame begins and ends, in ticks."""
     num_frames = reader.num_frames
     last_pts = reader.pts_at(num_frames - 1, deadline)
     duration = reader.last_duration(deadline)
@@ -82,20 +88,24 @@ def _end_pts(reader: FrameReader, source: VideoSource, deadline: Deadline) -> in
         duration = last_pts - reader.pts_at(num_frames - 2, deadline)
     elif duration <= 0:
         duration = round(1 / ((source.stream.average_rate or Fraction(1)) * source.time_base))
-    return last_pts + max(1, duration)
+    return last_pts, last_pts + max(1, duration)
 
 
-def _info(source: VideoSource, num_frames: int, duration_seconds: float, size: tuple[int, int]) -> VideoInfo:
+def _info(
+    source: VideoSource, num_frames: int, last_seconds: float, duration_seconds: float, size: tuple[int, int]
+) -> VideoInfo:
     average_rate = source.stream.average_rate
     # The nominal rate is exact where coarse ticks make the measured one 29.9998; but it may be plain wrong.
     average_fps = num_frames / duration_seconds
     if average_rate is not None and abs(average_rate * duration_seconds - num_frames) <= 0.1:
         average_fps = float(average_rate)
     width, height = size
-    return VideoInfo(
+    info = VideoInfo(
         duration_seconds=duration_seconds,
         num_frames=num_frames,
         average_fps=average_fps,
         width=width,
         height=height,
     )
+    is_even = abs(last_seconds - info.last_seconds) <= EVEN_TOLERANCE_SECONDS
+    return info if is_even else replace(info, uneven_last_seconds=last_seconds)

@@ -361,6 +361,9 @@ class Video:
         if request.seconds is not None:
             index_of = self._nearest_to if request.rounding == "nearest" else self._index_at
             indices = [index_of(time, deadline) for time in request.seconds]
+            if request.within is not None:
+                first, last = (self._index_at(time, deadline) for time in request.within)
+                indices = [min(max(index, first), last) for index in indices]
         else:
             indices = self._checked(request.indices or ())
         return list(dict.fromkeys(indices)) if request.unique else indices

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.methods.frame_index import awaited
 from tests.videos.files import write_video
+from tests.videos.uneven import SLIDES
 from verl_video_tools.core.errors import CallRejected
 from verl_video_tools.core.types import FrameRequest, PixelEnvelope, Sample, ToolContext, VideoInfo
 from verl_video_tools.methods.framemind import FrameMind
@@ -68,6 +69,17 @@ async def test_the_nearest_frame_goes_by_real_times(tmp_path: Path) -> None:
             assert plan.frames is not None
             shown_seconds = video.frames(plan.frames).timestamps_seconds.tolist()
             assert [shown_seconds[0], shown_seconds[-1]] == [times[0], times[-1]]
+
+
+@pytest.mark.parametrize(("start", "end", "times"), [(27, 33, [26.0]), (30, 39, [34.0]), (1.95, 6.1, [2.0])])
+async def test_a_clip_shows_nothing_that_begins_after_its_end(
+    start: float, end: float, times: list[float], tmp_path: Path
+) -> None:
+    with Video(write_video(tmp_path / "slides.mp4", times_seconds=SLIDES)) as video:
+        context = ToolContext(video.info, SAMPLE, PixelEnvelope(), awaited(video.index_at))
+        plan = await FrameMind().tools(video.info)["VideoClip"].plan({"t_start": start, "t_end": end}, context)
+        assert plan.frames is not None
+        assert video.frames(plan.frames).timestamps_seconds.tolist() == times
 
 
 @pytest.mark.parametrize("rounding", ["nearest", "shown"])

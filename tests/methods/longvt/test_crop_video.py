@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.methods.frame_index import awaited
 from tests.turns.tagged import answer, think, tool_call
 from tests.videos.files import write_video
+from tests.videos.uneven import BURST, SLIDES
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
 from verl_video_tools.core.types import PixelEnvelope, Sample, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.data.sft import execute
@@ -79,25 +80,39 @@ def test_times_stay_inside_the_segment(start: float, end: float, rate: float, fp
     assert all(start <= seconds <= end for seconds in times)
 
 
-async def test_where_the_rate_varies_frames_are_those_of_the_segment(tmp_path: Path) -> None:
-    """Two seconds of motion, then slides of 8 s: the average rate says nothing about either part."""
-    times = [0.1 * number for number in range(20)] + [2 + 8.0 * number for number in range(6)]
-    path = write_video(tmp_path / "slides.mp4", times_seconds=times)
+@pytest.mark.parametrize(
+    ("times", "start", "end", "frames"),
+    [
+        pytest.param(SLIDES, 0.2, 1.7, [0.2, 1.7], id="motion"),
+        pytest.param(SLIDES, 1.0, 12.0, [1.0, 2.0, 10.0], id="motion and slides"),
+        pytest.param(SLIDES, 1.95, 6.1, [1.9, 2.0], id="the next slide begins nearer to the end"),
+        pytest.param(SLIDES, 6.5, 13, [2.0, 10.0], id="the second slide begins nearer to both ends"),
+        pytest.param(SLIDES, 6.5, 15, [2.0, 10.0], id="the third slide begins nearer to the end"),
+        pytest.param(SLIDES, 3.0, 8.0, None, id="one slide"),
+        pytest.param(BURST, 46, 47.9, [46.0, 47.9], id="up to the last frame"),
+        pytest.param(BURST, 39, 46.03, [40.0, 46.0], id="between frames"),
+        pytest.param([number / 30 for number in range(300)], 9.95, 10, [298 / 30, 299 / 30], id="even, the last two"),
+        pytest.param([number / 30 for number in range(300)], 9.97, 10, None, id="even, the last one"),
+    ],
+)
+async def test_frames_are_those_on_screen_in_the_segment(
+    times: list[float], start: float, end: float, frames: list[float] | None, tmp_path: Path
+) -> None:
+    path = write_video(tmp_path / "video.mp4", times_seconds=times)
     method = get_method("longvt", initial_frames=24)
-
-    async def shown(start: float, end: float) -> list[float] | str | None:
-        sample = Sample("What?", "B", str(path), "mc", options={"A": "a hat", "B": "a scarf"})
-        trajectory = await execute(
-            method, sample, [think(tool_call("crop_video", start_time=start, end_time=end)), answer("B")]
-        )
-        (call,) = trajectory.calls()
-        first = [frame.index for frame in trajectory.initial_frames]
-        assert first == sorted(set(first))
-        return call.error or [round(frame.timestamp_seconds, 1) for frame in call.frames]
-
-    assert await shown(0.2, 1.7) == [0.2, 1.7]
-    assert await shown(1.0, 12.0) == [1.0, 2.0, 10.0]
-    assert "there are no two frames" in str(await shown(3.0, 8.0))
+    sample = Sample("What?", "B", str(path), "mc", options={"A": "a hat", "B": "a scarf"})
+    script = [think(tool_call("crop_video", start_time=start, end_time=end)), answer("B")]
+    trajectory = await execute(method, sample, script)
+    first_look = [frame.index for frame in trajectory.initial_frames]
+    assert first_look == sorted(set(first_look)) and (first_look[0], first_look[-1]) == (0, len(times) - 1)
+    (call,) = trajectory.calls()
+    if frames is None:
+        assert "there are no two frames" in str(call.error)
+        return
+    shown = call.frames
+    assert [frame.timestamp_seconds for frame in shown] == pytest.approx(frames, abs=1e-3)
+    assert all(frame.timestamp_seconds <= end for frame in shown)
+    assert shown[0].timestamp_seconds >= start or times[shown[0].index + 1] > start
 
 
 async def test_a_long_segment_shows_the_most_frames() -> None:

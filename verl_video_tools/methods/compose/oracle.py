@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 from verl_video_tools.core.pages import page
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.method import Compose
-from verl_video_tools.methods.longvt.crop_video import segment_seconds
 from verl_video_tools.methods.toolkit.oracle import (
     Script,
     ScriptedOracle,
@@ -81,11 +80,8 @@ class _SecondsLook(Look):
 
     def shown(self, tool: Any, spec: VideoSpec, arguments: Mapping[str, Any]) -> Sequence[int]:
         start, end = self.ends(arguments)
-        if hasattr(tool, "frame_numbers"):
-            numbers: list[int] = tool.frame_numbers(start, end, video_info(spec))
-            return numbers
-        times = segment_seconds(start, end, video_info(spec), tool.fps, tool.max_frames)
-        return frames_at(spec, times, "nearest")
+        numbers: list[int] = tool.frame_numbers(start, end, video_info(spec))
+        return numbers
 
     def ends(self, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
         return arguments[self.start], arguments[self.end]

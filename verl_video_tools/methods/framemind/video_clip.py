@@ -20,8 +20,8 @@ Endpoints = Literal["inclusive", "half_open"]
 class VideoClip:
     """Shows frames spread evenly from `t_start` to `t_end` seconds, each frame once.
 
-    The paper says "8 to 20" without a rule; ours is `frames_per_second`, kept within these bounds. An interval that
-    holds fewer frames shows those that it has.
+    None begins after `t_end`. The paper says "8 to 20" without a rule; ours is `frames_per_second`, kept within these
+    bounds. An interval that holds fewer frames shows those that it has.
 
     Attributes:
         min_frames, max_frames: bounds on the number of frames; equal ones fix it.
@@ -79,17 +79,23 @@ class VideoClip:
         if self.endpoints == "half_open":
             num_inside = await context.index_at(end) - await context.index_at(start) + 1
         times = request_times(self._times(start, end, num_inside), context.info, self.rounding)
+        first, last = request_times((start, end), context.info, self.rounding)
         width, height = frame_size(context.info, self.side_pixels, self.resize, context.envelope)
-        return vt.ToolPlan(
-            frames=vt.FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding, unique=True),
-            result={"t_start": start, "t_end": end},
+        request = vt.FrameRequest(
+            width=width,
+            height=height,
+            seconds=times,
+            rounding=self.rounding,
+            unique=True,
+            within=(first, last),
         )
+        return vt.ToolPlan(frames=request, result={"t_start": start, "t_end": end})
 
     def frame_numbers(self, start: float, end: float, info: vt.VideoInfo) -> list[int]:
         """Numbers of the frames of a clip, ascending, in a video of an even rate."""
         first, last = _frame_numbers((start, end), info, "shown").tolist()
         times = self._times(start, end, last - first + 1)
-        numbers: list[int] = np.unique(_frame_numbers(times, info, self.rounding)).tolist()
+        numbers: list[int] = np.unique(_frame_numbers(times, info, self.rounding).clip(first, last)).tolist()
         return numbers
 
     def _times(self, start: float, end: float, num_inside: int | None) -> tuple[float, ...]:

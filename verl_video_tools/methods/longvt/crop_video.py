@@ -18,6 +18,7 @@ from verl_video_tools.methods.longvt.crop_video_reference import checked_times, 
 class CropVideo:
     """Shows frames between `start_time` and `end_time` seconds, both ends included.
 
+    None begins after the end, nor before the one that is on screen at the start.
     The video is the row's. A call may name it, by path or file name, as checkpoints trained on the published prompt do;
     a call that names another one is refused, and nothing that a model writes is ever opened.
 
@@ -67,7 +68,7 @@ class CropVideo:
 
         Raises:
             CallRejected: `malformed_call`, `wrong_video`, `out_of_range`, `reversed_segment` (also an empty one), or
-                `segment_too_short` for one in which a single frame is shown.
+                `segment_too_short` for one in which a single frame is on screen.
             VideoError: the file cannot be asked which frames are shown when.
         """
         if self.compat == "reference":
@@ -90,14 +91,26 @@ class CropVideo:
                 vt.CallErrorCode.OUT_OF_RANGE,
                 f"end_time {end:g} is after the end of the video ({vt.format_seconds(duration)} seconds)",
             )
-        num_shown = await context.index_at(end) - await context.index_at(start) + 1
-        if num_shown < 2:
+        first, last = await context.index_at(start), await context.index_at(end)
+        if first == last:
             raise vt.CallRejected(
                 vt.CallErrorCode.SEGMENT_TOO_SHORT, f"there are no two frames between {start:g} and {end:g} seconds"
             )
         size = vt.frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
-        times = segment_seconds(start, end, context.info, self.fps, min(self.max_frames, num_shown))
-        return vt.ToolPlan(frames=nearest_frames(times, size), result={"start_time": start, "end_time": end})
+        if last - first == 1:  # both ends may be nearest to the same one
+            request = vt.FrameRequest(width=size[0], height=size[1], indices=(first, last))
+        else:
+            times = segment_seconds(start, end, context.info, self.fps, min(self.max_frames, last - first + 1))
+            request = nearest_frames(times, size, within=(start, end))
+        return vt.ToolPlan(frames=request, result={"start_time": start, "end_time": end})
+
+    def frame_numbers(self, start: float, end: float, info: vt.VideoInfo) -> list[int]:
+        """Numbers of the frames of a crop, ascending, in a video of an even rate."""
+        first, last = (min(int(time * info.average_fps + 1e-6), info.num_frames - 1) for time in (start, end))
+        if last - first <= 1:
+            return [first, last]
+        times = segment_seconds(start, end, info, self.fps, min(self.max_frames, last - first + 1))
+        return sorted({min(int(time * info.average_fps + 0.5 + 1e-6), last) for time in times})
 
     def _plan_reference(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         start, end = checked_times(arguments, context.sample.video_path, context.info)
@@ -125,23 +138,23 @@ def segment_seconds(start: float, end: float, info: vt.VideoInfo, fps: float, ma
     Returns:
         Seconds in ascending order; the start alone where there is a single frame.
     """
-    frame_seconds = 1.0 / info.average_fps
-    last = min(end, info.duration_seconds - frame_seconds)
-    if last <= start:  # the last frames of a video whose rate varies may last longer than the average
-        last = end
+    last = max(start, min(end, info.last_seconds))
     num_frames = math.floor((last - start) * info.average_fps + 1e-6) + 1
-    count = min(max(num_frames * frame_seconds * fps, 2.0), max_frames)
+    count = min(max(num_frames / info.average_fps * fps, 2.0), max_frames)
     return tuple(np.linspace(start, last, max(2 * math.floor(count / 2.0 + 1e-9), 1)).tolist())
 
 
-def nearest_frames(seconds: tuple[float, ...], size: tuple[int, int]) -> vt.FrameRequest:
+def nearest_frames(
+    seconds: tuple[float, ...], size: tuple[int, int], within: tuple[float, float] | None = None
+) -> vt.FrameRequest:
     """The frames that begin nearest to times, each once: where the rate varies, several times may mean one frame.
 
     Args:
         size: width and height in pixels.
+        within: as of `FrameRequest`.
     """
     width, height = size
-    return vt.FrameRequest(width=width, height=height, seconds=seconds, rounding="nearest", unique=True)
+    return vt.FrameRequest(width=width, height=height, seconds=seconds, rounding="nearest", unique=True, within=within)
 
 
 def video_seconds(info: vt.VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:

@@ -148,14 +148,16 @@ class LongVT(vt.Method):
         return vt.refuse_surplus_calls(parsed, self.max_calls_per_turn)
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
-        crop_video = CropVideo(
+        return {CropVideo.name: self.crop_video()}
+
+    def crop_video(self) -> CropVideo:
+        return CropVideo(
             fps=self.fps,
             max_frames=self.call_frames,
             min_pixels=self.min_pixels,
             max_pixels=self.max_pixels,
             compat=self.compat,
         )
-        return {crop_video.name: crop_video}
 
     def tool_schemas(self) -> list[dict[str, Any]]:
         """The tools as the model reads about them."""

@@ -12,12 +12,11 @@ import json
 from dataclasses import dataclass
 from typing import ClassVar
 
-from verl_video_tools.methods.longvt.crop_video import segment_seconds
 from verl_video_tools.methods.longvt.method import LongVT
 from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, initial_frames_tell, remind, video_info
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.seconds import evidence_seconds
-from verl_video_tools.synthetic.world import VideoSpec, frames_at
+from verl_video_tools.synthetic.world import VideoSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +51,7 @@ class LongVTOracle(ScriptedOracle):
 
     def _shown(self, spec: VideoSpec, start: float, end: float) -> list[int]:
         """Frames that the tool shows of a segment."""
-        times = segment_seconds(start, end, video_info(spec), self.method.fps, self.method.call_frames)
-        return frames_at(spec, times, "nearest")
+        return self.method.crop_video().frame_numbers(start, end, video_info(spec))
 
 
 def _crop(start: float, end: float) -> str:
