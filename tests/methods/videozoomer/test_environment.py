@@ -13,6 +13,7 @@ import pytest
 from tests.methods.videozoomer.scripted import GOOD, QUESTION, RIGHT, labels, run, times
 from tests.turns.tagged import zoom
 from tests.videos.files import MakeVideo, read_number, write_video
+from tests.videos.uneven import BURST, LECTURE, SLIDES
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoError
 from verl_video_tools.core.types import Sample, StopReason, content_images, content_text
 from verl_video_tools.methods import get_method
@@ -137,6 +138,25 @@ def test_a_slow_video_shows_no_frame_twice(make_video: MakeVideo) -> None:
     video = make_video(6, Fraction(1, 5))
     for compat in ("strict", "reference"):
         assert [frame["index"] for frame in run(video, [], compat)["initial_frames"]] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("times_seconds", "initial_frames", "shown"),
+    [
+        pytest.param(SLIDES, 64, [0.0, *SLIDES[20:]], id="slides"),
+        pytest.param(SLIDES, 8, [0.0, *SLIDES[20:]], id="slides, evenly"),
+        pytest.param(BURST, 64, [*BURST[:6], 46.0], id="burst"),
+        pytest.param(BURST, 8, [*BURST[:6], 47.9], id="burst, evenly"),
+        pytest.param(LECTURE, 64, [0.0, 4.0, *LECTURE[10:]], id="lecture"),
+    ],
+)
+def test_a_glance_follows_the_clock_where_the_rate_varies(
+    times_seconds: list[float], initial_frames: int, shown: list[float], tmp_path: Path
+) -> None:
+    """Each frame once; where there are too many times, the last frame is among them."""
+    video = str(write_video(tmp_path / "uneven.mp4", times_seconds=times_seconds))
+    frames = run(video, [], initial_frames=initial_frames)["initial_frames"]
+    assert times(frames) == pytest.approx(shown)
 
 
 @pytest.mark.parametrize(

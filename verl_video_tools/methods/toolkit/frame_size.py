@@ -40,15 +40,16 @@ def spread_frames(info: VideoInfo, num_frames: int, size: tuple[int, int]) -> Fr
 
 
 def rate_frames(info: VideoInfo, fps: float, max_frames: int, size: tuple[int, int]) -> FrameRequest:
-    """Frames `1 / fps` seconds apart from the first on; where these are more than `max_frames`, so many spread evenly
-    from the first of the video to the last.
+    """Frames on screen every `1 / fps` seconds from the first on; where these are more than `max_frames` times, at so
+    many spread evenly from the first frame of the video to the last. Each frame comes once.
 
     Args:
-        fps: frames per second; no more than the video has are taken.
+        fps: times per second.
         size: width and height in pixels.
     """
     width, height = size
-    seconds = fps_seconds(0.0, info.duration_seconds, min(fps, info.average_fps), info.num_frames)
-    if len(seconds) > max_frames:
-        seconds = uniform_seconds(0.0, (info.num_frames - 1) / info.average_fps, max_frames)
-    return FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
+    if info.duration_seconds * fps - 1e-9 > max_frames:
+        seconds = uniform_seconds(0.0, info.last_seconds, max_frames)
+    else:
+        seconds = fps_seconds(0.0, info.duration_seconds, fps, max_frames)
+    return FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds), unique=True)
