@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -39,6 +39,20 @@ class ToolContext:
     """Decodes frames for the tool itself, which the policy is not shown. Raises VideoError."""
     model: ToolModel | None = None
     """A model that the tool may ask, within the rollout's limits; None where the run has none."""
+    times_of: Callable[[Sequence[int]], Awaitable[Sequence[float]]] | None = None
+    """Await the times in seconds of frames by their numbers. Raises VideoError. None in verl's own tool loop."""
+
+    async def range_seconds(self, first: int, last: int) -> dict[str, float]:
+        """What a call's result says of the frames `first` to `last`, both included, so that its times are never
+        computed from a rate: `start_time` and `end_time`, when the first and the last of them begin. Empty where
+        `times_of` is None.
+
+        Raises:
+            VideoError: the file cannot be asked.
+        """
+        if self.times_of is None:
+            return {}
+        return dict(zip(("start_time", "end_time"), await self.times_of((first, last)), strict=True))
 
 
 class Tool(Protocol):

@@ -19,7 +19,7 @@ from verl_video_tools.core.types import (
 from verl_video_tools.rollout.history import History
 from verl_video_tools.services.retrieval.recorded import RecordingRetriever
 from verl_video_tools.services.tool_model.recorded import RecordingToolModel, Spent
-from verl_video_tools.video import Video, index_at
+from verl_video_tools.video import Video, index_at, planned_frames
 
 
 @dataclass(eq=False)
@@ -67,4 +67,10 @@ class ToolContexts:
             videos=tuple(each.info for each in videos),
             look=self.look,
             model=model,
+            times_of=partial(_times_of, video, self.deadline_seconds),
         )
+
+
+async def _times_of(video: Video, deadline_seconds: float, indices: Sequence[int]) -> list[float]:
+    request = FrameRequest(width=1, height=1, indices=tuple(indices))
+    return [record.timestamp_seconds for record in await planned_frames(video, request, deadline_seconds)]

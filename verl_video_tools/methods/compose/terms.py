@@ -353,7 +353,7 @@ _SECONDS_KEYS = (("start_time", "end_time"), ("t_start", "t_end"))
 def segment_of_facts(facts: Mapping[str, Any], info: vt.VideoInfo) -> Segment | None:
     """The segment in seconds that an executed call was about; None where it names none by two finite numbers.
 
-    Frame numbers become times by the video's average rate.
+    Frame numbers become times by the video's average rate in records whose results hold no times of their range.
 
     Args:
         facts: what was carried out, the call's result, and its arguments where the result is silent.

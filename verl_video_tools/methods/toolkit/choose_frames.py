@@ -57,10 +57,12 @@ class ChooseFrames:
             require(self, name, getattr(self, name) >= 1, "at least 1")
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
-        """Frames for ``{"start_frame": int, "end_frame": int}``.
+        """Frames for ``{"start_frame": int, "end_frame": int}``. The result has the times of the range
+        (`ToolContext.range_seconds`).
 
         Raises:
             CallRejected: `malformed_call`, `reversed_segment`, `out_of_range` or `segment_too_short`.
+            VideoError: the file cannot be asked for times.
         """
         start, end = (_frame_number(arguments, name) for name in ("start_frame", "end_frame"))
         last_end = context.info.num_frames
@@ -96,7 +98,10 @@ class ChooseFrames:
             rounding="floor" if self.compat == "reference" else "nearest",
         )
         indices = linspace_indices(start + 1, end - 1, self.num_frames)
-        return ToolPlan(frames=FrameRequest(width=width, height=height, indices=indices))
+        return ToolPlan(
+            frames=FrameRequest(width=width, height=height, indices=indices),
+            result=await context.range_seconds(start + 1, end - 1),
+        )
 
 
 def _frame_number(arguments: Mapping[str, Any], name: str) -> int:

@@ -67,12 +67,13 @@ class ClipSample:
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"start_frame": number, "end_frame": number, "prompt": str}``; others are ignored.
 
-        The result repeats the call as it was carried out, ``{"start_frame": int, "end_frame": int, "prompt": str}``.
+        The result repeats the call as it was carried out, ``{"start_frame": int, "end_frame": int, "prompt": str}``,
+        with the times of the range (`ToolContext.range_seconds`).
 
         Raises:
             CallRejected: `malformed_call`, `out_of_range` or `reversed_segment`.
             RetrievalError: the search failed, or the run has no retriever.
-            VideoError: the candidates cannot be decoded.
+            VideoError: the candidates cannot be decoded, or the file cannot be asked for times.
         """
         info = context.info
         start, end = vt.read_frame_range(arguments, info.num_frames, self.compat)
@@ -91,7 +92,10 @@ class ClipSample:
         )
         return vt.ToolPlan(
             frames=vt.FrameRequest(width=width, height=height, indices=tuple(sorted(best))),
-            result={"start_frame": start, "end_frame": end, "prompt": prompt},
+            result={
+                **{"start_frame": start, "end_frame": end, "prompt": prompt},
+                **await context.range_seconds(start, end - 1),
+            },
         )
 
     def candidates(self, start: int, end: int, num_frames: int) -> tuple[int, ...]:

@@ -52,10 +52,12 @@ class UniformSample:
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"start_frame": number, "end_frame": number}``; others are ignored.
 
-        The result repeats the range as it was carried out, ``{"start_frame": int, "end_frame": int}``.
+        The result repeats the range as it was carried out, ``{"start_frame": int, "end_frame": int}``, with its times
+        (`ToolContext.range_seconds`).
 
         Raises:
             CallRejected: `malformed_call`, `out_of_range`, `reversed_segment` or `segment_too_short`.
+            VideoError: the file cannot be asked for times.
         """
         info = context.info
         start, end = vt.read_frame_range(arguments, info.num_frames, self.compat)
@@ -71,5 +73,5 @@ class UniformSample:
         indices = linspace_indices(start, end - 1, self.num_frames)
         return vt.ToolPlan(
             frames=vt.FrameRequest(width=width, height=height, indices=indices),
-            result={"start_frame": start, "end_frame": end},
+            result={"start_frame": start, "end_frame": end, **await context.range_seconds(start, end - 1)},
         )
