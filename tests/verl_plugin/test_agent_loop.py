@@ -43,7 +43,8 @@ async def test_rollout_with_two_actions_and_an_answer() -> None:
     assert trajectory.stop_reason is StopReason.ANSWER
     assert trajectory.answer == "B"
     assert trajectory.flags == []
-    assert [call.result for call in trajectory.calls()] == [{"frame_number": 30}, {}]
+    shown = {"start_time": 2.1, "end_time": 5.9}
+    assert [call.result for call in trajectory.calls()] == [{"frame_number": 30}, shown]
     assert trajectory.counts() == {"assistant_turns": 3, "executed_calls": 2, "initial_frames": 8, "tool_frames": 8}
     assert rollout.output.num_turns == 7  # user, then three times assistant and, but for the last, user
     assert len(rollout.images) == 16
