@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from verl_video_tools.core.errors import UsageError, writing
 from verl_video_tools.data.hf_rollouts import COLUMNS, row_of, schema
-from verl_video_tools.records.records import last_records, read_records, records_folder, run_folder, step_files, step_of
+from verl_video_tools.records.records import read_again, read_records, records_folder, run_folder, step_files, step_of
+from verl_video_tools.records.sample import last_entries, read_entries
 from verl_video_tools.records.thumbnails import Thumbnails, decode_thumbnails
 from verl_video_tools.records.view_data import video_path
 
@@ -135,8 +136,7 @@ def _write_split(
     report: HFReport,
     exported: Callable[[int], None],
 ) -> None:
-    # A run writes a file once for each step; to others a rollout that failed may have been appended again.
-    lines = (line for file in files for line in (read_records if step_of(file) >= 0 else last_records)(file))
+    lines = (line for file in files for line in _lines(file))
     report.num_rollouts[split] = 0
     number = 0
     batch = next(batches := _batches(lines), None)
@@ -151,6 +151,13 @@ def _write_split(
                 is_full = path.stat().st_size >= _BYTES_PER_FILE
                 batch = next(batches, None)
         number += 1
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    """A run writes a file once for each step; to others a rollout that failed may have been appended again."""
+    if step_of(file) >= 0:
+        return read_records(file)
+    return (read_again(entry.place) for entry in last_entries(read_entries(file, lambda count: None)))
 
 
 def _batches(lines: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -7,7 +7,7 @@ came from, its advantage, and, when asked for, its training sequences: tokens wi
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -136,17 +136,6 @@ def read_records(path: Path, *, must_exist: bool = False) -> Iterator[dict[str, 
     if must_exist and path.is_dir() and not step_files(records_folder(path)):
         raise UsageError(f"{path} holds no recorded rollouts (step_*.jsonl)")
     return (line for _, line in read_places(path))
-
-
-def last_records(file: Path) -> Iterator[dict[str, Any]]:
-    """Of one file that rollouts are appended to; of one that was made again, which has the same step, group and number,
-    only the last."""
-    last = {_rollout_of(place, line): place for place, line in read_places(file)}
-    return (line for place, line in read_places(file) if last[_rollout_of(place, line)] == place)
-
-
-def _rollout_of(place: Place, line: Mapping[str, Any]) -> Hashable:
-    return place if line.get("uid") is None else (line.get("step"), str(line["uid"]), line.get("session_id"))
 
 
 def record_files(path: Path) -> list[Path]:

@@ -15,6 +15,7 @@ import numpy as np
 from examples.learning_curve.claims.behaviours import SAID
 from examples.learning_curve.measured import kind_of
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import Trajectory
 from verl_video_tools.data.export_rollouts import last_segment_iou
 from verl_video_tools.evaluation.table_text import markdown_table
 from verl_video_tools.records.records import read_records, records_folder, step_files
@@ -75,7 +76,7 @@ def _means(rows: Sequence[Row]) -> Iterator[list[str]]:
         yield [behaviour, str(len(own)), *numbers]
 
 
-def behaviour_of(trajectory: Any) -> str:
+def behaviour_of(trajectory: Trajectory) -> str:
     """`skip` without a call, `failed` if none was executed; else what the first thought says of the call, or `look`, at
     a right place or a wrong one."""
     if not trajectory.executed_calls():

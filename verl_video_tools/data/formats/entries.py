@@ -168,7 +168,8 @@ def csv_records(
         UsageError: what begins with a quotation mark ends lines later, and not well: all these would be a single value.
     """
     csv.field_size_limit(sys.maxsize)  # a transcript has more than 131,072 characters
-    assert reader.fieldnames is not None or reader.line_num == 0  # reads the first line where it names the fields
+    if reader.fieldnames is None:  # asking reads the first line, where it names the fields; there is none
+        return
     while True:
         first = num_lines_before + reader.reader.line_num + 1
         try:
