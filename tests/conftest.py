@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import time
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -56,6 +57,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = "needs a CUDA device: torch.cuda.is_available() is False (`vvt doctor` tells more)"
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures start a run
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin no test marked `long` after the time VVT_TEST_DEADLINE, in seconds since the epoch (`.ci/run` sets it)."""
+    deadline = os.environ.get("VVT_TEST_DEADLINE")
+    if deadline and item.get_closest_marker("long") and time.time() > float(deadline):
+        pytest.skip("left out: no time is left before VVT_TEST_DEADLINE")
 
 
 def pytest_collection_finish() -> None:

@@ -1,12 +1,22 @@
-"""Real runs of the recipes, each started once per session: SFT, then GRPO with real vLLM, all on the CPU.
+"""Real runs of the recipes, which all tests of a session share: SFT, then GRPO with real vLLM, all on the CPU.
 
-Every run goes into a folder of the session, under a timeout, with its output in `<name>.log`.
+| fixture | run | tests |
+|---|---|---|
+| `sft_model` | the cold start of all methods, killed and resumed | `test_cold_start` |
+| `grpo_run` | three synchronous steps of all methods, with tokens and checkpoints | `test_grpo` |
+| `async_run` | two steps of all methods in verl's mode `colocate_async` | `test_colocate_async` |
+| `faulty_run` | three steps whose rows plant faults of video, judge, engine and our own code | `test_planted_faults` |
+| `chain` | a run that is killed, resumed, killed again | `test_killed_and_resumed` |
+| `methods_run` | two steps of methods that only tests have, in `make test-long` | `test_context`, `test_group_scores` |
+
+Every run goes into a folder of the session, under a timeout, with its output in `<name>.log`. What needs no run of a
+recipe takes `transfer_queue`, which is one Ray for the session.
 """
 
 from __future__ import annotations
 
 import os
-import signal
+import shutil
 import subprocess
 import sys
 import time
@@ -30,14 +40,21 @@ MAX_PROBS_DIFF = 1e-4
 """Mean difference of probabilities, or of their logarithms, that engine and actor may have in float32."""
 
 
-@pytest.fixture(scope="module")
-def transfer_queue() -> Iterator[None]:
-    """A Ray of its own with TransferQueue's real controller and storage units."""
-    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
+@pytest.fixture(scope="session")
+def ray_session() -> Iterator[None]:
+    """The session's own Ray; a recipe starts another for its run."""
+    variables = {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"]}
+    ray.init("local", num_cpus=4, include_dashboard=False, runtime_env={"env_vars": variables}, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def transfer_queue(ray_session: None) -> Iterator[None]:
+    """TransferQueue's real controller and storage units; a test leaves nothing in them."""
     tq.init(OmegaConf.create({"backend": {"SimpleStorage": {"num_data_storage_units": 2}}}))
     yield
     tq.close()
-    ray.shutdown()
 
 
 @dataclass(frozen=True)
@@ -50,12 +67,20 @@ class Run:
     seconds: float
 
 
-def run_recipe(name: str, recipe: str, output_dir: Path, *options: str, **environment: str) -> Run:
+def run_recipe(
+    name: str,
+    recipe: str,
+    output_dir: Path,
+    *options: str,
+    kill_when: Callable[[], bool] = lambda: False,
+    **environment: str,
+) -> Run:
     """Run `recipes/<recipe>.sh` to its end; kills its processes if it does not end in time.
 
     Args:
         name: names the run's folder and log below `output_dir`.
         options: further verl options.
+        kill_when: asked again and again; all processes of the run are killed as soon as it is true.
         environment: further environment variables.
     """
     folder = output_dir / name
@@ -84,13 +109,12 @@ def run_recipe(name: str, recipe: str, output_dir: Path, *options: str, **enviro
             start_new_session=True,
         )
         try:
-            returncode = process.wait(timeout=RUN_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            returncode = -signal.SIGKILL
+            while process.poll() is None and time.monotonic() < started + RUN_TIMEOUT_SECONDS and not kill_when():
+                time.sleep(0.1)
         finally:
             seconds = time.monotonic() - started
             kill_processes_of(marker)
-    return Run(returncode, log_path.read_text(errors="replace"), folder, seconds)
+    return Run(process.wait(), log_path.read_text(errors="replace"), folder, seconds)
 
 
 def assert_succeeded(run: Run) -> None:
@@ -108,26 +132,47 @@ def output_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+SFT_SAVE_FREQ = 30
+
+
 @pytest.fixture(scope="session")
 def sft_model(output_dir: Path) -> Path:
-    """The tiny model, cold-started on all methods by the SFT recipe."""
-    folder = output_dir / "mixed_sft" / "huggingface"
-    if not (folder / "config.json").exists():
-        run = run_recipe(
-            "mixed_sft",
-            "mixed_sft",
-            output_dir,
-            SFT_DIR=str(folder.parent),
-            SFT_THREADS=str(os.cpu_count() or 1),  # nothing else runs meanwhile
-        )
-        assert_succeeded(run)
-    return folder
+    """The tiny model, cold-started on all methods by the SFT recipe, which is killed once and started again."""
+    folder = output_dir / "mixed_sft"
+    if (folder / "huggingface" / "config.json").exists():
+        return folder / "huggingface"
+    tracker = folder / "latest_checkpointed_iteration.txt"
+    variables = {
+        "SFT_DIR": str(folder),
+        "SFT_THREADS": str(os.cpu_count() or 1),  # nothing else runs meanwhile
+        "SAVE_FREQ": str(SFT_SAVE_FREQ),
+        "QUESTIONS_PER_VIDEO": "10",  # enough for rollouts that call tools; the recipe takes 15
+    }
+
+    def has_saved() -> bool:
+        return tracker.exists() and bool(tracker.read_text())
+
+    killed = run_recipe("mixed_sft", "mixed_sft", output_dir, kill_when=has_saved, **variables)
+    assert has_saved() and killed.returncode != 0, f"it was to be killed after a checkpoint:\n{killed.log[-6000:]}"
+    rows_folder = output_dir / "mixed_sft_rows"
+    rows_folder.mkdir(exist_ok=True)
+    # The same rows from another place: the recipe would make its own anew, which takes a minute.
+    rows = shutil.copy(folder / "train.parquet", rows_folder)
+    assert_succeeded(
+        run_recipe("mixed_sft", "mixed_sft", output_dir, TRAIN_FILES=str(rows), MAKE_DEMO="0", **variables)
+    )
+    return folder / "huggingface"
+
+
+def demo_rows(output_dir: Path, method: str | None) -> list[dict[str, Any]]:
+    """The demo's training rows of a method, or of all."""
+    rows = pq.read_table(output_dir / "demo_mixed" / "train.parquet").to_pylist()
+    return [row for row in rows if method in (None, row["agent_name"])]
 
 
 def write_rows(output_dir: Path, name: str, method: str | None, change: Callable[[int, dict[str, Any]], None]) -> str:
     """Path of a file `name` with the demo's rows of a method, or of all, each as `change(number, row)` leaves it."""
-    rows = pq.read_table(output_dir / "demo_mixed" / "train.parquet").to_pylist()
-    rows = [row for row in rows if method in (None, row["agent_name"])]
+    rows = demo_rows(output_dir, method)
     for number, row in enumerate(rows):
         change(number, row)
     path = output_dir / name

@@ -3,6 +3,7 @@
 framethinker_flagging   the first rollout of every group is flagged: it must not train or count
 framethinker_mask       the loss mask covers observations too
 framethinker_flat       the actor gets positions in reading order instead of the model's own
+framethinker_aborted    the engine is told to abort the requests of every rollout but the first
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
+from tests.integration.instrumented_replica import ABORT
 from verl_video_tools.rollout.tokens import TokenStream
 from verl_video_tools.verl_plugin.agent_loop import VideoAgentLoop
 from verl_video_tools.verl_plugin.settings import pack_record, unpack_record
@@ -47,6 +49,15 @@ class FlaggingLoop(VideoAgentLoop):
 class MaskFaultLoop(VideoAgentLoop):
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
         masks_observations.set(True)  # in the task of this rollout only
+        return await super().run(sampling_params, **kwargs)
+
+
+class AbortedLoop(VideoAgentLoop):
+    """`instrumented_replica` has the other half."""
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
+        if kwargs["session_id"] != 0:
+            sampling_params = {**sampling_params, "extra_args": {ABORT: True}}
         return await super().run(sampling_params, **kwargs)
 
 

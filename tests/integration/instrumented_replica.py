@@ -3,11 +3,12 @@
 Loaded in every process through `VERL_USE_EXTERNAL_MODULES=tests.integration.instrumented`; environment variables:
 VVT_TEST_SERVER_LOG (file for one JSON line per generation), VVT_TEST_HELD_WEIGHTS (file for one JSON line per update
 of weights: a digest of each that vLLM holds afterwards under its name), VVT_TEST_SKIP_WEIGHT_SYNC=1 (weights are
-received and dropped).
+received and dropped). A request whose `extra_args` name `ABORT` is aborted in the engine.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from typing import Any
@@ -16,6 +17,8 @@ import torch
 
 from tests.integration.digests import digest
 from verl_video_tools.verl_plugin.platforms.cpu_vllm import CpuVllmReplica, CpuVllmServer, CpuWorkerExtension
+
+ABORT = "vvt_test_abort"
 
 
 class InstrumentedExtension(CpuWorkerExtension):
@@ -46,8 +49,15 @@ class InstrumentedServer(CpuVllmServer):
     def _get_worker_extension_cls(self) -> str:
         return f"{__name__}.InstrumentedExtension"
 
-    async def generate(self, prompt_ids: list[int], *args: Any, **kwargs: Any) -> Any:
-        output = await super().generate(prompt_ids, *args, **kwargs)
+    async def generate(
+        self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, **kwargs: Any
+    ) -> Any:
+        aborts = sampling_params.get("extra_args", {}).pop(ABORT, False)
+        generation = asyncio.ensure_future(super().generate(prompt_ids, sampling_params, request_id, **kwargs))
+        while aborts and not generation.done():  # the engine may not know the request yet
+            await self.engine.abort(request_id)
+            await asyncio.sleep(0.01)
+        output = await generation
         if path := os.environ.get("VVT_TEST_SERVER_LOG"):
             line = {"prompt_ids": list(prompt_ids), "token_ids": list(output.token_ids), "version": self.global_steps}
             with open(path, "a") as file:

@@ -14,14 +14,14 @@ from verl.utils import hf_tokenizer
 from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, run_recipe, write_rows
 from verl_video_tools.records.records import read_records
 
-pytestmark = [pytest.mark.recipes, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
 METHODS = {"framethinker", "videozoomer", "longvt", "videobrain", "framemind"}
 GROUP_SIZE, GROUPS_PER_STEP = 4, 5
 
 
 @pytest.fixture(scope="module")
-def run(output_dir: Path, sft_model: Path) -> Run:
+def async_run(output_dir: Path, sft_model: Path) -> Run:
     """Two groups of each method start in the first step; the second waits for those of them that are left."""
 
     def lose_video(number: int, row: dict[str, Any]) -> None:
@@ -52,8 +52,8 @@ def run(output_dir: Path, sft_model: Path) -> Run:
 
 
 @pytest.fixture(scope="module")
-def lines(run: Run) -> list[dict]:
-    return list(read_records(run.folder / "trajectories"))
+def lines(async_run: Run) -> list[dict]:
+    return list(read_records(async_run.folder / "trajectories"))
 
 
 def last_difference(line: dict) -> float:
@@ -63,7 +63,7 @@ def last_difference(line: dict) -> float:
     return abs(sequence["rollout_log_probs"][last] - sequence["old_log_probs"][last])
 
 
-def test_both_steps_train_whole_groups_of_all_methods(run: Run, lines: list[dict]) -> None:
+def test_both_steps_train_whole_groups_of_all_methods(async_run: Run, lines: list[dict]) -> None:
     assert Counter(line["step"] for line in lines) == dict.fromkeys((1, 2), GROUPS_PER_STEP * GROUP_SIZE)
     groups = defaultdict(list)
     for line in lines:
@@ -74,8 +74,8 @@ def test_both_steps_train_whole_groups_of_all_methods(run: Run, lines: list[dict
         line["trajectory"].method for line in lines for call in line["trajectory"].executed_calls() if call.frames
     }
     assert len(executed) >= 3  # a policy of so short a cold start may get every call of one method wrong
-    assert "training/rollout_probs_diff_mean" in run.log
-    assert (run.folder / "huggingface" / "config.json").exists()
+    assert "training/rollout_probs_diff_mean" in async_run.log
+    assert (async_run.folder / "huggingface" / "config.json").exists()
 
 
 def test_rollouts_go_on_under_the_next_policy(lines: list[dict]) -> None:

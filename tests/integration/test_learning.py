@@ -70,7 +70,7 @@ def test_the_gain_comes_from_looking(results: dict[str, Any]) -> None:
 
 
 def test_no_step_shows_a_broken_mask_position_or_weight(folder: Path) -> None:
-    """What `test_faults.py` finds to catch these faults is silent in every step."""
+    """What `test_planted_faults.py` finds to catch these faults is silent in every step."""
     (log,) = (folder / "rl").glob(LOG_NAMES)
     steps = [values for values in read_log(log).values() if "invariant/violations" in values]
     assert len(steps) == NUM_STEPS

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,18 +15,9 @@ from verl_video_tools.services.retrieval import RetrievalConfig, local
 from verl_video_tools.synthetic import clip_dir
 from verl_video_tools.verl_plugin.retrieval_actor import RayRetriever
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.usefixtures("ray_session")]
 
 SECONDS = 120.0
-REPO = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    variables = {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"]}
-    ray.init("local", num_cpus=2, include_dashboard=False, runtime_env={"env_vars": variables}, log_to_driver=False)
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,8 @@ from tests.test_docs import code_blocks
 from verl_video_tools.records.records import read_records
 from verl_video_tools.records.report_curves import LOG_NAMES, read_log
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+# `long`, since its six runs of the stack repeat what other tests hold; what it adds is that the pages work as printed.
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1800)]
 
 PAGES = sorted((REPO / "docs" / "tutorial").glob("*.md"))
 RUN_TIMEOUT_SECONDS = 1500
@@ -101,6 +102,11 @@ def test_training_asks_the_judge_about_rollouts_that_look(tutorial: Tutorial) ->
 @pytest.mark.parametrize("stage", ["sft", "grpo", "rft"])
 def test_each_stage_leaves_a_model(tutorial: Tutorial, stage: str) -> None:
     assert (tutorial.folder / "outputs" / f"longvt_{stage}" / "huggingface" / "model.safetensors").is_file()
+
+
+def test_fine_tuning_on_rollouts_goes_on_from_the_trained_model(tutorial: Tutorial) -> None:
+    started_with = (tutorial.folder / "outputs" / "longvt_rft" / "started_with.txt").read_text().splitlines()
+    assert started_with[0] == f"MODEL_PATH {tutorial.folder / 'outputs' / 'longvt_grpo' / 'huggingface'}"
 
 
 @pytest.mark.parametrize("model", ["cold_start", "trained"])
