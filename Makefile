@@ -54,7 +54,7 @@ test-loops: install  ## conformance of our loop and of verl's tool loop in real 
 	python docs/make_loop_conformance.py "$(LOOP_OUTPUTS)/loop_check_ours.json" "$(LOOP_OUTPUTS)/loop_check_stock.json"
 
 FAULT_OUTPUTS ?= $(CURDIR)/outputs/faults
-test-faults: install  ## the fault plan in real runs, minutes a cell; what has passed is skipped; CELLS="engine_core:update ..." FRESH=1
+test-faults: install  ## the fault plan in real runs, minutes a cell; what has passed is skipped; CELLS="engine_core:generation ..." FRESH=1
 	CELLS="$(CELLS)" FRESH="$(FRESH)" VVT_TEST_OUTPUT_DIR="$(FAULT_OUTPUTS)" $(PYTEST) $(IN_TURN) -m faults tests/faults/test_cells.py
 
 test-cluster: install  ## a Ray cluster of two machines in network namespaces (root): job, lost node, resumption, training on both

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from verl_video_tools.verl_plugin.supervise import segments_in_use
 START_LIMIT_SECONDS = 600.0
 END_LIMIT_SECONDS = 300.0
 """From the fault to the end of every process."""
+RECIPE = REPO / "recipes" / "framethinker_grpo.sh"
 OPTIONS = (
     "data.shuffle=False",  # a row that is lost or seen twice shows
     "trainer.save_freq=1",
@@ -131,11 +132,8 @@ def _title(process: psutil.Process) -> str:
     return str(process.pid)
 
 
-RECIPE = ("bash", str(REPO / "recipes" / "framethinker_grpo.sh"), *OPTIONS)
-
-
-def start(folder: Path, num_steps: int, command: Sequence[str] = RECIPE, **environment: str) -> FaultRun:
-    """Start the recipe, or another command, for so many steps in all; the recipe resumes what lies in `folder`."""
+def start(folder: Path, num_steps: int, **environment: str) -> FaultRun:
+    """Start the recipe for so many steps in all; it resumes from what lies in `folder`."""
     number = len(list(folder.parent.glob(f"{folder.name}_run*.log")))
     name = f"{folder.name}_run{number}"
     temporary = Path(tempfile.mkdtemp(prefix="vvt-fault-"))
@@ -160,7 +158,7 @@ def start(folder: Path, num_steps: int, command: Sequence[str] = RECIPE, **envir
     }
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            [*command, f"trainer.total_training_steps={num_steps}"],
+            ["bash", str(RECIPE), *OPTIONS, f"trainer.total_training_steps={num_steps}"],
             cwd=folder.parent,
             env=variables,
             stdout=log,
