@@ -115,27 +115,14 @@ class Round:
     finds: list[Find]
 
 
-def run_apart(
-    name: str,
-    seed: int,
-    first: int,
-    *,
-    seconds: float | None = None,
-    count: int | None = None,
-    hard_limit_seconds: float = HARD_LIMIT_SECONDS,
-    path: str | None = None,
-) -> Round:
-    """Past finds, then inputs from number `first` on, for so long or so many, in processes of their own.
-
-    Args:
-        path: of the surface, where it is none of `SURFACES`.
-    """
+def run_apart(name: str, seed: int, first: int, *, seconds: float | None = None, count: int | None = None) -> Round:
+    """Past finds, then inputs from number `first` on, for so long or so many, in processes of their own."""
     total = Round(first, 0, 0.0, [])
     with tempfile.TemporaryDirectory(prefix=f"fuzz-{name}-") as folder:
         while not _is_over(total, first, seconds, count):
             left_seconds = None if seconds is None else seconds - total.seconds
             left_count = None if count is None else first + count - total.next_number
-            _one_process(total, name, seed, left_seconds, left_count, Path(folder), hard_limit_seconds, path)
+            _one_process(total, name, seed, left_seconds, left_count, Path(folder))
     return total
 
 
@@ -145,20 +132,11 @@ def _is_over(total: Round, first: int, seconds: float | None, count: int | None)
     return enough_seconds or enough_inputs or len(total.finds) >= MAX_FINDS
 
 
-def _one_process(
-    total: Round,
-    name: str,
-    seed: int,
-    seconds: float | None,
-    count: int | None,
-    folder: Path,
-    hard_limit_seconds: float,
-    path: str | None,
-) -> None:
+def _one_process(total: Round, name: str, seed: int, seconds: float | None, count: int | None, folder: Path) -> None:
     """Add what one process does to `total`. It ends by itself, unless it crashes or an input takes too long."""
     work = Path(tempfile.mkdtemp(dir=folder))
     progress, log = Progress(work / "progress"), work / "finds"
-    request = {"name": name, "path": path, "seed": seed, "first": total.next_number, "seconds": seconds, "count": count}
+    request = {"name": name, "seed": seed, "first": total.next_number, "seconds": seconds, "count": count}
     command = [sys.executable, "-m", "tests.fuzz.worker", json.dumps(request), str(work)]
     environment = {**os.environ, "VVT_FRAME_CACHE": f"fuzz-{os.getpid()}", "VVT_FRAME_CACHE_BYTES": str(64 << 20)}
     with (work / "errors").open("wb") as errors:
@@ -166,7 +144,7 @@ def _one_process(
             command, cwd=REPO, env=environment, stdout=errors, stderr=errors, start_new_session=True
         )
     try:
-        fault = _watch(process, progress, hard_limit_seconds)
+        fault = _watch(process, progress)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -183,7 +161,7 @@ def _one_process(
     total.next_number += numbers
 
 
-def _watch(process: subprocess.Popen[bytes], progress: Progress, hard_limit_seconds: float) -> str | None:
+def _watch(process: subprocess.Popen[bytes], progress: Progress) -> str | None:
     """Wait for a process; what was wrong with it, if anything was."""
     numbers, since, cpu_then = 0, time.monotonic(), 0.0
     while process.poll() is None:
@@ -191,7 +169,7 @@ def _watch(process: subprocess.Popen[bytes], progress: Progress, hard_limit_seco
         now = progress.get()[0]
         if now != numbers:
             numbers, since, cpu_then = now, time.monotonic(), _cpu_seconds(process.pid)
-        limit_seconds = hard_limit_seconds if numbers else START_LIMIT_SECONDS
+        limit_seconds = HARD_LIMIT_SECONDS if numbers else START_LIMIT_SECONDS
         if max(_cpu_seconds(process.pid) - cpu_then, (time.monotonic() - since) / 10) > limit_seconds:
             return f"no end within {limit_seconds:g} s of CPU"
     code = process.returncode

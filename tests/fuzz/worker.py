@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.rounds import MAX_FINDS, Find, Progress, checked, dumped
-from tests.fuzz.surface import SURFACES, load_surface
+from tests.fuzz.surface import load_surface
 
 MEMORY_BYTES = 8 << 30
 """Address space: an input that takes more is a find, not the end of the machine."""
@@ -18,8 +18,6 @@ MEMORY_BYTES = 8 << 30
 
 def main(request: dict[str, Any], folder: Path) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    if request["path"]:
-        SURFACES[request["name"]] = request["path"]
     progress, kinds = Progress(folder / "progress"), set[str]()
     seed, inputs, numbers = request["seed"], 0, 0
     (folder / "work").mkdir()
