@@ -8,10 +8,9 @@ from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
-import pytest
 import typer
 
-from tests.page_commands import PLACEHOLDER, REPO, Command, commands_of, page_commands
+from tests.page_commands import PLACEHOLDER, REPO, Command, page_commands
 from verl_video_tools.cli.main import app
 
 ROOT = typer.main.get_command(app)
@@ -69,25 +68,6 @@ def test_vvt_takes_its_options() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize(
-    ("line", "fault"),
-    [
-        ("vvt doctor --json", None),
-        ("vvt data split a.parquet b.parquet c.parquet", None),
-        ("vvt data split a.parquet b.parquet ...", None),
-        ("vvt dance", "no command dance"),
-        ("vvt data split a.parquet b.parquet", "Missing argument"),
-        ("vvt doctor --loud", "No such option"),
-        ("vvt plan --model m --method x --gpus many", "should be a valid integer"),
-        ("vvt list datasets", "is not one of"),
-    ],
-)
-def test_what_vvt_would_not_take_is_found(line: str, fault: str | None) -> None:
-    (command,) = commands_of(line)
-    told = fault_of(list(command.words[1:]), whole=True)
-    assert told is None if fault is None else fault in str(told)
-
-
 # --------------------------------------------------------------------------------------------------------------- make
 
 
@@ -121,20 +101,6 @@ def test_make_has_targets_and_variables() -> None:
     named = [command for command in commands() if command.words[0] == "make"]
     assert len(named) > 20
     assert [fault for command in named for fault in faults_of_make(command)] == []
-
-
-@pytest.mark.parametrize(
-    ("line", "faults"),
-    [
-        ("DEVICE=cpu make demo", 0),
-        ("make learn METHOD=longvt SEED=1", 0),
-        ("make dinner", 1),
-        ("make learn FLAVOUR=sweet", 1),
-    ],
-)
-def test_what_make_does_not_have_is_found(line: str, faults: int) -> None:
-    (command,) = commands_of(line)
-    assert len(list(faults_of_make(command))) == faults
 
 
 # ------------------------------------------------------------------------------------------------------------ recipes
@@ -185,20 +151,6 @@ def test_scripts_and_their_variables_exist() -> None:
     assert [fault for command in own for fault in faults_of_script(command)] == []
 
 
-@pytest.mark.parametrize(
-    ("line", "faults"),
-    [
-        ("LORA_RANK=32 NNODES=1 bash recipes/longvt_grpo.sh trainer.total_training_steps=2", 0),
-        ("bash recipes/longvt_dpo.sh", 1),
-        ("LORA_RANG=32 bash recipes/longvt_grpo.sh", 1),
-        ("bash examples/ray_job/submit.sh NODES=2 longvt_grpo", 1),
-    ],
-)
-def test_what_a_script_does_not_have_is_found(line: str, faults: int) -> None:
-    (command,) = commands_of(line)
-    assert len(list(faults_of_script(command))) == faults
-
-
 # ------------------------------------------------------------------------------------------------------------ modules
 
 
@@ -227,49 +179,3 @@ def test_programs_and_their_options_exist() -> None:
     named = [command for command in commands() if re.fullmatch(r"python3?", command.words[0])]
     assert len(named) > 20
     assert [fault for command in named for fault in faults_of_python(command)] == []
-
-
-@pytest.mark.parametrize(
-    ("line", "faults"),
-    [
-        ("python -m benchmarks.scale --methods longvt", 0),
-        ("python -m benchmarks.none", 1),
-        ("python -m benchmarks.scale --method longvt", 1),
-        ("python -m pytest -q", 0),
-    ],
-)
-def test_a_program_that_does_not_exist_is_found(line: str, faults: int) -> None:
-    (command,) = commands_of(line)
-    assert len(faults_of_python(command)) == faults
-
-
-# ------------------------------------------------------------------------------------------------------------ parsing
-
-
-def test_all_commands_of_a_block_are_found() -> None:
-    block = """EVAL=(vvt eval
-    --rows r.parquet) # of all
-"${EVAL[@]}" --out "my folder" > log.txt 2>&1
-a | vvt view X=$(vvt path root) --out "$(cat y)" && vvt doctor; docker run x vvt eval-table # vvt none
-A=1 B="2 3" make test \\
-    C=<some model>
-python -c '
-vvt wrong
-'
-cat > x <<'END'
-vvt wrong
-END
-"""
-    found = [(command.variables, " ".join(command.words)) for command in commands_of(block)]
-    assert sorted(words for _, words in found if "vvt" in words or "make" in words) == sorted(
-        [
-            "vvt eval --rows r.parquet --out my folder",
-            "vvt path root",
-            "vvt view X=PLACEHOLDER --out PLACEHOLDER",
-            "vvt doctor",
-            "docker run x vvt eval-table",
-            "make test C=PLACEHOLDER",
-            "python -c \nvvt wrong\n",
-        ]
-    )
-    assert (("A", "B"), "make test C=PLACEHOLDER") in found

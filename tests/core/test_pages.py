@@ -79,11 +79,6 @@ def test_no_message_names_a_path_of_the_repository() -> None:
     assert found == []
 
 
-def test_a_cited_path_is_found() -> None:
-    tree = ast.parse('"""docs/a.md"""\nx = f"see docs/b.md, {1}"\ndef f():\n    "docs/c.md"\n    return "docs/d.md"\n')
-    assert [text for _, text in strings(tree) if PATH.search(text)] == ["see docs/b.md, ", "docs/d.md"]
-
-
 @pytest.mark.parametrize("kind", Kind)
 def test_what_vvt_list_prints_names_none(kind: Kind) -> None:
     assert [name for name, texts in texts_of(kind).items() if any(map(PATH.search, texts))] == []

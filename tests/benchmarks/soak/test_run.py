@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from benchmarks.soak import growth, run
-from benchmarks.soak.__main__ import tell
-from benchmarks.soak.growth import Verdict, all_growth
-from benchmarks.soak.run import Options, SegmentError, run_segment
+from benchmarks.soak import run
+from benchmarks.soak.run import Options, run_segment
 from benchmarks.soak.segments import read_segments
 from tests.waiting import is_gone, wait_until
 
@@ -21,35 +19,11 @@ RECIPE = """
 trap 'echo saved > "$RUN_DIR/saved"; exit 143' TERM
 mkdir -p "$RUN_DIR"
 echo $$ > "$RUN_DIR/pid"
-for step in $(seq 7 {last}); do
-    echo '{{"step": '$step', "data": {{}}}}' >> "$VERL_FILE_LOGGER_PATH"
+for step in $(seq 7 900); do
+    echo '{"step": '$step', "data": {}}' >> "$VERL_FILE_LOGGER_PATH"
     sleep 0.1
 done
-echo "CUDA is out of luck"
-exit 3
 """
-
-LEAKING_RECIPE = """
-mkdir -p "$RUN_DIR"
-"$PYTHON" - <<'END' &
-import os, setproctitle, time
-setproctitle.setproctitle("ray::VideoAgentLoopWorker")
-kept = []
-with open(os.environ["VERL_FILE_LOGGER_PATH"], "w", buffering=1) as log:
-    for step in range(1, 400):
-        kept += [os.urandom(10_000) for _ in range(100)]
-        log.write('{"step": %d, "data": {}}\\n' % step)
-        time.sleep(0.02)
-END
-trap 'kill $!; exit 143' TERM
-wait
-"""
-
-
-@pytest.fixture(autouse=True)
-def _short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments of tests are shorter than the warm-up of a real run."""
-    monkeypatch.setattr(growth, "WARM_UP_STEPS", 40)
 
 
 @pytest.fixture
@@ -62,7 +36,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_a_segment_ends_in_order_when_its_time_is_over(out: Path) -> None:
-    (out.parent / "recipes" / "mixed_grpo.sh").write_text(RECIPE.format(last=900))
+    (out.parent / "recipes" / "mixed_grpo.sh").write_text(RECIPE)
     assert run_segment(Options(out, seconds=0.6, seed=0, leak_mb=0)) == "time"
     (segment,) = read_segments(out)
     assert segment.outcome == "time"
@@ -77,31 +51,6 @@ def test_a_segment_ends_in_order_when_its_time_is_over(out: Path) -> None:
     assert (out / "run" / "saved").exists()
     pid = int((out / "run" / "pid").read_text())
     wait_until(lambda: is_gone(pid), "the recipe's end", 30)
-
-
-def test_a_run_that_ends_by_itself_is_told_with_its_last_words(out: Path) -> None:
-    (out.parent / "recipes" / "mixed_grpo.sh").write_text(RECIPE.format(last=8))
-    with pytest.raises(SegmentError, match="CUDA is out of luck"):
-        run_segment(Options(out, seconds=60, seed=0, leak_mb=0))
-    (segment,) = read_segments(out)
-    assert segment.outcome == "the run ended by itself, with exit code 3"
-    assert {sample["step"] for sample in segment.samples} <= {7, 8}
-
-
-@pytest.mark.slow
-def test_a_process_that_keeps_a_megabyte_a_step_is_found(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_LOOK_SECONDS", 0.01)
-    (out.parent / "recipes" / "mixed_grpo.sh").write_text(LEAKING_RECIPE)
-    for _ in range(8):  # a busy machine takes few samples in a segment
-        run_segment(Options(out, seconds=4.0, seed=0, leak_mb=1))
-        found = {(each.of, each.measure): each for each in all_growth(read_segments(out))}
-        leaking = found["agent loop worker", "memory_mb"]
-        if Verdict.OPEN not in (leaking.verdict, found["recipe", "memory_mb"].verdict):
-            break
-    assert leaking.verdict is Verdict.GROWS and leaking.slope is not None
-    assert leaking.slope.per_step == pytest.approx(1.0, abs=0.1)
-    assert found["recipe", "memory_mb"].verdict in (Verdict.NONE, Verdict.BELOW)  # a shell takes a page now and then
-    assert tell(out, docs=False) == 1
 
 
 def test_recipes_know_the_variables_that_a_soak_sets() -> None:

@@ -1,8 +1,7 @@
-"""From samples to a verdict, without a run: files of segments, growth, page and exit code."""
+"""From samples to a verdict, without a run: files of segments, growth and exit code."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.soak import __main__ as command
-from benchmarks.soak import growth, page
+from benchmarks.soak import growth
 from benchmarks.soak.__main__ import tell
 from benchmarks.soak.fit import Slope, common_slope
 from benchmarks.soak.growth import ALL, BOUNDS, Verdict, all_growth, verdict
-from benchmarks.soak.run import Options
-from benchmarks.soak.segments import SegmentsDifferError, SegmentWriter, copy_segments, read_segments, soaked_hours
+from benchmarks.soak.segments import SegmentWriter, read_segments, soaked_hours
 
 LEAK_MB = 1.0
 
@@ -92,70 +89,6 @@ def test_the_exit_code_tells_of_growth(soaked: Callable[[float], Path], capsys: 
     assert "agent loop worker</text>" in (folder / "soak.svg").read_text()
 
 
-def test_without_a_leak_the_exit_code_is_0(soaked: Callable[[float], Path]) -> None:
-    assert tell(soaked(0.0), docs=False) == 0
-
-
-def test_a_soak_goes_on_from_the_segments_of_another_machine(soaked: Callable[[float], Path], tmp_path: Path) -> None:
-    kept, other = soaked(0.0), tmp_path / "other"
-    copy_segments(kept, other)
-    copy_segments(kept, other)
-    assert soaked_hours(read_segments(other)) == soaked_hours(read_segments(kept))
-    writer = SegmentWriter(other, {"commit": "0123456", "seed": 0, "leak_mb": 0.0})
-    writer.close("time")
-    assert writer.number == 3
-
-
-def test_what_the_repository_keeps_is_compressed(soaked: Callable[[float], Path], tmp_path: Path) -> None:
-    soak, kept = soaked(0.0), tmp_path / "kept"
-    for _ in range(2):
-        copy_segments(soak, kept, compressed=True)
-    assert [path.name for path in sorted(kept.iterdir())] == ["segment_0001.jsonl.gz", "segment_0002.jsonl.gz"]
-    assert read_segments(kept) == read_segments(soak)
-    next_one = SegmentWriter(kept, {})
-    next_one.close("time")
-    assert next_one.number == 3
-
-
-def test_segments_of_two_soaks_are_not_mixed(soaked: Callable[[float], Path], tmp_path: Path) -> None:
-    SegmentWriter(other := tmp_path / "other", {"commit": "89abcde", "seed": 0, "leak_mb": 0.0}).close("time")
-    with pytest.raises(SegmentsDifferError, match=r"segment_0001.jsonl and .* differ: give another folder with --out"):
-        copy_segments(soaked(0.0), other)
-
-
-def test_the_recipes_of_a_soak_are_given_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They work in its folder, where a relative one would name another."""
-    asked: list[Options] = []
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["soak"])
-    monkeypatch.setattr(command, "soak", lambda options, *_: asked.append(options))
-    command.main()
-    assert asked[0].out == tmp_path / "outputs" / "soak"
-
-
-def test_segments_fill_the_hours_though_each_ends_before_its_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(5)
-    given: list[float] = []
-
-    def run_segment(options: Options) -> str:
-        given.append(options.seconds)
-        writer = SegmentWriter(options.out, {"commit": "0123456"})
-        for step in range(100):
-            writer.sample(sample(step, 0, rng, 0.0))  # the last one after 297 of 300 seconds
-        writer.close("time")
-        return "time"
-
-    monkeypatch.setattr(command, "prepare", lambda out: None)
-    monkeypatch.setattr(command, "run_segment", run_segment)
-    command.soak(Options(tmp_path, seconds=300.0, seed=0, leak_mb=0.0), hours=600 / 3600, most_segments=None)
-    assert len(read_segments(tmp_path)) == 2
-    assert given == [300.0, 300.0]
-    command.soak(Options(tmp_path, seconds=300.0, seed=0, leak_mb=0.0), hours=720 / 3600, most_segments=None)
-    assert given[2:] == [pytest.approx(720 - 2 * 297)], "the last segment takes what is left"
-
-
 def test_a_soak_without_a_sample_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     SegmentWriter(tmp_path, {"commit": "0123456"}).close("time")
     assert tell(tmp_path, docs=False) == 2
@@ -182,19 +115,3 @@ def test_a_killed_soak_keeps_its_samples(soaked: Callable[[float], Path]) -> Non
     following = SegmentWriter(folder, {})
     following.close("time")
     assert following.number == 3
-
-
-def test_a_line_of_an_unknown_kind_is_named(tmp_path: Path) -> None:
-    (tmp_path / "segment_0001.jsonl").write_text(json.dumps({"weather": "rain"}) + "\n")
-    with pytest.raises(ValueError, match="unknown kind of line 'weather'"):
-        read_segments(tmp_path)
-
-
-def test_the_page_takes_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = tmp_path / "reliability.md"
-    copy.write_text(page.PAGE.read_text())
-    monkeypatch.setattr(page, "PAGE", copy)
-    page.into_page("A table.")
-    page.into_page("Another table.")
-    assert copy.read_text().count("table.") == 1 + page.PAGE.read_text().count(" A table.")
-    assert "<!-- soak -->\n\nAnother table.\n<!-- end of soak -->" in copy.read_text()
