@@ -55,7 +55,7 @@ METHOD_OPTIONS=(
     # Ours: those of EasyR1, on which the paper builds. The paper's equation 4 is loss_agg_mode=seq-mean-token-sum.
     actor_rollout_ref.actor.loss_agg_mode=token-mean actor_rollout_ref.actor.clip_ratio_low=0.2
     actor_rollout_ref.actor.clip_ratio_high=0.3 actor_rollout_ref.actor.clip_ratio_c=3.0
-    actor_rollout_ref.actor.optim.weight_decay=0.01 actor_rollout_ref.actor.grad_clip=1.0
+    actor_rollout_ref.actor.optim.weight_decay=0.01 actor_rollout_ref.actor.optim.clip_grad=1.0
     actor_rollout_ref.rollout.temperature=0.7 actor_rollout_ref.rollout.top_p=0.9
     actor_rollout_ref.rollout.val_kwargs.temperature=0.01 actor_rollout_ref.rollout.val_kwargs.top_p=0.95
     actor_rollout_ref.rollout.val_kwargs.do_sample=True actor_rollout_ref.rollout.val_kwargs.n=1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# VideoBrain, cold start (arXiv 2602.04094, 3.2): supervised fine-tuning on a teacher's rollouts for adaptive and active
+# VideoBrain, cold start (arXiv 2602.04094, 3.3): supervised fine-tuning on a teacher's rollouts for adaptive and active
 # questions.
 #
 #   GPU machine   TRAIN_FILES=<parquet with a column `turns`> bash recipes/videobrain_sft.sh

@@ -1,48 +1,188 @@
-"""What the papers give, as the recipes of their methods have it on a GPU."""
+"""Every constant of reinforcement learning of the five papers, as their recipes hand it to verl on GPUs.
+
+Each value stands beside its source: the paper, its published script, or "ours" where neither has one. Where a script
+sets nothing, the default of its verl is the published value, and the installed verl has to have the same.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
+from omegaconf import OmegaConf
 
 from tests.recipes.options import (
     Composed,
+    recipe_arguments,
 )
 from verl_video_tools.core.types import Sample, VideoInfo
 from verl_video_tools.methods import get_method
 
 pytestmark = pytest.mark.slow
 
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+KL_LOSS: dict[str, Any] = {
+    f"{ACTOR}.use_kl_loss": True,
+    f"{ACTOR}.kl_loss_coef": 0.001,
+    f"{ACTOR}.kl_loss_type": "low_var_kl",
+}
 
-def test_paper_values_of_framethinker(composed: Composed) -> None:
-    config = composed("framethinker_grpo", "gpu")
-    actor = config.actor_rollout_ref.actor
-    assert config.data.train_batch_size == actor.ppo_mini_batch_size == 32
-    assert config.actor_rollout_ref.rollout.n == 8
-    assert actor.optim.lr == 5e-7
-    assert actor.use_kl_loss is False and config.algorithm.use_kl_in_reward is False
-    assert actor.clip_ratio_low == actor.clip_ratio_high == 0.2 and actor.loss_agg_mode == "token-mean"
-    assert config.algorithm.norm_adv_by_std_in_grpo is True
-    assert config.trainer.nnodes == 2 and config.trainer.n_gpus_per_node == 8
+COMMON: dict[str, Any] = {
+    "algorithm.adv_estimator": "grpo",
+    "algorithm.use_kl_in_reward": False,
+    # LongVT's table 6, FrameMind's table E1 but for the betas; the scripts of the others set none of these.
+    f"{ACTOR}.optim.optimizer": "AdamW",
+    f"{ACTOR}.optim.betas": [0.9, 0.999],
+    f"{ACTOR}.optim.weight_decay": 0.01,
+    f"{ACTOR}.optim.clip_grad": 1.0,
+    f"{ACTOR}.optim.lr_scheduler_type": "constant",  # VideoZoomer: its script
+    f"{ACTOR}.optim.lr_warmup_steps_ratio": 0.0,
+    f"{ACTOR}.optim.lr_warmup_steps": -1,
+    f"{ACTOR}.ppo_epochs": 1,
+    f"{ACTOR}.clip_ratio_c": 3.0,  # VideoZoomer's fork has no second clip: docs/methods/videozoomer.md
+    f"{ROLLOUT}.top_k": -1,
+}
+
+CONSTANTS: dict[str, dict[str, Any]] = {
+    "framethinker_grpo": {  # script where nothing else is named
+        "data.train_batch_size": 32,  # A, "Additional Training Details"
+        f"{ACTOR}.ppo_mini_batch_size": 32,
+        f"{ROLLOUT}.n": 8,  # A
+        f"{ACTOR}.optim.lr": 5e-7,  # 4.2, large scale
+        f"{ACTOR}.use_kl_loss": False,
+        f"{ACTOR}.entropy_coeff": 0,
+        f"{ACTOR}.clip_ratio_low": 0.2,
+        f"{ACTOR}.clip_ratio_high": 0.2,
+        f"{ACTOR}.loss_agg_mode": "token-mean",
+        "algorithm.norm_adv_by_std_in_grpo": True,
+        f"{ROLLOUT}.temperature": 1.0,
+        f"{ROLLOUT}.top_p": 1.0,
+        f"{ACTOR}.freeze_vision_tower": False,
+        "data.max_prompt_length": 8192,
+        "data.max_response_length": 8192,
+        f"{ROLLOUT}.limit_images": 60,  # ours: as many as a rollout can show; script: 128
+        "data.mm_processor_kwargs": {"min_pixels": 3136, "max_pixels": 235_200},  # ours: the frame sizes of the code
+        "trainer.total_epochs": 10,
+    },
+    "videozoomer_grpo": {  # table 5 where nothing else is named
+        "data.train_batch_size": 128,
+        f"{ACTOR}.ppo_mini_batch_size": 32,
+        f"{ROLLOUT}.n": 16,
+        f"{ACTOR}.optim.lr": 1e-6,
+        **KL_LOSS,  # the estimator: script
+        f"{ACTOR}.entropy_coeff": 0.001,
+        f"{ACTOR}.clip_ratio_low": 0.2,
+        f"{ACTOR}.clip_ratio_high": 0.27,
+        f"{ACTOR}.loss_agg_mode": "seq-mean-token-mean",  # code: one rollout to a micro-batch
+        "algorithm.norm_adv_by_std_in_grpo": True,  # code
+        "algorithm.filter_groups.enable": True,  # 4.1
+        "algorithm.filter_groups.metric": "reward",  # code
+        f"{ROLLOUT}.temperature": 1.0,
+        f"{ROLLOUT}.top_p": 1.0,  # code
+        f"{ACTOR}.freeze_vision_tower": False,  # code
+        "data.max_prompt_length": 20_480,  # script
+        "data.max_response_length": 32_768,
+        f"{ROLLOUT}.limit_images": 128,  # script
+        "data.mm_processor_kwargs": {"min_pixels": 25_088, "max_pixels": 100_352},  # script
+        "trainer.total_epochs": 20,  # script
+    },
+    "longvt_grpo": {  # script where nothing else is named
+        "data.train_batch_size": 16,  # 12, "RL"
+        f"{ACTOR}.ppo_mini_batch_size": 8,
+        f"{ROLLOUT}.n": 16,  # 12
+        f"{ACTOR}.optim.lr": 1e-6,  # table 6
+        **KL_LOSS,
+        f"{ACTOR}.entropy_coeff": 0,
+        f"{ACTOR}.clip_ratio_low": 0.2,
+        f"{ACTOR}.clip_ratio_high": 0.2,
+        f"{ACTOR}.loss_agg_mode": "seq-mean-token-mean",  # equation 1
+        "algorithm.norm_adv_by_std_in_grpo": True,
+        f"{ROLLOUT}.temperature": 1.0,  # 12
+        f"{ROLLOUT}.top_p": 1.0,
+        f"{ACTOR}.freeze_vision_tower": False,
+        "data.max_prompt_length": 40_960,  # ours: the frames' times need more than the 36,000 of section 12
+        "data.max_response_length": 16_384,  # 12
+        f"{ROLLOUT}.limit_images": 1152,  # ours: as many as a rollout can show
+        "data.mm_processor_kwargs": {"min_pixels": 784, "max_pixels": 50_176},  # data and tool
+        "trainer.total_epochs": 5,
+    },
+    "videobrain_grpo": {  # script where nothing else is named
+        "data.train_batch_size": 32,
+        f"{ACTOR}.ppo_mini_batch_size": 32,
+        f"{ROLLOUT}.n": 8,
+        f"{ACTOR}.optim.lr": 1e-6,
+        **KL_LOSS,
+        f"{ACTOR}.entropy_coeff": 0.001,
+        f"{ACTOR}.clip_ratio_low": 0.2,
+        f"{ACTOR}.clip_ratio_high": 0.2,
+        f"{ACTOR}.loss_agg_mode": "token-mean",
+        "algorithm.norm_adv_by_std_in_grpo": True,
+        f"{ROLLOUT}.temperature": 1.0,
+        f"{ROLLOUT}.top_p": 1.0,
+        f"{ACTOR}.freeze_vision_tower": True,
+        "data.max_prompt_length": 8192,
+        "data.max_response_length": 16_384,
+        f"{ROLLOUT}.limit_images": 56,  # ours: as many as a rollout can show; script: 128
+        "data.mm_processor_kwargs": {"min_pixels": 4096, "max_pixels": 235_200},  # ours: the frame size of the code
+        f"{ROLLOUT}.custom.video_tools.retrieval.model": "google/siglip2-base-patch16-224",  # 4.1
+        f"{ROLLOUT}.custom.video_tools.retrieval.num_threads": 16,  # ours
+        "trainer.total_epochs": 1,  # 4.1
+        "trainer.save_freq": 10,
+    },
+    "framemind_grpo": {  # table E1 where nothing else is named
+        "data.train_batch_size": 64,  # ours: one update per step
+        f"{ACTOR}.ppo_mini_batch_size": 64,
+        f"{ROLLOUT}.n": 8,
+        f"{ROLLOUT}.tensor_model_parallel_size": 4,
+        f"{ACTOR}.optim.lr": 1e-6,
+        **KL_LOSS,
+        f"{ACTOR}.entropy_coeff": 0,  # ours
+        f"{ACTOR}.clip_ratio_low": 0.2,  # EasyR1, as the other clip ratios
+        f"{ACTOR}.clip_ratio_high": 0.3,
+        f"{ACTOR}.loss_agg_mode": "token-mean",  # EasyR1
+        "algorithm.norm_adv_by_std_in_grpo": False,  # algorithm 1
+        f"{ROLLOUT}.temperature": 0.7,
+        f"{ROLLOUT}.top_p": 0.9,
+        f"{ROLLOUT}.val_kwargs.temperature": 0.01,
+        f"{ROLLOUT}.val_kwargs.top_p": 0.95,
+        f"{ROLLOUT}.val_kwargs.n": 1,
+        f"{ROLLOUT}.val_kwargs.do_sample": True,
+        f"{ACTOR}.freeze_vision_tower": False,
+        "data.max_prompt_length": 12_288,  # ours
+        "data.max_response_length": 16_384,  # ours
+        f"{ROLLOUT}.limit_images": 128,  # ours: the 100 of the table are too few for two full clips
+        "data.mm_processor_kwargs": {"min_pixels": 50_176, "max_pixels": 200_704},
+        "trainer.total_epochs": 1,  # ours
+    },
+}
+
+MACHINES = {
+    "framethinker_grpo": (8, "Qwen/Qwen2.5-VL-7B-Instruct"),  # A: 8 H800; 4.2
+    "videozoomer_grpo": (16, "Qwen/Qwen2.5-VL-7B-Instruct"),  # below table 5: 16 H100
+    "longvt_grpo": (64, "Qwen/Qwen2.5-VL-7B-Instruct"),  # table 6; 12
+    "videobrain_grpo": (8, "Qwen/Qwen3-VL-8B-Instruct"),  # 4.1: 8 H20
+    "framemind_grpo": (8, "Qwen/Qwen2.5-VL-7B-Instruct"),  # 4.1: 8 A100; table E1
+}
+"""GPUs of a paper, and the model that it trains: FrameMind's as it is, the others after their cold start."""
 
 
-def test_paper_values_of_videozoomer(composed: Composed) -> None:
-    config = composed("videozoomer_grpo", "gpu")
-    actor = config.actor_rollout_ref.actor
-    assert (config.data.train_batch_size, actor.ppo_mini_batch_size, config.actor_rollout_ref.rollout.n) == (
-        128,
-        32,
-        16,
-    )
-    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.loss_agg_mode) == (0.2, 0.27, "seq-mean-token-mean")
-    assert (actor.optim.lr, actor.entropy_coeff) == (1e-6, 0.001)
-    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
-    assert config.algorithm.filter_groups.enable is True
-    assert config.data.mm_processor_kwargs == {"min_pixels": 25_088, "max_pixels": 100_352}
+@pytest.mark.parametrize("recipe", CONSTANTS)
+def test_paper_values(recipe: str, composed: Composed) -> None:
+    config, expected = composed(recipe, "gpu"), COMMON | CONSTANTS[recipe]
+    assert {key: OmegaConf.select(config, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize("recipe", MACHINES)
+def test_machines_and_model(recipe: str, tmp_path: Path) -> None:
+    variables = {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet", "MM_CACHE_GB": "4", "PRESET": "published"}
+    options = dict(option.lstrip("+").split("=", 1) for option in recipe_arguments(recipe, tmp_path, **variables))
+    gpus, model = MACHINES[recipe]
+    assert int(options["trainer.nnodes"]) * int(options["trainer.n_gpus_per_node"]) == gpus
+    assert options["actor_rollout_ref.model.path"] == f"'{model}'"
 
 
 async def test_dynamic_sampling_of_videozoomer(composed: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,28 +231,3 @@ async def test_dynamic_sampling_of_videozoomer(composed: Composed, monkeypatch: 
     )
     dropped, _ = ReplayBuffer._dapo_filtered_keys(buffer, "train")
     assert dropped == {"right", "wrong", "flagged"}
-
-
-def test_paper_values_of_longvt(composed: Composed) -> None:
-    config = composed("longvt_grpo", "gpu")
-    actor = config.actor_rollout_ref.actor
-    assert (config.data.train_batch_size, actor.ppo_mini_batch_size) == (16, 8)
-    assert config.actor_rollout_ref.rollout.n == 16
-    assert actor.optim.lr == 1e-6
-    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
-    assert config.algorithm.use_kl_in_reward is False and actor.entropy_coeff == 0
-    assert config.trainer.total_epochs == 5 and actor.ulysses_sequence_parallel_size == 2
-
-
-def test_paper_values_of_videobrain(composed: Composed) -> None:
-    config = composed("videobrain_grpo", "gpu")
-    actor = config.actor_rollout_ref.actor
-    assert config.data.train_batch_size == actor.ppo_mini_batch_size == 32
-    assert config.actor_rollout_ref.rollout.n == 8
-    assert actor.optim.lr == 1e-6 and actor.freeze_vision_tower is True
-    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
-    assert actor.entropy_coeff == 0.001 and config.algorithm.use_kl_in_reward is False
-    assert config.trainer.total_epochs == 1 and config.trainer.save_freq == 10
-    options = config.actor_rollout_ref.rollout.custom.video_tools
-    assert options.retrieval.model == "google/siglip2-base-patch16-224"
-    assert options.retrieval.num_threads == 16, "ours"
