@@ -10,7 +10,7 @@ set -euo pipefail
 METHOD=framethinker
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-if [ "$SYNTHETIC" = 0 ]; then # the paper's setting; LoRA alpha and epochs are ours, it names neither
+if [ "$SYNTHETIC" = 0 ]; then # the paper's setting; LoRA alpha, epochs, length and weight decay are ours: it names none
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-32}
     LEARNING_RATE=${LEARNING_RATE:-1e-4}
     LORA_RANK=${LORA_RANK:-8}

@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -118,13 +117,6 @@ def test_names_in_strings_point_downwards_too() -> None:
     edges.remove(UPWARD)
     of_file = {path: rank[path.parts[0].removesuffix(".py")] for path, _ in edges}
     assert [(path, name) for path, name in edges if rank[name.split(".")[1]] < of_file[path]] == []
-
-
-def test_modules_are_small() -> None:
-    lines = {path: len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
-    assert {path: count for path, count in lines.items() if count > 400} == {}
-    assert median(lines.values()) <= 100
-    assert len(list(PACKAGE.glob("*.py"))) <= 3, "what has a subject belongs into its folder"
 
 
 def test_only_tests_of_benchmarks_import_them() -> None:
