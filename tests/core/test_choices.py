@@ -123,6 +123,7 @@ def test_what_explains_an_answer_states_no_other(answer: str, truth: str) -> Non
         *[
             '{"answer": "B", "text": "green star"}',
             "A: one, B: two, C: three",
+            "The answer is A. Wait, the answer is B. Actually, hmm.",  # nothing stands after the last correction
             "A. He runs, B. he sits",
             "A \u2713\nB \u2713",
         ],
@@ -158,6 +159,31 @@ def test_a_statement_after_the_first_is_a_conflict(answer: str) -> None:
     ],
 )
 def test_what_is_denied_on_its_line_is_no_other_answer(answer: str, letter: str | None) -> None:
+    assert chosen_option(answer, COLOURS) == letter
+
+
+@pytest.mark.parametrize(
+    ("answer", "letter"),
+    [
+        ("The answer is A. Wait, the answer is B.", "B"),
+        ("The answer is A. Wait, the answer is B. Actually, the answer is C.", "C"),
+        ("The answer is A. Wait, the answer is B. Actually, the answer is A.", "A"),
+    ],
+)
+def test_the_last_correction_counts(answer: str, letter: str) -> None:
+    assert chosen_option(answer, COLOURS) == letter
+
+
+@pytest.mark.parametrize(
+    ("answer", "letter"),
+    [
+        ("<think>The answer is A.</think>The answer is B.", "B"),
+        ("The answer is A.</think>The answer is B.", "B"),
+        ("<think>x</think>The answer is A.<think>no</think>The answer is B.", "B"),
+        ("<think>The answer is A.", None),  # cut off
+    ],
+)
+def test_what_stands_before_the_end_of_the_last_reasoning_is_no_answer(answer: str, letter: str | None) -> None:
     assert chosen_option(answer, COLOURS) == letter
 
 

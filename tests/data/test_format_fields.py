@@ -18,9 +18,11 @@ from verl_video_tools.data.formats.fields import (
     find_moved_video,
     letter_of,
     listed_options,
+    segment,
     split_options,
     truth_and_type,
 )
+from verl_video_tools.data.formats.longvt_parquet import LongVTParquet
 from verl_video_tools.data.formats.training_sets import get_source
 from verl_video_tools.services.judge import JudgeConfig
 
@@ -192,3 +194,39 @@ def test_open_questions_are_numeric_where_the_truth_is_a_number(truth: str, ques
 )
 def test_clock_times(text: Any, seconds: float | None) -> None:
     assert clock_seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        ("0:05", 6, (5.0, 6.0)),
+        (0, "0.1", (0.0, 0.1)),
+        (5, 5, None),  # no answer can overlap it
+        (6, 5, None),
+        (None, 5, None),
+        (5, "soon", None),
+    ],
+)
+def test_a_segment_has_a_length(start: Any, end: Any, expected: tuple[float, float] | None) -> None:
+    assert segment(start, end) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "question_type"),
+    [
+        *((source, "segment") for source in ("TimeR1", "time-r1", "TVG-R1", "TVG-R1-charades")),
+        *((source, "open") for source in ("selfqa", "TVG", "TimeR1-cot", None)),
+    ],
+)
+def test_the_source_of_a_longvt_row_says_whether_it_asks_for_a_segment(
+    source: str | None, question_type: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.mp4").touch()
+    entry = {
+        "data_source": source,
+        "videos": [{"video": "file:///data/a.mp4"}],
+        "reward_model": {"ground_truth": "[1, 2]"},
+        "extra_info": {"question": "When?", "video_segment": [1, 2]},
+    }
+    row = LongVTParquet().row(entry, BenchmarkFiles(annotations=tmp_path / "rl.parquet", videos=tmp_path))
+    assert row["extra_info"]["question_type"] == question_type

@@ -99,11 +99,12 @@ def test_a_damaged_file_is_a_miss_and_is_replaced(tmp_path: Path, damage) -> Non
     assert read(store, 3) == FrameFacts(3, 0.1, False)
 
 
-def test_a_frame_under_the_name_of_another_is_a_miss(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("index", "video"), [(4, "a"), (3, "b")])
+def test_a_frame_under_the_name_of_another_is_a_miss(tmp_path: Path, index: int, video: str) -> None:
     store = FrameStore(tmp_path, 1 << 20)
     write(store, 3)
     (file,) = frame_files(tmp_path)
-    write(store, 4)
+    write(store, index, video)
     (other,) = set(frame_files(tmp_path)) - {file}
     other.replace(file)
     assert read(store, 3) is None
