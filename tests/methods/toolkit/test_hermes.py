@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from verl_video_tools.core.types import ParsedTurn
 from verl_video_tools.methods import toolkit
+from verl_video_tools.methods.toolkit.blocks import find_blocks
 from verl_video_tools.methods.toolkit.hermes import (
     has_words_outside,
     parse_calls,
@@ -154,11 +154,40 @@ def test_any_payload_gives_a_record_that_can_be_written(value: object) -> None:
     ).encode()
 
 
-@pytest.mark.parametrize("text", ["<tool_call>" * 100_000, "<tool_call>{</tool_call>" * 30_000, "<think>" * 100_000])
-def test_time_is_linear_in_the_length(text: str) -> None:
-    started = time.monotonic()
-    parse_turn(text)
-    assert time.monotonic() - started < 20
+class CountedText(str):
+    """Counts the characters that are looked at for a tag."""
+
+    num_looked_at = 0
+
+    def find(self, tag: str, start: int = 0) -> int:  # type: ignore[override]
+        found = super().find(tag, start)
+        self.num_looked_at += (len(self) if found < 0 else found + len(tag)) - start
+        return found
+
+
+@pytest.mark.parametrize(
+    ("piece", "num_blocks"),
+    [
+        ("<tool_call>", 0),
+        ("</tool_call>", 0),
+        ("<tool_call>{</tool_call>", 1),
+        ("<tool_call><tool_call></tool_call>", 1),
+    ],
+)
+def test_each_character_is_looked_at_once_for_either_tag(piece: str, num_blocks: int) -> None:
+    """However long a policy goes on with the same."""
+    text = CountedText(piece * 1000)
+    assert len(find_blocks(text, "tool_call")) == 1000 * num_blocks
+    assert text.num_looked_at <= 2 * len(text)
+
+
+@pytest.mark.parametrize(
+    ("piece", "num_calls"), [("<tool_call>", 0), ("<tool_call>{</tool_call>", 1), ("<think>", 0), ("<answer>", 0)]
+)
+def test_a_turn_that_repeats_a_tag_for_ever_is_read(piece: str, num_calls: int) -> None:
+    turn = parse_turn(piece * 10_000)
+    assert len(turn.calls) == 10_000 * num_calls and all(call.error is not None for call in turn.calls)
+    assert (turn.thought, turn.answer, turn.well_formed) == (None, None, False)
 
 
 @pytest.mark.parametrize(
