@@ -173,6 +173,16 @@ def test_picture_dropped_added_or_of_another_size_is_caught(tokens_per_image: li
         check_invariants(example(), IMAGE, tokens_per_image)
 
 
+def test_images_of_two_sizes_in_the_wrong_order_are_caught() -> None:
+    stream = empty_stream()
+    stream.start([Message("user", (picture(side=2), picture(side=4)))])
+    stream.append_turn(ids("aE"), [-0.1, -0.2])
+    assert letters(stream.prompt_ids) == "ppIIpIIIIp"
+    check_invariants(stream, IMAGE, [2, 4])
+    with pytest.raises(InvariantError, match=r"placeholder runs \[2, 4\] differ .* \[4, 2\]"):
+        check_invariants(stream, IMAGE, [4, 2])
+
+
 def test_a_sampled_placeholder_of_a_video_is_caught() -> None:
     """The model's positions would look for the video."""
     stream = empty_stream()
@@ -218,6 +228,15 @@ def test_budget_limits_pictures() -> None:
     assert budget(stream, max_images=5).refuses_observation((picture(), picture())) is StopReason.IMAGE_BUDGET
     prompt = [Message("user", (picture(), picture()))]
     assert budget(empty_stream(), max_images=1).refuses_prompt(prompt) is StopReason.IMAGE_BUDGET
+
+
+def test_a_request_of_its_own_takes_as_many_pictures_and_tokens_as_the_engine() -> None:
+    asked = [Message("user", (picture(), picture()))]  # pp IIp IIp: 8 tokens
+    used = example()  # whose 26 response tokens do not count: the request is no part of the sequence
+    assert budget(used, max_images=2).tokens_apart(asked) == 100
+    assert budget(used, max_images=1).tokens_apart(asked) == 0
+    assert budget(used, prompt_length=5, response_length=4).tokens_apart(asked) == 1
+    assert budget(used, prompt_length=5, response_length=3).tokens_apart(asked) == 0
 
 
 def test_chat_message_keeps_reading_order() -> None:

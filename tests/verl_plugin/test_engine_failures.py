@@ -22,13 +22,15 @@ async def test_engine_that_returns_no_token(reason: str | None) -> None:
     assert len(rollout.output.as_dict()["responses"]) == 1
 
 
+@pytest.mark.parametrize("reason", ["error", "abort", "aborted"])
 @pytest.mark.parametrize("text", ["", "<think>I look</think>"])
-async def test_a_request_that_fails_in_a_later_turn_is_not_the_policys_turn(text: str) -> None:
-    """vLLM raises nothing for it: earlier turns, which were good, would be trained against."""
-    server = ScriptedServer([get("0:03"), Unended(text)], stop_reasons=["completed", "error"])
+async def test_a_request_that_ends_early_in_a_later_turn_is_not_the_policys_turn(text: str, reason: str) -> None:
+    """vLLM raises nothing for it and returns the tokens so far: earlier turns, which were good, would be trained
+    against."""
+    server = ScriptedServer([get("0:03"), Unended(text)], stop_reasons=["completed", reason])
     rollout = await run_loop([], server=server)
     assert rollout.trajectory.flags == ["aborted"] and len(rollout.trajectory.turns) == 1
-    assert "stop reason 'error'" in (rollout.trajectory.error or "")
+    assert f"stop reason {reason!r}" in (rollout.trajectory.error or "")
 
 
 @pytest.mark.parametrize("reason", ["completed", "stop", "length", "repetition", None])

@@ -69,6 +69,20 @@ def test_refills_go_where_the_fewest_are_open() -> None:
     assert open_rollouts(balancer) == [8, 13]
 
 
+def test_rollouts_between_two_turns_count_as_open() -> None:
+    """While a tool runs, no request of a rollout is in flight. Its next turn goes to the same server all the same."""
+    balancer = router(8)
+    placed = []
+    for number in range(8):
+        ids = group(f"g{number}", 4, 8)
+        servers = place(balancer, ids)
+        placed += servers[:1]
+        for server_id, request_id in zip(servers, ids, strict=True):
+            balancer.release_server(server_id, request_id)
+    assert balancer.get_total_inflight() == 0
+    assert len(set(placed)) == 8 and open_rollouts(balancer) == [4] * 8
+
+
 def test_rollouts_of_a_removed_server_move_together() -> None:
     balancer = router(3)
     ids = group("g", 6, num_groups=3)
