@@ -96,6 +96,26 @@ async def test_a_run_without_retriever_fails_the_call_and_flags_the_rollout(rows
     assert trajectory.flags == ["retrieval_error"]
 
 
+def test_flagged_rollouts_are_no_examples(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    """The expert answers right, but its search failed: nobody should learn to answer without having looked."""
+    lost = rows[0]["extra_info"]["video_path"]
+
+    class Failing(Odd):
+        async def best_frames(self, path: str, *args: Any) -> list[int]:
+            if path == lost:
+                raise RetrievalError("the encoder is gone")
+            return await super().best_frames(path, *args)
+
+    path = tmp_path / "flagged.parquet"
+    asked = rows[3:6]  # one question about the first video, two about the second
+    for options in ({}, {"keep_wrong": True}):
+        report = write_sft_rows(
+            asked, Fixed(), path, method=SearchingFrameThinker(ccv=False), retriever=Failing(), **options
+        )
+        assert (report.kept, report.dropped) == ({"A": 2}, {"flagged": 1})
+        assert [row["extra_info"]["video_path"] for row in pq.read_table(path).to_pylist()].count(lost) == 0
+
+
 async def test_the_agent_loop_asks_the_retriever_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     connected: list[RetrievalConfig] = []
 

@@ -148,6 +148,19 @@ def test_fresh_questions_about_the_same_videos(demo_dir: Path, rows: list[dict[s
     assert {row["extra_info"]["split"] for row in written} == {"train"}
 
 
+def test_fresh_questions_are_not_those_of_reinforcement_learning(
+    demo_dir: Path, rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """Also with the seed of the rows, 3, and as many questions: a policy would learn the answers, not to look."""
+    export_sft(demo_dir / "train.parquet", tmp_path / "sft.parquet", questions_per_video=4, seed=3)
+    fresh, known = (
+        {(row["extra_info"]["video_path"], row["extra_info"]["question"]) for row in each}
+        for each in (load_rows(tmp_path / "sft.parquet"), rows)
+    )
+    assert len(fresh) == len(known) == 40
+    assert len(fresh & known) <= 1  # options are drawn anew: only by chance the same
+
+
 def test_more_fresh_questions_than_a_video_allows(
     demo_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

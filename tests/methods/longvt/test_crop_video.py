@@ -122,6 +122,28 @@ async def test_a_long_segment_shows_the_most_frames() -> None:
     assert capped.frames is not None and len(capped.frames) == 16
 
 
+@pytest.mark.parametrize(
+    ("rate", "start", "end", "seconds"),
+    [
+        # A frame begins every five seconds. An even number of those on screen is shown: of three, two.
+        (0.2, 10, 20, [10.0, 20.0]),
+        (0.2, 0, 15, [0.0, 5.0, 10.0, 15.0]),
+        (0.2, 3, 24.9, [3.0, 10.3, 17.6, 24.9]),  # frames 0 to 4
+        (0.2, 3, 29, [3.0, 7.4, 11.8, 16.2, 20.6, 25.0]),  # frames 0 to 5, the last of which begins at 25 s
+        (0.5, 4, 10, [4.0, 6.0, 8.0, 10.0]),
+        (1.0, 4, 7, [4.0, 5.0, 6.0, 7.0]),
+    ],
+)
+async def test_no_more_frames_are_asked_for_than_the_segment_has(
+    rate: float, start: float, end: float, seconds: list[float]
+) -> None:
+    info = VideoInfo(duration_seconds=30.0, num_frames=int(30 * rate), average_fps=rate, width=64, height=36)
+    last = info.num_frames - 1
+    context = ToolContext(info, SAMPLE, CONTEXT.envelope, awaited(lambda time: min(int(time * rate), last)))
+    planned = await tool().plan({"start_time": start, "end_time": end}, context)
+    assert planned.frames is not None and planned.frames.seconds == pytest.approx(seconds, abs=1e-3)
+
+
 async def test_the_plan_repeats_the_segment() -> None:
     assert (await plan({"start_time": 12, "end_time": 18.5})).result == {"start_time": 12.0, "end_time": 18.5}
 
