@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,13 @@ import pytest
 
 from verl_video_tools.core.types import FrameRecord, ImagePart, PixelBox, Tile
 from verl_video_tools.verl_plugin import sent_images, stored_images
-from verl_video_tools.verl_plugin.sent_images import ImageObject, ImageSender, image_name
+from verl_video_tools.verl_plugin.sent_images import (
+    ImageObject,
+    ImageSender,
+    SentImages,
+    fetch_missing,
+    image_name,
+)
 from verl_video_tools.verl_plugin.stored_images import BlockWriter, block_name
 
 VIEWS: dict[str, dict[str, Any]] = {
@@ -29,6 +35,15 @@ def images(view: str) -> list[ImagePart]:
     return [ImagePart(FrameRecord(7, 0.5, 4, 2, **VIEWS[view]), np.full((2, 4, 3), shade, np.uint8))]
 
 
+def test_different_images_have_different_names() -> None:
+    """Also those of the same bytes: a black frame of 56x112 pixels is not one of 112x56."""
+    shapes = [(56, 112), (112, 56), (28, 224)]
+    arrays = [np.full((*shape, 3), shade, np.uint8) for shape in shapes for shade in (0, 1)]
+    assert len({image_name(array) for array in arrays}) == len(arrays)
+    turned = np.arange(2 * 4 * 3, dtype=np.uint8).reshape(2, 4, 3).transpose(1, 0, 2)  # not contiguous
+    assert image_name(turned) == image_name(turned.copy()) != image_name(turned.reshape(2, 4, 3))
+
+
 async def test_images_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     put: dict[str, int] = {}
 
@@ -43,6 +58,65 @@ async def test_images_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
             (piece,) = await writer.write("group", session, 1, images(view))
             assert put[piece.key] == number
     assert len(put) == len({block_name(images(view)) for view in VIEWS}) == len(VIEWS)
+
+
+class Reference:
+    """Stands for Ray's reference to an object of four images, each a text; counts how often it is fetched."""
+
+    def __init__(self, name: str) -> None:
+        self.images, self.num_fetched = [f"{name}{number}" for number in range(4)], 0
+
+    def __await__(self) -> Generator[None, None, list[str]]:
+        self.num_fetched += 1
+        yield
+        return self.images
+
+
+@pytest.mark.parametrize(
+    ("cached", "fetched", "num_fetched"),
+    [
+        ("------", ["a0", "a1", "b2", "b3", "c0", "c1"], [1, 1, 1]),
+        ("++++++", [None] * 6, [0, 0, 0]),
+        ("+-++++", [None, "a1", None, None, None, None], [1, 0, 0]),
+        ("+++-++", [None, None, None, "b3", None, None], [0, 1, 0]),
+        ("++++-+", [None, None, None, None, "c0", None], [0, 0, 1]),
+        ("--++--", ["a0", "a1", None, None, "c0", "c1"], [1, 0, 1]),
+    ],
+)
+async def test_the_server_fetches_what_its_cache_lacks(cached: str, fetched: list[Any], num_fetched: list[int]) -> None:
+    """The second piece begins with the third image of its object, as after a policy that drops the first two."""
+    sent = [SentImages(Reference(name), first, ("name", "name")) for name, first in (("a", 0), ("b", 2), ("c", 0))]
+    assert await fetch_missing(sent, [mark == "+" for mark in cached]) == fetched
+    assert [piece.reference.num_fetched for piece in sent] == num_fetched
+
+
+async def test_each_image_is_stored_once_and_sent_in_the_order_of_the_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever a context policy keeps of earlier turns, each piece names neighbours of one object."""
+    stored: list[list[int]] = []
+
+    def store(shown: Sequence[ImagePart]) -> ImageObject:
+        stored.append([image.record.index for image in shown])
+        return ImageObject(stored[-1], [str(index) for index in stored[-1]])
+
+    monkeypatch.setattr(sent_images, "store", store)
+    frames = [ImagePart(FrameRecord(index, 0.0, 4, 2), np.zeros((2, 4, 3), np.uint8)) for index in range(8)]
+    sender = ImageSender("group")
+
+    async def pieces(*indices: int) -> list[tuple[int, int, str]]:
+        sent = await sender.send([frames[index] for index in indices])
+        assert [name for piece in sent for name in piece.names] == [str(index) for index in indices]
+        for piece in sent:  # the places are those of the images that the names say
+            last = piece.first + len(piece.names)
+            assert [str(index) for index in piece.reference[piece.first : last]] == list(piece.names)
+        return [(stored.index(piece.reference), piece.first, " ".join(piece.names)) for piece in sent]
+
+    assert await pieces(0, 1, 2, 3) == [(0, 0, "0 1 2 3")]
+    assert await pieces(0, 1, 2, 3, 4, 5) == [(0, 0, "0 1 2 3"), (1, 0, "4 5")]
+    assert await pieces(2, 3, 5, 6, 7) == [(0, 2, "2 3"), (1, 1, "5"), (2, 0, "6 7")]  # earlier ones are dropped
+    assert await pieces(0, 2, 3, 1) == [(0, 0, "0"), (0, 2, "2 3"), (0, 1, "1")]  # a gap, and out of order
+    assert stored == [[0, 1, 2, 3], [4, 5], [6, 7]]
 
 
 async def test_images_on_their_way_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

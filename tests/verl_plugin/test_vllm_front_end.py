@@ -1,6 +1,7 @@
 """The vLLM that is installed does what our front end leans on; differences between versions are in `front_end_facts`.
 
-Whole requests are compared in tests/integration/test_front_end.py.
+What needs no vLLM, the names of images and which of them are fetched, is in `test_shared_images`. Whole requests are
+compared in tests/integration/test_front_end.py.
 """
 
 from __future__ import annotations

@@ -52,6 +52,20 @@ class SentImages:
     names: tuple[str, ...]
 
 
+async def fetch_missing(sent: Sequence[SentImages], is_cached: Sequence[bool]) -> list[npt.NDArray[np.uint8] | None]:
+    """The images that the server's cache lacks, in their order, with None for each that it has.
+
+    Args:
+        is_cached: one entry per image, in the order of `sent`. An object is fetched only where an image of it is not.
+    """
+    images: list[npt.NDArray[np.uint8] | None] = []
+    for piece in sent:
+        cached = is_cached[len(images) : len(images) + len(piece.names)]
+        stored = [] if all(cached) else await piece.reference
+        images += [None if known else stored[piece.first + number] for number, known in enumerate(cached)]
+    return images
+
+
 def image_name(pixels_HWC: npt.NDArray[np.uint8]) -> str:
     """A hash of an image's size and pixels."""
     digest = hashlib.blake2b(repr(pixels_HWC.shape).encode(), digest_size=16)

@@ -28,7 +28,7 @@ from vllm.multimodal.processing.inputs import ProcessorInputs
 from vllm.multimodal.processing.processor import PlaceholderFeaturesInfo
 
 from verl_video_tools.verl_plugin.front_end_switch import front_end_is_active
-from verl_video_tools.verl_plugin.sent_images import SentImages
+from verl_video_tools.verl_plugin.sent_images import SentImages, fetch_missing
 
 _MODALITY = "image"
 
@@ -149,12 +149,7 @@ class FrontEnd:
         hashes = image_hashes(self._processor, probe)
         cache = self._processor.cache
         is_cached = [False] * len(names) if cache is None else cache.is_cached(hashes)
-        pixels: list[Any] = []
-        for images in sent:
-            cached = is_cached[len(pixels) : len(pixels) + len(images.names)]
-            arrays = [None] * len(cached) if all(cached) else await images.reference
-            first = 0 if all(cached) else images.first
-            pixels += [None if known else arrays[first + i] for i, known in enumerate(cached)]
+        pixels = await fetch_missing(sent, is_cached)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
             self._executor, self._apply, prompt["prompt_token_ids"], pixels, names, kwargs
