@@ -12,7 +12,17 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from tests.turns.framethinker import answer, choose, get
-from tests.verl_plugin.harness import Rollout, ScriptedServer, Unended, model_dir, processor, run_loop, tokenizer, video
+from tests.verl_plugin.harness import (
+    LARGE_PIXELS,
+    Rollout,
+    ScriptedServer,
+    Unended,
+    model_dir,
+    processor,
+    run_loop,
+    tokenizer,
+    video,
+)
 from verl_video_tools.core.types import IMAGE_MARK, StopReason
 from verl_video_tools.rollout.tokens import placeholder_runs
 from verl_video_tools.synthetic import FAMILIES, Family
@@ -82,6 +92,7 @@ def conversation(rollout: Rollout) -> list[dict[str, Any]]:
     max_turn_tokens=st.sampled_from([8192, 8192, 8192, 8192, 20]),
     limit_images=st.sampled_from([None, None, 16]),
     frame_size=st.sampled_from([(96, 64), (56, 56), (64, 120)]),
+    bounds=st.sampled_from([{}, {}, LARGE_PIXELS]),
 )
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_invariants_of_random_rollouts(
@@ -92,6 +103,7 @@ def test_invariants_of_random_rollouts(
     max_turn_tokens: int,
     limit_images: int | None,
     frame_size: tuple[int, int],
+    bounds: dict[str, int],
 ) -> None:
     server = ScriptedServer(script)
     rollout = asyncio.run(
@@ -102,6 +114,7 @@ def test_invariants_of_random_rollouts(
             response_length=response_length,
             limit_images=limit_images,
             method_fields={"max_turn_tokens": max_turn_tokens},
+            mm_processor_kwargs=bounds,
             family=family,
         )
     )
@@ -125,7 +138,7 @@ def test_invariants_of_random_rollouts(
     messages = conversation(rollout)
     processor_ = processor(family)
     rendered = processor_.apply_chat_template(messages, tokenize=False)
-    full = processor_(text=[rendered], images=rollout.images, return_tensors="pt")
+    full = processor_(text=[rendered], images=rollout.images, return_tensors="pt", **bounds)
     merge = processor_.image_processor.merge_size**2
     runs = placeholder_runs(rollout.ids, processor_.image_token_id)
     assert runs == [int(grid.prod()) // merge for grid in full["image_grid_thw"]]

@@ -17,7 +17,7 @@ from verl.experimental.agent_loop import agent_loop
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
 from tests.group_method import NAME
-from tests.verl_plugin.harness import ScriptedServer, make_row
+from tests.verl_plugin.harness import LARGE_PIXELS, ScriptedServer, make_row
 from tests.verl_plugin.trainer_batches import MemoryQueue
 from verl_video_tools.core.types import CallRecord, Sample, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.methods import get_method
@@ -195,14 +195,14 @@ async def run_group(
     config = OmegaConf.create(
         {
             "actor_rollout_ref": {"actor": role, "ref": role, "rollout": rollout, "model": {"path": ""}},
-            "data": {},
+            "data": {"mm_processor_kwargs": LARGE_PIXELS},
             "reward": {"num_workers": 1, "reward_model": {"enable": False}},
         }
     )
     worker = object.__new__(worker_class)
     worker.config, worker.processor, worker.tokenizer = config, None, None
     worker.llm_client = worker.hf_model_type = worker.dataset_cls = None
-    worker.tools, worker.mm_processor_kwargs, worker.distillation_enabled = [], {}, False
+    worker.tools, worker.mm_processor_kwargs, worker.distillation_enabled = [], LARGE_PIXELS, False
     worker._finished, worker._start, worker._stores_images = BackgroundLoop("finished rollouts"), asyncio.Lock(), False
     for name, value in worker_fields.items():
         setattr(worker, name, value)

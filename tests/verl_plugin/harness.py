@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +23,10 @@ from verl_video_tools.core.types import Trajectory
 from verl_video_tools.synthetic import Family
 from verl_video_tools.verl_plugin.agent_loop import VideoAgentLoop
 from verl_video_tools.verl_plugin.settings import unpack_record
+
+LARGE_PIXELS = {"min_pixels": 66_000, "max_pixels": 100_000}
+"""A run's `data.mm_processor_kwargs`: frames of more pixels than the tiny models' processors leave as they are (50,176
+and 65,536), so that a processor that is not given them makes other tensors."""
 
 QUESTION = "What is shown at 0:03?\nA. red circle\nB. blue square\nC. green cross\nD. red square"
 
@@ -151,6 +155,7 @@ class Rollout:
     """One for each training sequence."""
     server: ScriptedServer
     family: Family = "qwen2_5_vl"
+    mm_processor_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def output(self) -> AgentLoopOutput:
@@ -161,7 +166,7 @@ class Rollout:
     @property
     def sequences(self) -> list[Rollout]:
         """Each sequence as if it were the only one."""
-        return [Rollout([output], self.server, self.family) for output in self.outputs]
+        return [replace(self, outputs=[output]) for output in self.outputs]
 
     @property
     def trajectory(self) -> Trajectory:
@@ -182,8 +187,9 @@ class Rollout:
 
     def training_tensors(self) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """Multimodal inputs and position ids (4, L), computed by verl's own code as after a real rollout."""
-        worker = SimpleNamespace(processor=processor(self.family), tokenizer=tokenizer(), mm_processor_kwargs={})
-        worker._get_mm_processor_kwargs = lambda audio=None: {}
+        kwargs = dict(self.mm_processor_kwargs)
+        worker = SimpleNamespace(processor=processor(self.family), tokenizer=tokenizer(), mm_processor_kwargs=kwargs)
+        worker._get_mm_processor_kwargs = partial(AgentLoopWorker._get_mm_processor_kwargs, worker)
         input_ids_1L = torch.tensor([self.ids])
         inputs = AgentLoopWorker._compute_multi_modal_inputs(worker, self.output, input_ids_1L)
         positions_14L = AgentLoopWorker._compute_position_ids(
@@ -246,7 +252,8 @@ async def run_loop(
     )
     row = row if row is not None else make_row(video_path or video(), question)
     result = await loop.run({"temperature": 1.0, "logprobs": True, **(sampling_params or {})}, **row)
-    return Rollout(result if isinstance(result, list) else [result], server, family)
+    outputs = result if isinstance(result, list) else [result]
+    return Rollout(outputs, server, family, dict(mm_processor_kwargs or {}))
 
 
 def make_row(video_path: str, question: str = QUESTION, truth: str = "B") -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from verl.trainer.ppo.v1 import agent_loop_tq
 from tests.context_method import NAME, FrameThinkerWithContext
 from tests.turns.framethinker import answer, choose, get
 from tests.verl_plugin.harness import (
+    LARGE_PIXELS,
     QUESTION,
     Rollout,
     ScriptedServer,
@@ -89,8 +91,8 @@ async def test_later_prompts_hold_all_text_and_the_tokens_as_sampled() -> None:
 
 async def test_pictures_and_placeholders_agree_in_every_sequence() -> None:
     image_token = tokenizer().convert_tokens_to_ids("<|image_pad|>")
-    appended = await rollout(context="append")
-    result = await rollout(context="initial_plus_last")
+    appended = await rollout(context="append", mm_processor_kwargs=LARGE_PIXELS)
+    result = await rollout(context="initial_plus_last", mm_processor_kwargs=LARGE_PIXELS)
     for sequence in result.sequences:
         inputs, positions_4L = sequence.training_tensors()
         assert placeholder_runs(sequence.ids, image_token) == (inputs["image_grid_thw"].prod(dim=1) // 4).tolist()
@@ -105,9 +107,24 @@ async def test_a_rollout_of_one_turn_is_the_same_under_every_policy() -> None:
     assert all(other.ids == first.ids and len(other.outputs) == 1 for other in others)
 
 
-async def test_a_fault_in_any_sequence_flags_the_rollout() -> None:
-    result = await rollout(TURNS, server=ScriptedServer(TURNS, extra_logprobs=1))
-    assert result.trajectory.flags == ["invariant"]
+class FaultyTurn(ScriptedServer):
+    """Returns a log-probability too many with one of its turns."""
+
+    faulty: int
+
+    async def generate(self, *args: Any, **kwargs: Any) -> Any:
+        output = await super().generate(*args, **kwargs)
+        if len(self.requests) == self.faulty + 1:
+            output.log_probs.append(-1.0)
+        return output
+
+
+@pytest.mark.parametrize("faulty", range(len(TURNS)))
+async def test_a_fault_in_any_sequence_flags_the_rollout(faulty: int) -> None:
+    server = FaultyTurn(TURNS)
+    server.faulty = faulty
+    result = await rollout(TURNS, server=server)
+    assert result.trajectory.flags == ["invariant"] and len(result.trajectory.turns) == len(TURNS)
     assert result.output.response_mask == [0]
 
 
@@ -158,9 +175,9 @@ class RewardWorker:
 
 
 async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = await rollout()
+    result = await rollout(mm_processor_kwargs=LARGE_PIXELS)
     worker, reward_worker = object.__new__(VideoAgentLoopWorker.__ray_actor_class__), RewardWorker()
-    worker.processor, worker.tokenizer, worker.mm_processor_kwargs = processor(), tokenizer(), {}
+    worker.processor, worker.tokenizer, worker.mm_processor_kwargs = processor(), tokenizer(), LARGE_PIXELS
     worker._finished = BackgroundLoop("finished rollouts")
     worker.distillation_enabled, worker.reward_loop_worker_handles = False, [reward_worker]
     role = {"strategy": "fsdp2", "fsdp_config": {"mixed_precision": None}}
@@ -191,8 +208,9 @@ async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypa
         assert row["response_mask"].tolist() == output.response_mask
         assert row["rm_scores"].tolist() == [0.0] * (len(output.response_ids) - 1) + [0.75]
         assert row["tag"]["seq_len"] == len(output.prompt_ids) + len(output.response_ids)
-        pixels = Rollout([output], result.server).training_tensors()[0]["pixel_values"]
-        assert torch.equal(row["multi_modal_inputs"]["pixel_values"], pixels.bfloat16())
+        inputs, _ = replace(result, outputs=[output]).training_tensors()
+        assert torch.equal(row["multi_modal_inputs"]["pixel_values"], inputs["pixel_values"].bfloat16())
+        assert torch.equal(row["multi_modal_inputs"]["image_grid_thw"], inputs["image_grid_thw"])
         assert row["position_ids"].shape == (4, row["tag"]["seq_len"])
 
 

@@ -24,6 +24,7 @@ from tests.verl_plugin.trainer_batches import WHOLE_BATCH, bare_trainer
 from verl_video_tools import methods
 from verl_video_tools.core.errors import JudgeError, UsageError
 from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
+from verl_video_tools.rollout.tokens import placeholder_runs
 from verl_video_tools.verl_plugin import group_scores, trainer_advantages, trainer_sampling
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.settings import unpack_record
@@ -259,6 +260,11 @@ async def test_rollouts_of_our_own_loop(monkeypatch: pytest.MonkeyPatch, context
     assert list(by_rollout(queue).values()) == pytest.approx([1.0, 0.0, 0.25 - 0.25, 1.25 - 0.125])
     records = [unpack_record(queue.rows[f"a_{i}_{n - 1}"]["extra_fields"]) for i, n in enumerate(num_sequences)]
     assert [record.sampling["temperature"] for record in records] == [1.0, 0.5, 1.0, 0.5]
+    for row in queue.rows.values():
+        grids_N3 = row["multi_modal_inputs"]["image_grid_thw"]
+        assert (
+            placeholder_runs(row["input_ids"].tolist(), processor().image_token_id) == (grids_N3.prod(1) // 4).tolist()
+        )
     assert queue.log[-1] == ("a", "train", {"status": "finished"})
 
 

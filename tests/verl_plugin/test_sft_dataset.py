@@ -21,7 +21,7 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from verl.utils.model import extract_multi_modal_inputs
 
 from tests import context_method
-from tests.verl_plugin.harness import model_dir, processor, run_loop, tokenizer
+from tests.verl_plugin.harness import LARGE_PIXELS, model_dir, processor, run_loop, tokenizer
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT, prompt_digest
 from verl_video_tools.data.sft import export_sft
@@ -64,10 +64,11 @@ def one_of_each_template(dataset: TrajectorySFTDataset) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_tokens_mask_and_tensors_equal_those_of_a_rollout(sft_parquet: str, family: Family) -> None:
-    dataset = make_dataset(sft_parquet, family=family)
+    dataset = make_dataset(sft_parquet, family=family, mm_processor_kwargs=LARGE_PIXELS)
+    options: dict[str, Any] = {"family": family, "mm_processor_kwargs": LARGE_PIXELS}
     for index in one_of_each_template(dataset):
         row = dataset.rows[index]
-        rollout = await run_loop(row["turns"], row={**row, "uid": "u", "session_id": 0}, family=family)
+        rollout = await run_loop(row["turns"], row={**row, "uid": "u", "session_id": 0}, **options)
         item = await asyncio.to_thread(dataset.__getitem__, index)  # it runs an event loop of its own
         assert rollout.trajectory.answer == row["reward_model"]["ground_truth"]
         assert item["input_ids"].tolist() == rollout.ids

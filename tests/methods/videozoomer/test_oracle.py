@@ -13,7 +13,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from tests.verl_plugin.harness import Unended, processor, run_loop, tokenizer
+from tests.verl_plugin.harness import LARGE_PIXELS, Unended, processor, run_loop, tokenizer
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import ParsedTurn, Sample
 from verl_video_tools.data.sft import execute, export_sft
@@ -199,8 +199,8 @@ def test_fresh_questions_name_times(zoomer_dir: Path, tmp_path: Path) -> None:
 
 async def test_tokens_mask_and_positions_equal_those_of_a_rollout(sft_parquet: str) -> None:
     """One observation format for SFT and reinforcement learning; position ids are the model's own 3-D ones."""
-    options = OmegaConf.create({"max_length": 4096, "video_tools": {"videozoomer": SETTINGS}})
-    dataset = TrajectorySFTDataset(sft_parquet, tokenizer(), options, processor())
+    options = {"max_length": 4096, "video_tools": {"videozoomer": SETTINGS}, "mm_processor_kwargs": LARGE_PIXELS}
+    dataset = TrajectorySFTDataset(sft_parquet, tokenizer(), OmegaConf.create(options), processor())
     first: dict[str, int] = {}
     for index, row in enumerate(dataset.rows):
         first.setdefault(row["template"], index)
@@ -209,7 +209,11 @@ async def test_tokens_mask_and_positions_equal_those_of_a_rollout(sft_parquet: s
         row = dataset.rows[index]
         turns = [Unended(text) if text.endswith(STOP) else text for text in row["turns"]]
         rollout = await run_loop(
-            turns, method="videozoomer", method_fields=SETTINGS, row={**row, "uid": "u", "session_id": 0}
+            turns,
+            method="videozoomer",
+            method_fields=SETTINGS,
+            mm_processor_kwargs=LARGE_PIXELS,
+            row={**row, "uid": "u", "session_id": 0},
         )
         item = await asyncio.to_thread(dataset.__getitem__, index)
         assert rollout.trajectory.answer == row["reward_model"]["ground_truth"]

@@ -1,0 +1,227 @@
+"""Rows whose images lie in the queue once, on a queue in memory: verl's own tensors, and no block left behind.
+
+With Ray and TransferQueue's own storage: tests/integration/test_stored_images.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.utils.model import extract_multi_modal_inputs
+
+from tests.context_method import NAME
+from tests.turns.framethinker import answer, choose
+from tests.verl_plugin.harness import LARGE_PIXELS, Rollout, processor, run_loop
+from verl_video_tools.core.errors import InvariantError
+from verl_video_tools.core.types import FrameRecord, ImagePart
+from verl_video_tools.synthetic import FAMILIES, Family
+from verl_video_tools.verl_plugin import pixel_values, stored_images
+from verl_video_tools.verl_plugin.agent_loop_worker import RowInputs, begin_rollout, row_inputs
+from verl_video_tools.verl_plugin.pixel_values import HeldPixelValues, StoredPixelValues
+from verl_video_tools.verl_plugin.stored_images import (
+    PARTITION_ID,
+    BlockWriter,
+    ImageSlice,
+    get_block,
+    merged,
+    put_block,
+    release,
+)
+
+
+class Queue:
+    """TransferQueue's key-value calls on dictionaries: fields and tag of each key, by partition."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[str, dict[str, tuple[Any, Mapping[str, Any]]]] = {}
+
+    def kv_batch_put(
+        self, keys: Sequence[str], partition_id: str, fields: TensorDict | None = None, tags: Sequence[Any] = ()
+    ) -> None:
+        for number, key in enumerate(keys):
+            value = None if fields is None else fields[number : number + 1]
+            self.partitions.setdefault(partition_id, {})[key] = (value, tags[number])
+
+    def kv_batch_get(self, keys: Sequence[str], partition_id: str, select_fields: Sequence[str]) -> TensorDict:
+        (key,) = keys
+        if key not in self.partitions.get(partition_id, {}):
+            raise RuntimeError(f"no key {key}")
+        return self.partitions[partition_id][key][0].select(*select_fields)
+
+    def kv_list(self) -> dict[str, dict[str, Any]]:
+        return {name: {key: tag for key, (_, tag) in held.items()} for name, held in self.partitions.items()}
+
+    def kv_clear(self, keys: Sequence[str], partition_id: str) -> None:
+        for key in keys:
+            del self.partitions[partition_id][key]
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
+    made = Queue()
+    monkeypatch.setattr(stored_images, "tq", made)
+    monkeypatch.setattr(pixel_values, "_cache", pixel_values._BlockCache(1 << 20))
+    return made
+
+
+def images(*shades: int, width: int = 84, height: int = 56) -> list[ImagePart]:
+    return [
+        ImagePart(FrameRecord(shade, 0.0, width, height), np.full((height, width, 3), shade, np.uint8))
+        for shade in shades
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- what rows amount to
+
+
+async def roll_out(context: str, family: Family) -> tuple[Rollout, list[RowInputs]]:
+    """A rollout as verl's worker gets it, with its images; and the rows that ours makes of the same one."""
+    turns = [choose(20, 60), choose(100, 140), answer("B")]
+    options: dict[str, Any] = {"method": NAME, "method_fields": {"context": context}, "family": family}
+    options |= {"mm_processor_kwargs": LARGE_PIXELS}
+
+    async def ours() -> list[RowInputs]:
+        begin_rollout(takes_image_parts=True)
+        outputs = (await run_loop(turns, **options)).outputs
+        arguments = processor(family), LARGE_PIXELS, torch.bfloat16
+        return await row_inputs(outputs, BlockWriter(), *arguments, uid="u", session_id=3)
+
+    rows = await asyncio.create_task(ours())  # what a worker knows of a rollout is known to its task
+    return await run_loop(turns, **options), rows
+
+
+@pytest.mark.usefixtures("context_method")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("context", ["append", "initial_plus_last"])
+async def test_rows_equal_verls(context: str, family: Family, queue: Queue) -> None:
+    """Bit for bit, in the precision in which the actor reads them: each sequence shows the images of its turns."""
+    rollout, rows = await roll_out(context, family)
+    assert len(rows) == len(rollout.outputs) == (1 if context == "append" else 3)
+    blocks = queue.kv_list()[PARTITION_ID]
+    assert len(blocks) == 2 and blocks["u_3-called"]["shared"] is False
+    for row, sequence in zip(rows, rollout.sequences, strict=True):
+        expected, positions_4L = sequence.training_tensors()
+        found = extract_multi_modal_inputs([row.multi_modal_inputs])
+        assert set(found) == set(expected)
+        assert found["pixel_values"].dtype == torch.bfloat16
+        for name, value in expected.items():
+            assert torch.equal(found[name], value.to(found[name].dtype)), name
+        assert torch.equal(row.position_ids_4L, positions_4L)
+        assert row.multi_modal_inputs["pixel_values"].shape == (len(sequence.images),)
+    if context == "initial_plus_last":  # the first zoom, which the last turn does not see, lies between the two
+        pieces = rows[-1].multi_modal_inputs["pixel_values"].slices
+        assert [(piece.first, piece.stop) for piece in pieces] == [(0, 8), (8, 16)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_pixel_values_are_made_as_the_run_makes_them(dtype: torch.dtype, queue: Queue) -> None:
+    """With its bounds, in its precision. Without the bounds the processor would shrink these images."""
+    shown = images(10, 200, width=308, height=224)
+    tensors = [torch.from_numpy(image.pixels_HWC).permute(2, 0, 1) for image in shown]
+    image_processor = processor().image_processor
+    expected = image_processor(images=tensors, return_tensors="pt", **LARGE_PIXELS)["pixel_values"]
+    assert len(expected) == 2 * 308 * 224 // 14**2
+    put_block("u_called", shown, shared=False)
+    options = (image_processor, LARGE_PIXELS, dtype)
+    for values in (HeldPixelValues(shown, *options), StoredPixelValues((ImageSlice("u_called", 0, 2),), *options)):
+        made = torch.cat([values])  # type: ignore[list-item]
+        assert made.dtype == dtype and torch.equal(made, expected.to(dtype))
+        with pytest.raises(InvariantError, match=r"handed to stack; only torch\.cat"):
+            torch.stack([values])  # type: ignore[list-item]
+    second = StoredPixelValues((ImageSlice("u_called", 1, 2),), *options)
+    assert torch.equal(second.resolve(), expected[len(expected) // 2 :].to(dtype))
+
+
+# ------------------------------------------------------------------------------------------------------------- slices
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ("a0 a1 a2", "a0-2"),
+        ("a0 a1 a3", "a0-1 a3"),  # a gap: an image between them is not shown
+        ("a0 a1 b2", "a0-1 b2"),
+        ("a1 a0", "a1 a0"),
+        ("a0 a0", "a0 a0"),
+        ("a0 b0 b1 a1", "a0 b0-1 a1"),
+        ("", ""),
+    ],
+)
+def test_neighbours_of_a_block_are_joined(places: str, expected: str) -> None:
+    slices = [ImageSlice(place[0], int(place[1]), int(place[1]) + 1) for place in places.split()]
+    joined = merged(slices)
+
+    def text(piece: ImageSlice) -> str:
+        return f"{piece.key}{piece.first}" + (f"-{piece.stop - 1}" if piece.stop > piece.first + 1 else "")
+
+    assert " ".join(map(text, joined)) == expected
+
+
+def test_images_of_any_sizes_come_back_from_their_block(queue: Queue) -> None:
+    shown = [*images(1, width=84, height=56), *images(2, width=56, height=84), *images(3, width=28, height=28)]
+    put_block("u_called", shown, shared=False)
+    assert queue.kv_list()[PARTITION_ID] == {"u_called": {"num_bytes": 3 * (2 * 84 * 56 + 28 * 28), "shared": False}}
+    assert [(tuple(image.shape), image.unique().tolist()) for image in get_block("u_called")] == [
+        ((3, 56, 84), [1]),
+        ((3, 84, 56), [2]),
+        ((3, 28, 28), [3]),
+    ]
+    with pytest.raises(InvariantError, match="'u_other' of a rollout are not in the queue any more"):
+        get_block("u_other")
+
+
+def test_the_blocks_that_were_used_last_are_kept(queue: Queue) -> None:
+    for name in "abc":
+        put_block(name, images(1), shared=False)
+    cache = pixel_values._BlockCache(2 * 3 * 84 * 56)
+
+    def fetched(*names: str) -> list[str]:
+        """Those that had to be."""
+        asked: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pixel_values, "get_block", lambda key: asked.append(key) or get_block(key))
+            for name in names:
+                cache.block(name)
+        return asked
+
+    assert fetched("a", "b", "a", "b") == ["a", "b"]  # exactly as many bytes as it may hold
+    assert fetched("a", "c", "a") == ["c"]
+    assert fetched("b") == ["b"]  # the one that was not used for longest has gone
+    small = pixel_values._BlockCache(1)
+    assert len(small.block("a")) == 1 and len(small._blocks) == 1  # never without the block that is asked for
+
+
+# ------------------------------------------------------------------------------------------------------------- release
+
+BYTES = 3 * 84 * 56
+"""Of an image."""
+
+
+async def write(queue: Queue, uid: str, session_id: int) -> None:
+    """A rollout's images, two initial ones and three of calls, and its row."""
+    await BlockWriter().write(uid, session_id, 2, images(1, 2, 3, 4, 5))
+    queue.kv_batch_put([f"{uid}_{session_id}_0"], "train", tags=[{"status": "success"}])
+
+
+async def test_blocks_are_freed_once_their_group_has_been_trained_on(queue: Queue) -> None:
+    for uid, session_id in (("trained", 0), ("trained", 1), ("running", 0), ("cleared", 0)):
+        await write(queue, uid, session_id)
+    # verl removes a group's own key when it samples the group for a batch, and when it clears it.
+    queue.kv_batch_put(["running"], "train", tags=[{"is_prompt": True}])
+    queue.kv_batch_put(["trained"], "train", tags=[{"is_prompt": True}])  # of padding, which verl may leave
+    keys = ["trained_0_0", "trained_1_0"]
+    used = release(KVBatchMeta(keys=keys, tags=[{}, {}], partition_id="train"))
+    assert used == {"payload/bytes": 8.0 * BYTES, "payload/shared_bytes": 2.0 * BYTES}
+    left = queue.kv_list()
+    assert {key.split("_")[0] for key in left[PARTITION_ID]} == {"running"} and len(left[PARTITION_ID]) == 2
+    assert sorted(left["train"]) == ["running", "running_0_0", "trained_0_0", "trained_1_0"]  # verl clears its own rows
+    queue.kv_clear(["running"], "train")
+    release(KVBatchMeta(keys=["running_0_0"], tags=[{}], partition_id="train"))
+    assert queue.kv_list()[PARTITION_ID] == {}
