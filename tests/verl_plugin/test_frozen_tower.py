@@ -12,7 +12,7 @@ import torch
 from omegaconf import OmegaConf
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForImageTextToText
-from verl.workers.config import FSDPEngineConfig
+from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
@@ -82,6 +82,46 @@ def test_vllm_is_sent_all_weights(family: Family, trained: Callable[[Family], di
     found = trained(family)
     assert sorted(found["sent_to_the_engine"]) == sorted(found["tower"] + found["others"])
     assert found["sent_otherwise_than_held"] == []
+
+
+# ----------------------------------------------------------------------------------------- one step, without any ranks
+
+
+class Model(torch.nn.Module):
+    """A tower and the rest, of one weight each beside their biases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = torch.nn.ModuleDict({"visual": torch.nn.Linear(2, 2), "language_model": torch.nn.Linear(2, 2)})
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.model["language_model"](self.model["visual"](values))
+        return result
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+def test_the_optimiser_is_given_what_trains(
+    monkeypatch: pytest.MonkeyPatch, device: Callable[[str, str], None], frozen: bool, optimizer: str
+) -> None:
+    """Not even weight decay moves the tower. Two ranks show the same of a whole engine (above)."""
+    device("cpu", "cpu")
+    monkeypatch.setattr(FSDPEngineWithLMHead, "_build_fsdp_module", lambda self, module: module)  # shards it
+    engine = CpuFrozenTowerEngine.__new__(CpuFrozenTowerEngine)
+    engine.engine_config = (FrozenTowerConfig if frozen else FSDPEngineConfig)(strategy="fsdp2")
+    engine.optimizer_config = FSDPOptimizerConfig(optimizer=optimizer, lr=0.5, weight_decay=0.5, total_training_steps=1)
+    engine.rank = 0
+    module = engine._build_fsdp_module(Model())
+    built = engine._build_optimizer(module)
+    names = {weight: name for name, weight in module.named_parameters()}
+    given = [names[weight] for group in built.param_groups for weight in group["params"]]
+    trained = [name for name in names.values() if not (frozen and "visual" in name)]
+    assert given == trained and len(trained) == (2 if frozen else 4)
+    before = {name: weight.detach().clone() for weight, name in names.items()}
+    module(torch.ones(1, 2)).sum().backward()
+    built.step()
+    assert [name for weight, name in names.items() if not torch.equal(weight, before[name])] == trained
+    assert [name for weight, name in names.items() if weight.grad is not None] == trained
 
 
 # --------------------------------------------------------------------------------------------------- what is the tower
