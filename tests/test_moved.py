@@ -98,7 +98,11 @@ MOVED_NAMES = [
 
 
 def look_up(name: str) -> Any:
-    """As an import statement does: the longest part that is a module, then its attributes."""
+    """As an import statement does: the longest part that is a module, then its attributes.
+
+    Raises:
+        AssertionError, AttributeError: there is no such module, or it has no such name.
+    """
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         module_name = ".".join([PACKAGE, *parts[:length]])
@@ -126,7 +130,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_public_names_stay(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert look_up(name) is not None
+        look_up(name)
 
 
 @pytest.mark.parametrize("name", MOVED_NAMES)
@@ -134,7 +138,7 @@ def test_moved_names_work_with_a_warning(name: str) -> None:
     if name.startswith("rewards.manager"):
         pytest.importorskip("verl", reason="the reward manager subclasses verl's")
     with pytest.warns(FutureWarning, match="has moved to verl_video_tools"):
-        assert look_up(name) is not None
+        look_up(name)
 
 
 def test_a_moved_class_is_the_same_class() -> None:
@@ -166,6 +170,10 @@ def test_programs_that_left_the_package_tell_the_new_command(program: str) -> No
 
 @pytest.mark.filterwarnings("ignore:.*has moved to:FutureWarning")
 def test_what_never_was_is_not_found() -> None:
+    with pytest.raises(AssertionError, match="nothing is not there"):
+        look_up("nothing")
+    with pytest.raises(AttributeError, match="no_such_name"):
+        look_up("trace.records.no_such_name")
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(f"{PACKAGE}.trace.nothing")
     with pytest.raises(ModuleNotFoundError):

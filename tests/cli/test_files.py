@@ -116,10 +116,16 @@ def test_links_to_the_source_are_the_source(folder: Path) -> None:
 
 
 def test_what_loses_nothing_passes(folder: Path) -> None:
-    (folder / "records.jsonl").write_text("{}")
+    """And the nearest that would lose something does not."""
+    records = folder / "records.jsonl"
+    records.write_text("{}")
     check_outputs(rows=[Path("new.parquet"), None], texts=[Path("new.jsonl"), None], sources=[Path("gone"), None])
     check_outputs(texts=[Path("/dev/null")])
     check_continued(Path("records.jsonl"), [Path("others.jsonl")])
+    with pytest.raises(UsageError, match=r"records\.jsonl exists; name another file"):
+        check_outputs(texts=[records], sources=[Path("gone")])
+    with pytest.raises(UsageError, match=r"records\.jsonl is the source"):
+        check_continued(Path("records.jsonl"), [Path("others.jsonl"), records])
 
 
 @pytest.mark.slow

@@ -156,4 +156,6 @@ def test_a_truth_that_no_option_has_is_told_before_the_rollout(truth: str, optio
 
 @pytest.mark.parametrize("truth", ["B", "b.", "a cat", "(B) a cat"])
 def test_a_truth_that_names_an_option(truth: str) -> None:
-    check_question(Sample("?", truth, "video.mp4", "mc", ("a dog", "a cat")), None)
+    named = Sample("?", truth, "video.mp4", "mc", ("a dog", "a cat"))
+    check_question(named, None)
+    assert [decided_by_rule(answer, named) for answer in ("B", "a cat", "A")] == [CORRECT, CORRECT, INCORRECT]

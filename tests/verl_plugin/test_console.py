@@ -15,7 +15,7 @@ import pytest
 
 from verl_video_tools.verl_plugin import console, patient_output
 from verl_video_tools.verl_plugin.console import Console
-from verl_video_tools.verl_plugin.log_lines import MARK, NOISE, clean
+from verl_video_tools.verl_plugin.log_lines import MARK, clean
 from verl_video_tools.verl_plugin.step_lines import metrics, step_line
 
 SUPERVISE = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise"]
@@ -301,7 +301,3 @@ def test_lines_and_numbers_are_read() -> None:
 @pytest.mark.parametrize(("seconds", "shown"), [(20, "20 s"), (90, "2 min"), (3 * 3600 + 125, "3 h 02 min")])
 def test_time_left(seconds: float, shown: str) -> None:
     assert step_line(1, 9, {"train/loss": 1.0}, seconds) == f"step 1/9  loss 1.0000, {shown} left"
-
-
-def test_each_pattern_of_noise_has_a_reason() -> None:
-    assert all(len(reason) > 10 for reason in NOISE.values())

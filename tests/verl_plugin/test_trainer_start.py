@@ -38,6 +38,7 @@ def start(
     *,
     batch_size: int = 1,
     steps: int | None = None,
+    default_loop: str = "single_turn_agent",
     **bounds: int,
 ) -> Any:
     """The trainer's own look at its rows, as verl has read them, and at the bounds of images; the trainer."""
@@ -50,7 +51,7 @@ def start(
 
     monkeypatch.setattr(trainer_base.PPOTrainer, "_init_dataloader", init_dataloader)
     trainer = bare_trainer()
-    agent = {"agent_loop_config_path": str(config_path("agent-loops")), "default_agent_loop": "single_turn_agent"}
+    agent = {"agent_loop_config_path": str(config_path("agent-loops")), "default_agent_loop": default_loop}
     rollout = {"agent": agent, "n": 4, "val_kwargs": {"n": 1}, "custom": {}}
     reward = {"reward_model": {"enable": False}}
     data = {"mm_processor_kwargs": bounds, "train_batch_size": batch_size}
@@ -73,9 +74,14 @@ def test_rows_that_cannot_earn_are_named(monkeypatch: pytest.MonkeyPatch, caplog
         start(monkeypatch, rows[1:], rows)
 
 
-def test_rows_without_a_loops_name_go_to_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_without_a_loops_name_go_to_the_default_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     rows = [{name: value for name, value in make_row("v.mp4", "a foul").items() if name != "agent_name"}]
     start(monkeypatch, rows, rows)  # verl's own loop, whose rewards are not ours
+    assert caplog.messages == []
+    with pytest.raises(UsageError, match="1 of 1 training rows of framethinker cannot earn what the method pays"):
+        start(monkeypatch, rows, rows, default_loop="framethinker")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -119,8 +120,22 @@ def test_a_folder_of_somebody_else_is_refused(path: Path, monkeypatch: pytest.Mo
     path.rmdir()
 
 
-def test_shared_memory_is_used_where_there_is_some() -> None:
-    assert shared_memory_root().is_dir()
+@pytest.mark.parametrize(
+    ("is_there", "allowed", "is_used"),
+    [
+        (True, os.R_OK | os.W_OK | os.X_OK, True),
+        (False, os.R_OK | os.W_OK | os.X_OK, False),
+        (True, os.R_OK | os.X_OK, False),
+        (True, os.R_OK | os.W_OK, False),
+    ],
+)
+def test_shared_memory_is_used_where_there_is_some(
+    monkeypatch: pytest.MonkeyPatch, is_there: bool, allowed: int, is_used: bool
+) -> None:
+    other = Path(tempfile.gettempdir())
+    monkeypatch.setattr(Path, "is_dir", lambda path: is_there and path == Path("/dev/shm"))
+    monkeypatch.setattr(os, "access", lambda path, mode: mode & allowed == mode)
+    assert shared_memory_root() == (Path("/dev/shm") if is_used else other)
 
 
 def test_a_folder_may_be_removed_while_it_is_joined(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,10 +123,9 @@ def test_tokens_of_the_ladder(processor: Any, kwargs: dict[str, int], per_frame:
 
 def test_rungs_of_a_group() -> None:
     method = FrameMind()
-    for _ in range(2):  # nothing but the number in the group decides
-        assert [method.for_session(number, 8, False).rung for number in range(8)] == [1, 2, 3, 4, 5, 6, 7, 8]
+    for order in (range(8), reversed(range(8))):  # nothing but the number in the group decides
+        assert all(method.for_session(number, 8, False).rung == number + 1 for number in order)
     assert [method.for_session(number, 3, False).own_rung() for number in range(3)] == resolution_ladder(3)
-    assert method.for_session(5, 8, False) == method.for_session(5, 8, False)
     assert method.for_session(9, 8, False).rung == 2, "more rollouts than rungs begin again"
     assert FrameMind(rung=3).for_session(6, 8, False).rung == 3
     assert {method.for_session(number, 4, True) for number in range(4)} == {method}
