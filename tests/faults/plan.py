@@ -136,16 +136,6 @@ FAULTS: dict[str, Fault] = {
     ),
 }
 
-CHAIN = (
-    "video_gone:generation",
-    "records_fail:update",
-    "storage_unit:checkpoint",
-    "engine_core:weight_sync",
-    "driver:validation",
-)
-"""Cells that `make test` plants (`tests/integration/test_five_faults.py`), one in each moment."""
-
-
 @dataclass(frozen=True)
 class Cell:
     fault: str
