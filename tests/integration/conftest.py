@@ -94,6 +94,7 @@ def run_recipe(
         "OUTPUT_DIR": str(output_dir),
         "RUN_DIR": str(folder),
         "PYTHONPATH": str(REPO),  # the instrumented replica lies in tests/
+        "VVT_FRAME_CACHE_BYTES": str(512 << 20),  # all frames of the demo, which the runs of a session share
         VARIABLE: marker,
         **environment,
     }
@@ -132,7 +133,7 @@ def output_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-SFT_SAVE_FREQ = 30
+SFT_SAVE_FREQ = 40
 
 
 @pytest.fixture(scope="session")
@@ -146,7 +147,6 @@ def sft_model(output_dir: Path) -> Path:
         "SFT_DIR": str(folder),
         "SFT_THREADS": str(os.cpu_count() or 1),  # nothing else runs meanwhile
         "SAVE_FREQ": str(SFT_SAVE_FREQ),
-        "QUESTIONS_PER_VIDEO": "10",  # enough for rollouts that call tools; the recipe takes 15
     }
 
     def has_saved() -> bool:
@@ -164,15 +164,10 @@ def sft_model(output_dir: Path) -> Path:
     return folder / "huggingface"
 
 
-def demo_rows(output_dir: Path, method: str | None) -> list[dict[str, Any]]:
-    """The demo's training rows of a method, or of all."""
-    rows = pq.read_table(output_dir / "demo_mixed" / "train.parquet").to_pylist()
-    return [row for row in rows if method in (None, row["agent_name"])]
-
-
 def write_rows(output_dir: Path, name: str, method: str | None, change: Callable[[int, dict[str, Any]], None]) -> str:
     """Path of a file `name` with the demo's rows of a method, or of all, each as `change(number, row)` leaves it."""
-    rows = demo_rows(output_dir, method)
+    rows = pq.read_table(output_dir / "demo_mixed" / "train.parquet").to_pylist()
+    rows = [row for row in rows if method in (None, row["agent_name"])]
     for number, row in enumerate(rows):
         change(number, row)
     path = output_dir / name

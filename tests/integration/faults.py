@@ -4,6 +4,7 @@ framethinker_flagging   the first rollout of every group is flagged: it must not
 framethinker_mask       the loss mask covers observations too
 framethinker_flat       the actor gets positions in reading order instead of the model's own
 framethinker_aborted    the engine is told to abort the requests of every rollout but the first
+longvt_answering        every rollout has an answer that only a judge can grade; the tiny policy seldom gives one
 """
 
 from __future__ import annotations
@@ -43,6 +44,15 @@ class FlaggingLoop(VideoAgentLoop):
             trajectory = unpack_record(output.extra_fields)
             trajectory.flags.append("planted")
             output.extra_fields.update(pack_record(trajectory))
+        return output
+
+
+class AnsweringLoop(VideoAgentLoop):
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
+        output = await super().run(sampling_params, **kwargs)
+        trajectory = unpack_record(output.extra_fields)
+        trajectory.answer = "a thing with a colour"
+        output.extra_fields.update(pack_record(trajectory))
         return output
 
 

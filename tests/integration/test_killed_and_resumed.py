@@ -1,8 +1,9 @@
 """One run of the fault plan (`tests/faults`) that meets a fault in one moment after another.
 
-It goes on without a video and while records cannot be written; it ends with a message, and leaves nothing behind, when
-vLLM's engine or the driver is killed. The same command then resumes, and every row is seen once. `make test-faults`
-runs all cells of the plan, and compares what is learnt with a run without faults.
+It goes on without a video and while records cannot be written. It ends with a message, and leaves nothing behind, when
+vLLM's engine is killed; in `make test-long` also when the driver, or a storage unit of the queue, is killed. The same
+command then resumes, and every row is seen once. `make test-faults` runs all cells of the plan, and compares what is
+learnt with a run without faults.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ CELLS = (
     "video_gone:generation",
     "records_fail:update",
     "engine_core:weight_sync",
-    "driver:validation",
-    pytest.param("storage_unit:checkpoint", marks=pytest.mark.long),  # another lost process: two more starts of a run
+    # Each takes another start of the run.
+    pytest.param("driver:validation", marks=pytest.mark.long),
+    pytest.param("storage_unit:checkpoint", marks=pytest.mark.long),
 )
 
 
