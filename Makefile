@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-long test-fast fuzz test-recipes test-next test-grpo test-loops test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
+.PHONY: help install demo test test-long test-fast mutants fuzz test-recipes test-next test-grpo test-loops test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -35,6 +35,9 @@ test-long: install  ## the longest of both kinds, among them a short RL run that
 
 test-fast: install  ## without Ray, vLLM and the slow tests, one process per core, under four minutes
 	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY) and not slow and not long"
+
+mutants: install  ## plants the faults of tests/mutants one at a time; the tests without Ray have to notice 95 % of them
+	python -m tests.mutants
 
 fuzz: install  ## random hostile inputs, MINUTES=10 shared among all surfaces or given to SURFACE=...; goes on where the last round ended
 	python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SURFACE),--surface $(SURFACE))
