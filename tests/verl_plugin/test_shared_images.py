@@ -1,4 +1,7 @@
-"""What rollouts of a group share by its frames: those that begin with other parts of the same frames share nothing."""
+"""Images of a group's rollouts: under which names they are stored and sent, and which of them a server fetches.
+
+Rollouts that begin with the same frames share them; those that begin with other parts or sizes of them share nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,18 @@ VIEWS: dict[str, dict[str, Any]] = {
     "right": {"region": PixelBox(48, 0, 96, 64)},
     "grid": {"tiles": (Tile(7, 0.5), Tile(9, 0.75))},
     "other grid": {"tiles": (Tile(7, 0.5), Tile(11, 1.0))},
+    "larger": {"width": 8, "height": 4},
+    "turned": {"width": 2, "height": 4},
+    "of another video": {"video": 1},
 }
-"""All of frame 7, at one size."""
+"""All of frame 7, and at one size unless it says otherwise."""
 
 
 def images(view: str) -> list[ImagePart]:
     """Of one look, with pixels of its own."""
+    record = FrameRecord(**{"index": 7, "timestamp_seconds": 0.5, "width": 4, "height": 2, **VIEWS[view]})
     shade = list(VIEWS).index(view)
-    return [ImagePart(FrameRecord(7, 0.5, 4, 2, **VIEWS[view]), np.full((2, 4, 3), shade, np.uint8))]
+    return [ImagePart(record, np.full((record.height, record.width, 3), shade, np.uint8))]
 
 
 def test_different_images_have_different_names() -> None:
