@@ -420,9 +420,10 @@ async def test_model_without_processor_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_policy_versions_span_all_turns() -> None:
-    rollout = await run_loop([], server=ScriptedServer(LOOK_TWICE, global_steps=[4, 5, 5]))
-    assert rollout.output.extra_fields["min_global_steps"] == 4
-    assert rollout.output.extra_fields["max_global_steps"] == 5
+    """Whatever their order: servers get a new policy one after the other."""
+    rollout = await run_loop([], server=ScriptedServer(LOOK_TWICE, global_steps=[5, 7, 6]))
+    assert rollout.output.extra_fields["min_global_steps"] == 5
+    assert rollout.output.extra_fields["max_global_steps"] == 7
 
 
 async def test_rollout_that_never_reached_the_server_has_no_policy_version() -> None:

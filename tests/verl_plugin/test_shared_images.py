@@ -5,6 +5,8 @@ Rollouts that begin with the same frames share them; those that begin with other
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -124,6 +126,20 @@ async def test_each_image_is_stored_once_and_sent_in_the_order_of_the_prompt(
     assert await pieces(2, 3, 5, 6, 7) == [(0, 2, "2 3"), (1, 1, "5"), (2, 0, "6 7")]  # earlier ones are dropped
     assert await pieces(0, 2, 3, 1) == [(0, 0, "0"), (0, 2, "2 3"), (0, 1, "1")]  # a gap, and out of order
     assert stored == [[0, 1, 2, 3], [4, 5], [6, 7]]
+
+
+async def test_what_was_sent_is_kept_as_long_as_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image is known by its identity, which another one may have once it is gone."""
+    monkeypatch.setattr(sent_images, "store", lambda shown: ImageObject(None, ["name"] * len(shown)))
+    sender = ImageSender("group")
+    pixels = np.zeros((2, 4, 3), np.uint8)
+    sent = weakref.ref(pixels)
+    for number in range(2):
+        await sender.send([ImagePart(FrameRecord(number, 0.0, 4, 2), pixels if number == 0 else pixels.copy())])
+    del pixels
+    gc.collect()
+    assert sent() is not None
+    assert len(await sender.send([])) == 0  # the rollout still runs
 
 
 async def test_images_on_their_way_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

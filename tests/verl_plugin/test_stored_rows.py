@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,13 @@ from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import FrameRecord, ImagePart
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin import pixel_values, stored_images
-from verl_video_tools.verl_plugin.agent_loop_worker import RowInputs, begin_rollout, row_inputs
+from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, RowInputs, begin_rollout, row_inputs
 from verl_video_tools.verl_plugin.pixel_values import HeldPixelValues, StoredPixelValues
 from verl_video_tools.verl_plugin.stored_images import (
     PARTITION_ID,
     BlockWriter,
     ImageSlice,
+    block_name,
     get_block,
     merged,
     put_block,
@@ -196,6 +198,44 @@ def test_the_blocks_that_were_used_last_are_kept(queue: Queue) -> None:
     assert fetched("b") == ["b"]  # the one that was not used for longest has gone
     small = pixel_values._BlockCache(1)
     assert len(small.block("a")) == 1 and len(small._blocks) == 1  # never without the block that is asked for
+
+
+async def test_the_initial_frames_of_a_group_are_stored_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And again where that failed: a rollout that comes later must not wait for what will never be there."""
+    written: list[str] = []
+    failures = [ConnectionError("the storage unit is gone")]
+
+    def put(key: str, shown: Sequence[ImagePart], *, shared: bool) -> None:
+        written.append(key)
+        if failures:
+            raise failures.pop()
+        put_block(key, shown, shared=shared)
+
+    monkeypatch.setattr(stored_images, "put_block", put)
+    writer = BlockWriter()
+    with pytest.raises(ConnectionError):
+        await writer.write("u", 0, 2, images(1, 2))
+    both = await asyncio.gather(*(writer.write("u", session, 2, images(1, 2, 3)) for session in (0, 1)))
+    key = f"u_{block_name(images(1, 2))}"
+    assert sorted(written) == sorted([key, key, "u_0-called", "u_1-called"])
+    assert [merged(slices) for slices in both] == [
+        (ImageSlice(key, 0, 2), ImageSlice(f"u_{session}-called", 0, 1)) for session in (0, 1)
+    ]
+
+
+async def test_a_rollout_that_was_shown_nothing_shares_no_block(queue: Queue) -> None:
+    """verl gets a blank image for it. A sibling may have been shown a blank frame of that size."""
+
+    async def lost() -> ImagePart:
+        begin_rollout(takes_image_parts=True)
+        (image,) = (await run_loop([], video_path="gone.mp4")).output.multi_modal_data[IMAGE_PARTS]
+        return image
+
+    blank = await asyncio.create_task(lost())
+    assert not blank.pixels_HWC.any()
+    for index in (0, 1):
+        seen = replace(blank, record=replace(blank.record, index=index))
+        assert block_name([seen]) != block_name([blank])
 
 
 # ------------------------------------------------------------------------------------------------------------- release
