@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
+import typer.main
 from typer.core import TyperCommand
 
 from verl_video_tools import __version__
@@ -127,13 +129,19 @@ def run(arguments: Sequence[str]) -> int:
         The exit code.
     """
     try:
-        return app(args=list(arguments), prog_name="vvt", standalone_mode=False) or 0
+        return _command()(args=list(arguments), prog_name="vvt", standalone_mode=False) or 0
     except typer.TyperException as error:
         return _complain(error.format_message(), error.exit_code)
     except UsageError as error:
         return _complain(str(error), exit_code=2)
     except VideoToolsError as error:
         return _complain(f"{type(error).__name__}: {error}", exit_code=1)
+
+
+@cache
+def _command() -> Any:
+    """The commands and their options as the parser knows them; `app` itself would gather them anew for each `run`."""
+    return typer.main.get_command(app)
 
 
 def _complain(message: str, exit_code: int) -> int:
