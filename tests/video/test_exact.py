@@ -1,4 +1,4 @@
-"""Random access gives the very frames and times of sequential decoding, on every kind of file."""
+"""Random access gives the very frames and times of sequential decoding; `test_every_kind` has every kind of file."""
 
 from __future__ import annotations
 
@@ -33,14 +33,6 @@ def test_the_reference_itself_shows_every_written_frame(name: str, reference_of:
     assert reference_of(name).numbers == list(range(FULL_LENGTHS[name]))
 
 
-@pytest.mark.slow
-def test_all_frames_in_one_request(reference: Reference) -> None:
-    with Video(reference.path) as video:
-        assert video.info.num_frames == len(reference.numbers)
-        indices = list(range(len(reference.numbers)))
-        assert_same(video.frames_at_indices(indices), indices, reference)
-
-
 def test_single_frames_in_random_order(reference: Reference) -> None:
     order = random.Random(0).sample(range(len(reference.numbers)), k=min(25, len(reference.numbers)))
     with Video(reference.path) as video:
@@ -48,37 +40,12 @@ def test_single_frames_in_random_order(reference: Reference) -> None:
             assert_same(video.frames_at_indices([index]), [index], reference)
 
 
-@pytest.mark.slow
 def test_sparse_requests_keep_order_and_repetitions(reference: Reference) -> None:
     rng = random.Random(1)
     with Video(reference.path) as video:
         for _ in range(8):
             indices = [rng.randrange(len(reference.numbers)) for _ in range(6)]
             assert_same(video.frames_at_indices([*indices, indices[0]]), [*indices, indices[0]], reference)
-
-
-def test_random_times_follow_the_interval_rule(reference: Reference) -> None:
-    rng = random.Random(2)
-    with Video(reference.path) as video:
-        seconds = [rng.uniform(0, video.info.duration_seconds) for _ in range(25)]
-        indices = [reference.index_at(time) for time in seconds]
-        assert_same(video.frames_at(seconds), indices, reference)
-        assert [video.index_at(time) for time in seconds] == indices
-
-
-def test_own_times_give_back_the_frames(reference: Reference) -> None:
-    with Video(reference.path) as video:
-        indices = list(range(len(reference.numbers)))
-        assert [video.index_at(time) for time in reference.timestamps_seconds] == indices
-        before = [np.nextafter(time, 0.0) for time in reference.timestamps_seconds[1:]]
-        assert [video.index_at(float(time)) for time in before] == indices[:-1]
-
-
-def test_both_ends(reference: Reference) -> None:
-    with Video(reference.path) as video:
-        duration_seconds = video.info.duration_seconds
-        assert duration_seconds > reference.timestamps_seconds[-1]
-        assert_same(video.frames_at([0, duration_seconds]), [0, len(reference.numbers) - 1], reference)
 
 
 @pytest.mark.parametrize("name", ["h264.mp4", "uneven.mp4", "uneven.mkv", "open_gop.ts", "edit_list.mp4"])

@@ -17,7 +17,7 @@ from verl_video_tools.video import Video
 from verl_video_tools.video.probe import probe
 
 
-def test_every_kind(reference: Reference) -> None:
+def test_each_kind(reference: Reference) -> None:
     found = probe(reference.path, check_decoding=True)
     with Video(reference.path) as video:
         assert found.info == video.info

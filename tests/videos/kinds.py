@@ -110,6 +110,18 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "rotated_270.mp4": lambda path: write_video(path, rotation_degrees=-90),
 }
 
+REPRESENTATIVE = (
+    "h264.mp4",  # B-frames: stored in another order than shown; an MP4's sample table has all times
+    "hevc.mp4",  # its own rules for what can be decoded after a seek
+    "vp9.webm",  # Matroska: packets with an index, times rounded to milliseconds
+    "cut_open_gop.ts",  # damaged: MPEG-TS without an index that begins in the middle of an open group of pictures
+    "uneven.mkv",  # a varying frame rate: no time follows from an index
+    "edit_list.mp4",  # frames before the start are hidden
+    "rotated_90.mp4",  # height and width as shown are not those stored
+    "mpeg4.avi",  # no presentation times: read in one pass, not by seeks
+)
+"""Kinds of `WRITERS` that stand for all: each is read in another way. `tests/video/test_every_kind.py` has the rest."""
+
 QUARTER_TURNS = {"rotated_90.mp4": 1, "rotated_180.mp4": 2, "rotated_270.mp4": 3}
 """Counter-clockwise turns that a player makes; files not named here need none."""
 

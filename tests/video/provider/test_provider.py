@@ -105,7 +105,7 @@ def test_damage_is_remembered_with_the_frame(path: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_every_kind_of_file(reference: Any, tmp_path: Path) -> None:
+def test_each_kind_of_file(reference: Any, tmp_path: Path) -> None:
     """Decoding group by group, partly from the cache, shows what decoding in sequence shows."""
     provider = provider_of(tmp_path)
     random = np.random.default_rng(0)
@@ -289,7 +289,7 @@ def test_memory_stays_flat(video: Video, tmp_path: Path) -> None:
     random, process = np.random.default_rng(0), psutil.Process()
     resident_bytes = []
     for _ in range(3):
-        for _ in range(150):
+        for _ in range(50):
             provider.provide(
                 video,
                 [FrameRequest(192, 128, indices=tuple(random.integers(0, 300, 8).tolist()))],
