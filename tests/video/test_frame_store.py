@@ -268,7 +268,7 @@ def _write_and_read(folder: Path, capacity_bytes: int, seed: int, num_frames: in
 
 @pytest.mark.slow
 def test_capacity_holds_while_processes_write(tmp_path: Path) -> None:
-    capacity_bytes, num_workers = 50 * FRAME_BYTES, 4
+    capacity_bytes, num_workers = 50 * FRAME_BYTES, 2
     spawn = multiprocessing.get_context("spawn")
     # Frames are counted while nobody writes: a count beside writers sees what is dropped and what is added during it.
     barrier = spawn.Barrier(num_workers + 1, timeout=120)

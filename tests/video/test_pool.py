@@ -185,7 +185,7 @@ async def test_cancelled_task_leaves_its_thread_until_the_deadline() -> None:
         started.set()
         release.wait()
 
-    task = asyncio.create_task(pool.run(work, 3, "cancelled"))
+    task = asyncio.create_task(pool.run(work, 1.5, "cancelled"))
     await until(started.is_set)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -68,17 +68,17 @@ def run_requesters(folder: Path, path: Path, capacity_bytes: int, seeds: Sequenc
 
 
 @pytest.mark.slow
-def test_eight_requesters_in_four_processes_get_no_wrong_frame(path: Path, tmp_path: Path) -> None:
+def test_four_requesters_in_two_processes_get_no_wrong_frame(path: Path, tmp_path: Path) -> None:
     """The cache holds a sixth of the video, so frames come, go and come again all the time."""
-    results = run_requesters(tmp_path, path, 50 * FRAME_BYTES, seeds=range(4), num_requests=40)
-    assert [num_wrong for num_wrong, _, _ in results] == [0, 0, 0, 0]
+    results = run_requesters(tmp_path, path, 50 * FRAME_BYTES, seeds=range(2), num_requests=40)
+    assert [num_wrong for num_wrong, _, _ in results] == [0, 0]
     assert sum(hits for _, hits, _ in results) > 100
-    assert sum(hits + misses for _, hits, misses in results) == 4 * 2 * 40 * 8
+    assert sum(hits + misses for _, hits, misses in results) == 2 * 2 * 40 * 8
 
 
 def test_a_frame_is_decoded_once_per_node(path: Path, tmp_path: Path) -> None:
-    """All processes ask for the same at the same time."""
-    results = run_requesters(tmp_path, path, 64 << 20, seeds=(0, 0, 0, 0), num_requests=5)
+    """Both processes ask for the same at the same time."""
+    results = run_requesters(tmp_path, path, 64 << 20, seeds=(0, 0), num_requests=5)
     asked = set()
     num_repeated = 0
     for thread in range(2):
@@ -128,9 +128,9 @@ def test_a_process_killed_while_it_holds_a_group(holder: Any, video: Video, tmp_
 @pytest.mark.slow
 def test_a_process_that_hangs_while_it_holds_a_group(holder: Any, video: Video, tmp_path: Path) -> None:
     start = time.monotonic()
-    (batch,) = provider_of(tmp_path).provide(video, [by_index(100)], within(6.0))  # or it raises
+    (batch,) = provider_of(tmp_path).provide(video, [by_index(100)], within(4.0))  # or it raises
     assert numbers(batch) == [100]
-    assert time.monotonic() - start > 2.9, "half of the time goes into waiting"
+    assert time.monotonic() - start > 1.9, "half of the time goes into waiting"
     assert holder.is_alive()
 
 
