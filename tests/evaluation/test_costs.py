@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("short_backoff")
 FRAME_TOKENS = (SIDE // FACTOR) ** 2
 
 
+@pytest.mark.usefixtures("pictures")
 @pytest.mark.slow
 def test_tokens_requests_and_seconds_of_an_evaluation(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -59,6 +60,7 @@ def test_tokens_requests_and_seconds_of_an_evaluation(
     assert {path.name for path in out.glob("*.png")} == {"accuracy_tokens.png", "accuracy_frames.png"}
 
 
+@pytest.mark.usefixtures("pictures")
 def test_what_is_not_known_is_not_told(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     """Without a processor the server fits the frames, to a size that is not known."""
     with JudgeServer(reply=scripted(SCRIPTS)) as server:

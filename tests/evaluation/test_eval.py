@@ -45,6 +45,7 @@ pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_backoff")]
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_benchmark_gives_result_tables_and_plot(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
