@@ -43,6 +43,7 @@ def test_a_reader_of_whole_frames_guesses_and_one_of_windows_reads(cards: tuple[
     assert read(known.windows, asked.windows, cards) >= 0.9
 
 
+@pytest.mark.long  # shows that the test above can fail, and takes its 400 videos
 def test_the_reader_would_notice_a_single_level_in_a_single_pixel(cards: tuple[SeenCards, SeenCards]) -> None:
     """If the middle of a card were a level brighter for each of its colours, say."""
 

@@ -206,7 +206,15 @@ learn_all.main()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "ended_by",
+    [
+        signal.SIGKILL,
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.long),  # Python's own handler ends the schedule, not ours
+    ],
+    ids=lambda number: number.name,
+)
 def test_a_killed_schedule_ends_its_run_and_goes_on_when_it_is_started_again(
     orders: Path, ended_by: signal.Signals
 ) -> None:

@@ -63,11 +63,9 @@ async def test_a_method_needs_no_installation(make_video: MakeVideo) -> None:
     assert result["reward"] == {"score": 0.9, "accuracy": 1.0, "price": -0.1}
 
 
-def test_a_method_is_small_and_imports_documented_names_alone() -> None:
-    path = EXAMPLES / "add_a_method" / "frugal.py"
-    assert len(path.read_text().splitlines()) < 100
+def test_examples_import_documented_names_alone() -> None:
     for example in (
-        path,
+        EXAMPLES / "add_a_method" / "frugal.py",
         EXAMPLES / "add_a_tool" / "look_around.py",
         EXAMPLES / "frame_selector" / "most_different.py",
     ):

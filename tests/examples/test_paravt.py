@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from examples.papers.paravt.paravt import ParaVT
-from tests.examples.conftest import EXAMPLES
+from tests.examples.conftest import EXAMPLES, failed_properties
 from tests.examples.test_own_methods import undocumented
 from tests.videos.files import MakeVideo
-from verl_video_tools.checks.pytest_plugin import method_tests
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.types import PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.data.sft import scripted_oracle
@@ -31,8 +30,6 @@ QUESTION = "What is shown?\nA. a cat\nB. a dog"
 TURNS: list[str] = json.loads((FOLDER / "turns.json").read_text())
 ANSWER = "<think>It is plain to see.</think><answer>B</answer>"
 
-test_the_checker_passes = method_tests(PATH, turns=TURNS)
-
 
 def call(start: float, end: float, name: str = "crop_video") -> str:
     arguments = {"start_time": start, "end_time": end}
@@ -43,9 +40,12 @@ async def roll_out(video: str, *turns: str, **options: Any) -> dict[str, Any]:
     return await areplay(PATH, video, QUESTION, "B", list(turns), **options)
 
 
-def test_it_is_small_and_uses_documented_names() -> None:
-    assert sum(len(path.read_text().splitlines()) for path in FOLDER.glob("*.py")) <= 150
+def test_it_uses_documented_names() -> None:
     assert undocumented(FOLDER / "paravt.py") == []
+
+
+def test_the_checker_passes() -> None:
+    assert failed_properties(PATH, TURNS) == {}
 
 
 def test_the_readmes_replay(

@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.examples.conftest import EXAMPLES
+from tests.examples.conftest import EXAMPLES, failed_properties
 from tests.methods.doubles import ScoringRetriever
 from tests.verl_plugin.harness import QUESTION
 from tests.videos.files import MakeVideo
-from verl_video_tools.checks.pytest_plugin import checked_methods as checked_methods  # where it is not installed
-from verl_video_tools.checks.pytest_plugin import method_tests
 from verl_video_tools.replay import areplay
 
 pytestmark = pytest.mark.slow
@@ -38,7 +36,10 @@ def load() -> ModuleType:
 
 
 METHOD = load().TimeSearchR
-test_method = method_tests(METHOD)
+
+
+def test_the_checker_passes() -> None:
+    assert failed_properties(METHOD) == {}
 
 
 def seek(**arguments: Any) -> str:
@@ -129,8 +130,7 @@ def test_the_request_repeats_no_frame_and_no_word_of_the_rollout() -> None:
     assert method.verification_frames(Trajectory("timesearch_r", "?")) is None
 
 
-def test_it_is_small_and_its_files_are_there() -> None:
-    assert len((FOLDER / "timesearch_r.py").read_text().splitlines()) <= 150
+def test_its_files_are_there() -> None:
     assert [path.name for path in FOLDER.glob("*.py")] == ["timesearch_r.py"]
     readme = (FOLDER / "README.md").read_text()
     for name in re.findall(r"timesearch_r_\w+\.sh", readme):
