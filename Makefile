@@ -25,11 +25,11 @@ IN_PARALLEL = -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # One after the other, in a worker of its own: where a test hangs in native code, only another process can go on.
 IN_TURN = -n 1
 
-test: install  ## tests without Ray and vLLM, then real runs (real vLLM, real verl, no GPU)
+test: install  ## tests without Ray and vLLM, then those that share a few real runs (real vLLM, real verl, no GPU)
 	$(PYTEST) $(IN_PARALLEL) --durations=40 -m "$(WITHOUT_RAY) and not long"
 	$(PYTEST) $(IN_TURN) --durations=40 -m "$(WITH_RAY) and not long"
 
-test-long: install  ## the longest of both kinds, among them a short RL run that has to improve accuracy
+test-long: install  ## the longest of both kinds, among them the tutorial and a short RL run that has to improve accuracy
 	$(PYTEST) $(IN_PARALLEL) --durations=40 -m "$(WITHOUT_RAY) and long"
 	$(PYTEST) $(IN_TURN) --durations=40 -m "$(WITH_RAY) and long"
 
@@ -42,7 +42,7 @@ mutants: install  ## plants the faults of tests/mutants one at a time; the tests
 fuzz: install  ## random hostile inputs, MINUTES=10 shared among all surfaces or given to SURFACE=...; goes on where the last round ended
 	python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SURFACE),--surface $(SURFACE))
 
-test-recipes: install  ## every recipe, two steps each; the asynchronous mode; a rehearsal with a real run's options
+test-recipes: install  ## every recipe, two steps each; devices of their own for engine and trainer; a rehearsal with a real run's options
 	$(PYTEST) $(IN_TURN) -m recipes
 
 test-next:  ## fast tests and GRPO steps with the newest vLLM that verl's bounds allow: requirements/next.txt, in .venv-next

@@ -159,8 +159,17 @@ def differing(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]
     return {name for name in one if one[name].dtype != other[name].dtype or not torch.equal(one[name], other[name])}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("method", METHODS)
+def pairs() -> list[Any]:
+    """Every method with the first family, and a method with frames of two sizes with the other; the rest is `long`."""
+    short = {(method, FAMILIES[0]) for method in METHODS} | {("framemind", family) for family in FAMILIES}
+    return [
+        pytest.param(method, family, marks=[] if (method, family) in short else pytest.mark.long)
+        for method in METHODS
+        for family in FAMILIES
+    ]
+
+
+@pytest.mark.parametrize(("method", "family"), pairs())
 def test_the_update_is_that_of_verls_rows(method: str, family: Family) -> None:
     config, uid = run_of(method, family), f"ours-{method}-{family}".replace("_", "-")
     roll_out(AgentLoopWorkerTQ, config, method, "verls")
