@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -93,50 +94,64 @@ import verl_video_tools.replay
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 
-def replay(**options):
+def replay(*, answer, **options):
     print("noise of a library")
     print("its warning", file=sys.stderr)
     os.write(1, b"noise below Python\\n")
-    {outcome}
+    return outcomes[answer]()
 
+def fails(error):
+    raise error
+
+outcomes = {
+    "json": lambda: {"text": "\\ud83d and ü"},
+    "not scored": lambda: {"not_scored": ["curiosity", "length"]},
+    "usage": lambda: fails(UsageError("no method is called m;\\nknown: framethinker")),
+    "bug": lambda: fails(RuntimeError("bug")),
+}
 verl_video_tools.replay.replay = replay
-sys.exit(run(sys.argv[1:]))
+for name in outcomes:
+    try:
+        code = run([*sys.argv[1:], "--answer", name])
+    except RuntimeError:
+        code = "raised"
+    for stream in (sys.stdout, sys.stderr):
+        print("END", name, code, file=stream, flush=True)
 """
 
 
-def run_noisy_replay(turns_file: Path, outcome: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, with a replay that is as noisy as the libraries under it."""
-    command = [sys.executable, "-c", NOISY_REPLAY.format(outcome=outcome), *arguments(turns_file)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str, str]]:
+    """What replays end with, and write to both streams, that are as noisy as the libraries under them; by outcome. All
+    in one process, but not in this one, where pytest has replaced the streams."""
+    turns = tmp_path_factory.mktemp("noisy") / "turns.json"
+    turns.write_text('["<think>B</think>"]')
+    command = [sys.executable, "-c", NOISY_REPLAY, *arguments(turns)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    streams = [re.findall(r"(.*?)END ([a-z ]+) (\w+)\n", stream, re.DOTALL) for stream in (done.stdout, done.stderr)]
+    return {name: (code, out, error) for (out, name, code), (error, _, _) in zip(*streams, strict=True)}
 
 
-def test_only_json_on_standard_output(turns_file: Path) -> None:
-    done = run_noisy_replay(turns_file, r"return {'text': '\ud83d and ü'}")
-    assert done.returncode == 0
-    assert json.loads(done.stdout) == {"text": "\ud83d and ü"}
-    assert sorted(done.stderr.splitlines()) == ["its warning", "noise below Python", "noise of a library"]
+def test_only_json_on_standard_output(noisy: dict[str, tuple[str, str, str]]) -> None:
+    code, out, error = noisy["json"]
+    assert (code, json.loads(out)) == ("0", {"text": "\ud83d and ü"})
+    assert sorted(error.splitlines()) == ["its warning", "noise below Python", "noise of a library"]
 
 
-def test_what_was_not_scored_is_told_beside_the_json(turns_file: Path) -> None:
-    done = run_noisy_replay(turns_file, "return {'not_scored': ['curiosity', 'length']}")
-    assert json.loads(done.stdout) == {"not_scored": ["curiosity", "length"]}
+def test_what_was_not_scored_is_told_beside_the_json(noisy: dict[str, tuple[str, str, str]]) -> None:
+    _, out, error = noisy["not scored"]
+    assert json.loads(out) == {"not_scored": ["curiosity", "length"]}
     told = "not scored: curiosity, length (a rollout earns it beside the others of its group)"
-    assert told in done.stderr.splitlines()
+    assert told in error.splitlines()
 
 
-def test_usage_error_of_the_replay_is_one_line_without_noise(turns_file: Path) -> None:
-    done = run_noisy_replay(turns_file, r"raise UsageError('no method is called m;\nknown: framethinker')")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == "vvt: no method is called m; known: framethinker\n"
+def test_usage_error_of_the_replay_is_one_line_without_noise(noisy: dict[str, tuple[str, str, str]]) -> None:
+    assert noisy["usage"] == ("2", "", "vvt: no method is called m; known: framethinker\n")
 
 
-def test_a_bug_is_not_bad_usage(turns_file: Path) -> None:
-    done = run_noisy_replay(turns_file, "raise RuntimeError('bug')")
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert "its warning" in done.stderr
-    assert done.stderr.endswith("RuntimeError: bug\n")
+def test_a_bug_is_not_bad_usage(noisy: dict[str, tuple[str, str, str]]) -> None:
+    code, out, error = noisy["bug"]
+    assert (code, out) == ("raised", "") and "its warning" in error
 
 
 def test_a_mark_before_the_text_is_not_read(tmp_path: Path) -> None:
@@ -224,13 +239,10 @@ def test_real_replay_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert result["counts"] == {"assistant_turns": 2, "executed_calls": 1, "initial_frames": 8, "tool_frames": 8}
     assert result["reward"]["accuracy"] == 1.0
 
-    done = subprocess.run(
-        [*command, "--set", "no_such_field=1"], capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert "no_such_field" in done.stderr
+
+def test_a_field_that_the_method_does_not_have(turns_file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    given = arguments(turns_file, "--method", "framethinker", "--set", "no_such_field=1")
+    assert_bad_usage(given, "no_such_field", capfd)
 
 
 def test_a_lost_rollout_is_told_and_exits_3(

@@ -31,13 +31,6 @@ def test_a_report_stands_in_the_run(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.slow
-def test_a_run_may_be_given_as_its_records(tmp_path: Path) -> None:
-    folder = recorded(tmp_path / "grpo")
-    assert run(["report", str(folder / "trajectories"), "--no-thumbnails"]) == 0
-    assert (folder / "report" / "report.html").is_file() and not (folder / "trajectories" / "report").exists()
-
-
-@pytest.mark.slow
 def test_runs_side_by_side(tmp_path: Path) -> None:
     log = tmp_path / "elsewhere.jsonl"
     log.write_text('{"step": 1, "data": {"actor/grad_norm": 7}}\n')
@@ -53,14 +46,16 @@ def test_runs_side_by_side(tmp_path: Path) -> None:
     assert len(index["rollouts"]) == index["num_left_out"] == 1
 
 
+@pytest.mark.slow
 def test_the_rollouts_to_look_at_are_the_trained_methods(tmp_path: Path) -> None:
-    """What is only measured finishes last, and would fill the page."""
+    """What is only measured finishes last, and would fill the page. The run is given as its records."""
     methods = ["longvt"] * 8 + ["direct"] * 8
     validation = [rollout(f"{number}", 1.0, method=method) for number, method in enumerate(methods)]
     for number, line in enumerate(validation):
         line["extra_info"]["index"] = number % 8
     folder = write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, {1: validation})
-    assert run(["report", str(folder), "--max-rollouts", "4"]) == 0
+    assert run(["report", str(folder / "trajectories"), "--max-rollouts", "4"]) == 0
+    assert not (folder / "trajectories" / "report").exists()
     blocks = Page((folder / "report" / "rollouts.html").read_text()).blocks
     assert [rollout["method"] for rollout in blocks["index"]["rollouts"]] == ["longvt"] * 4
     assert [blocks[f"rollout-{number}"]["row"]["extra_info"]["index"] for number in range(4)] == [0, 2, 4, 7]

@@ -7,16 +7,17 @@ from verl_video_tools.core.choices import Options, canonical_letter
 ANIMALS = ["cat", "dog", "a horse"]
 
 
-@pytest.mark.parametrize(
-    "truth",
-    ["B", "(B)", "[B]", "B.", "B)", "b", "(b)", ' " B " ', '"B"', "\uff22", "B. dog", "(B) dog", "B: dog", "b) Dog."],
-)
+FORMS_OF_B = [
+    *("B", "(B)", "[B]", "B.", "B)", "b", "(b)", ' " B " ', '"B"', "\uff22", "B. dog", "(B) dog", "B: dog", "b) Dog."),
+]
+
+
 @pytest.mark.parametrize(
     "options",
     [None, ANIMALS, ["A. cat", "B. dog", "C. a horse"], {"A": "cat", "B": "dog", "C": "a horse"}],
 )
-def test_forms_of_a_letter(truth: str, options: Options | None) -> None:
-    assert canonical_letter(truth, options) == "B"
+def test_forms_of_a_letter(options: Options | None) -> None:
+    assert [truth for truth in FORMS_OF_B if canonical_letter(truth, options) != "B"] == []
 
 
 @pytest.mark.parametrize("truth", ["dog", "Dog.", " DOG ", '"dog"', "<answer>B</answer>", "<answer>dog</answer>"])
@@ -29,12 +30,26 @@ def test_an_article_is_part_of_a_text() -> None:
     assert canonical_letter("a foul", ["a goal", "a foul"]) == "B"
 
 
-@pytest.mark.parametrize(
-    "truth",
-    ["", " ", "a foul", "a cow", "cow", "D", "(D)", "D. cow", "AB", "A, B", "A or B", "B. cat", "dog or cat", "42"],
-)
-def test_no_option(truth: str) -> None:
-    assert canonical_letter(truth, ANIMALS) is None
+NO_OPTION = [
+    "",
+    " ",
+    "a foul",
+    "a cow",
+    "cow",
+    "D",
+    "(D)",
+    "D. cow",
+    "AB",
+    "A, B",
+    "A or B",
+    "B. cat",
+    "dog or cat",
+    "42",
+]
+
+
+def test_no_option() -> None:
+    assert [truth for truth in NO_OPTION if canonical_letter(truth, ANIMALS) is not None] == []
 
 
 @pytest.mark.parametrize("truth", ["a foul", "dog", "a", "the dog", "A man runs"])

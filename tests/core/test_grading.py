@@ -34,34 +34,34 @@ class OneVerdict:
         return self.verdict
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        ("D", CORRECT),
-        ("d", CORRECT),
-        ("(D)", CORRECT),
-        ("[D]", CORRECT),
-        ("D.", CORRECT),
-        ("D)", CORRECT),
-        ("D: Visit the U.S.", CORRECT),
-        ("D. Visit the U.S.", CORRECT),
-        ("Visit the U.S.", CORRECT),
-        ("visit the U.S", CORRECT),
-        ("The answer is D.", CORRECT),
-        (r"\boxed{D}", CORRECT),
-        ("option D", CORRECT),
-        ("C", INCORRECT),
-        ("C or D", INCORRECT),
-        ("E", INCORRECT),
-        ("U.S.", INCORRECT),
-        ("", INCORRECT),
-        (None, INCORRECT),
-    ],
-)
-async def test_multiple_choice_is_never_judged(answer: str | None, expected: AnswerLabel) -> None:
-    judge = OneVerdict(PARTIAL)
-    assert await grade_answer(answer, sample("mc", "D", OPTIONS), judge) is expected
-    assert judge.asked == []
+ANSWERS = [
+    ("D", CORRECT),
+    ("d", CORRECT),
+    ("(D)", CORRECT),
+    ("[D]", CORRECT),
+    ("D.", CORRECT),
+    ("D)", CORRECT),
+    ("D: Visit the U.S.", CORRECT),
+    ("D. Visit the U.S.", CORRECT),
+    ("Visit the U.S.", CORRECT),
+    ("visit the U.S", CORRECT),
+    ("The answer is D.", CORRECT),
+    (r"\boxed{D}", CORRECT),
+    ("option D", CORRECT),
+    ("C", INCORRECT),
+    ("C or D", INCORRECT),
+    ("E", INCORRECT),
+    ("U.S.", INCORRECT),
+    ("", INCORRECT),
+    (None, INCORRECT),
+]
+
+
+async def test_multiple_choice_is_never_judged() -> None:
+    for answer, expected in ANSWERS:
+        judge = OneVerdict(PARTIAL)
+        assert await grade_answer(answer, sample("mc", "D", OPTIONS), judge) is expected, answer
+        assert judge.asked == []
 
 
 @pytest.mark.parametrize(("answer", "expected"), [("12.0", CORRECT), ("13", INCORRECT), ("many", INCORRECT)])

@@ -67,13 +67,19 @@ def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-@pytest.mark.slow
+def modules(word: str) -> Iterator[tuple[Path, ast.Module]]:
+    """Those of the package that hold a word: to parse all takes seconds."""
+    for path in PACKAGE.rglob("*.py"):
+        if word in (text := path.read_text(encoding="utf-8")):
+            yield path, ast.parse(text)
+
+
 def test_no_message_names_a_path_of_the_repository() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{line}: {text}"
-        for path in PACKAGE.rglob("*.py")
+        for path, tree in modules("docs/")
         if path.name != "pages.py"
-        for line, text in strings(ast.parse(path.read_text(encoding="utf-8")))
+        for line, text in strings(tree)
         if PATH.search(text)
     ]
     assert found == []
@@ -84,11 +90,10 @@ def test_what_vvt_list_prints_names_none(kind: Kind) -> None:
     assert [name for name, texts in texts_of(kind).items() if any(map(PATH.search, texts))] == []
 
 
-@pytest.mark.slow
 def test_cited_pages_exist() -> None:
     cited = []
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for _, tree in modules("page("):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "page":
                 cited += [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
     assert len(cited) > 10

@@ -50,7 +50,6 @@ def shapes(reasoning: str, turn: str) -> list[tuple[str, str | None]]:
     ]
 
 
-@pytest.mark.parametrize("reasoning", REASONINGS)
 @pytest.mark.parametrize(
     ("method", "compat"),
     [
@@ -58,12 +57,13 @@ def shapes(reasoning: str, turn: str) -> list[tuple[str, str | None]]:
         *((method, "reference") for method in TURNS if method not in ("direct", "framemind")),
     ],
 )
-def test_reasoning_before_a_turn_is_taken_away(method: str, compat: str, reasoning: str) -> None:
+def test_reasoning_before_a_turn_is_taken_away(method: str, compat: str) -> None:
     configured = get_method(method, compat=compat)
     turn = TURNS[method]
     assert configured.parse(turn).well_formed
-    for number, (text, field) in enumerate(shapes(reasoning, turn)):
-        assert take_apart(text, configured, reasoning=field) == SpokenTurn(turn, reasoning or None), number
+    for reasoning in REASONINGS:
+        for text, field in shapes(reasoning, turn):
+            assert take_apart(text, configured, reasoning=field) == SpokenTurn(turn, reasoning or None), (text, field)
 
 
 @pytest.mark.parametrize("method", [name for name in TURNS if name != "direct"])
@@ -85,26 +85,26 @@ def test_reasoning_before_a_turn_without_a_thought_is_its_thought(method: str, r
         assert take_apart(TURNS[method], configured) == SpokenTurn(TURNS[method])
 
 
+AS_WRITTEN = [
+    "{turn}",
+    "\n{turn}\n",
+    "Let me see. {turn}",
+    "{turn}{turn}",
+    "so",
+    "",
+    "<action>output answer: B</action>",
+    "<think>never ends <answer>B</answer>",
+    "<think>a</think><action>choose frames between 1 and 20</action><think>b</think><action>x</action>",
+    "<think>a</think><action>x</action><think>b</think><think>c</think><action>output answer: B</action>",
+]
+
+
 @pytest.mark.parametrize("method", list(TURNS))
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{turn}",
-        "\n{turn}\n",
-        "Let me see. {turn}",
-        "{turn}{turn}",
-        "so",
-        "",
-        "<action>output answer: B</action>",
-        "<think>never ends <answer>B</answer>",
-        "<think>a</think><action>choose frames between 1 and 20</action><think>b</think><action>x</action>",
-        "<think>a</think><action>x</action><think>b</think><think>c</think><action>output answer: B</action>",
-    ],
-)
-def test_turns_of_a_model_without_reasoning_stay_as_they_are(method: str, text: str) -> None:
-    turn = text.format(turn=TURNS[method])
-    if method not in ("direct", "videobrain") or "</think>" not in turn:
-        assert take_apart(turn, get_method(method)) == SpokenTurn(turn)
+def test_turns_of_a_model_without_reasoning_stay_as_they_are(method: str) -> None:
+    for text in AS_WRITTEN:
+        turn = text.format(turn=TURNS[method])
+        if method not in ("direct", "videobrain") or "</think>" not in turn:
+            assert take_apart(turn, get_method(method)) == SpokenTurn(turn)
 
 
 @pytest.mark.parametrize("method", list(TURNS))
@@ -142,13 +142,13 @@ def test_a_turn_to_the_letter_is_never_changed(method: str) -> None:
     tag = OWN_TAGS.get(method, "think")
     action = TURNS[method].partition(f"</{tag}>")[2]
     parts = ("<think>", "</think>", "<thinking>", "</thinking>", "<answer>", "</answer>", action, "so ", CALL, "\n")
-    for _ in range(20_000):
+    for _ in range(2_000):
         inner, around = ("".join(random.choices(parts, k=random.randint(0, 3))) for _ in range(2))
         text = f"<{tag}>{inner}</{tag}>{around}{action}"
         if configured.parse(text).well_formed:
             num_whole += 1
             assert take_apart(text, configured) == SpokenTurn(text)
-    assert num_whole > 100
+    assert num_whole > 50
 
 
 def test_templates_and_replies_that_open_a_reasoning() -> None:
@@ -165,8 +165,8 @@ def test_replies_without_a_grammar() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", list(TURNS))
-@pytest.mark.parametrize("tag", ["<think>", "</think>", "<think></think>", "<think>a</think><answer>B</answer>"])
-def test_the_time_is_linear_in_the_length(method: str, tag: str) -> None:
-    started = time.process_time()
-    take_apart(tag * (400_000 // len(tag)), get_method(method))
-    assert time.process_time() - started < 3.0
+def test_the_time_is_linear_in_the_length(method: str) -> None:
+    for tag in ("<think>", "</think>", "<think></think>", "<think>a</think><answer>B</answer>"):
+        started = time.process_time()
+        take_apart(tag * (400_000 // len(tag)), get_method(method))
+        assert time.process_time() - started < 3.0

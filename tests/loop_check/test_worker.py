@@ -37,15 +37,16 @@ def test_verl_finds_the_managers(name: str, monkeypatch: pytest.MonkeyPatch, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MANAGERS)
-def test_workers_reach_another_process(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_workers_reach_another_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """By value, as Ray sends classes that no name leads to; the taps by name, since all share one context variable."""
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    manager = getattr(worker, name)(run_config(agent_name="tool_agent"), None)
-    tapped = manager.agent_loop_workers_class.__ray_actor_class__
-    path = tmp_path / "class.pkl"
-    path.write_bytes(ray.cloudpickle.dumps(tapped))
-    run_apart(unpickle, (str(path), tapped.__name__), timeout_seconds=100)
+    config, calls = run_config(agent_name="tool_agent"), []
+    for name in MANAGERS:
+        tapped = getattr(worker, name)(config, None).agent_loop_workers_class.__ray_actor_class__
+        path = tmp_path / name
+        path.write_bytes(ray.cloudpickle.dumps(tapped))
+        calls.append((str(path), tapped.__name__))
+    run_apart(unpickle, *calls, timeout_seconds=100)
 
 
 def unpickle(path: str, name: str) -> None:

@@ -38,7 +38,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods import get_method
 
-NUM_TURNS = 20_000
+NUM_TURNS = 8_000
 """Of each method, at least; a rollout has one or two of them."""
 
 VIDEOS = [

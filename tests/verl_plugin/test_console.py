@@ -13,12 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
 from verl_video_tools.verl_plugin import console, patient_output
 from verl_video_tools.verl_plugin.console import Console
 from verl_video_tools.verl_plugin.log_lines import MARK, clean
 from verl_video_tools.verl_plugin.step_lines import metrics, step_line
 
+REPO = Path(__file__).parents[2]
 SUPERVISE = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise"]
+IMPATIENT = [sys.executable, "-m", "tests.verl_plugin.quick_supervise"]
+"""Does not wait for a reader at the end; run in the repository."""
 RAY = "\x1b[36m(TaskRunnerV1 pid=21972)\x1b[0m "
 STEP = (
     "step:{step} - global_seqlen/min:2195.0 - rollout/score/mean:0.5 - rollout/acc/mean:0.25 - rollout/flagged:0.0 - "
@@ -220,7 +224,7 @@ def test_who_closes_the_output_does_not_end_the_run(tmp_path: Path) -> None:
     read, written = os.pipe()
     os.close(read)
     command = [*SUPERVISE, "--log", str(tmp_path / "run.log"), "--", sys.executable, "-c"]
-    code = f"import time\nfor n in range(3): print('{MARK}', n, flush=True); time.sleep(0.5)"
+    code = f"import time\nfor n in range(3): print('{MARK}', n, flush=True); time.sleep(0.3)"
     assert subprocess.run([*command, code], stdout=written, timeout=60, check=False).returncode == 0
     os.close(written)
     assert (tmp_path / "run.log").read_text().splitlines() == [f"{MARK} {n}" for n in range(3)]
@@ -231,24 +235,25 @@ def test_who_does_not_read_the_output_keeps_no_signal_from_the_run(tmp_path: Pat
     read, written = os.pipe()
     log = tmp_path / "run.log"
     code = "import time; print(('x' * 1000 + '\\n') * 1000, flush=True); time.sleep(600)"
-    command = [*SUPERVISE, "--log", str(log), "--verbose", "--", sys.executable, "-c", code]
-    with subprocess.Popen(command, stdout=written, stderr=written) as process:
-        deadline = time.monotonic() + 60
-        while (not log.exists() or log.stat().st_size < 1_000_000) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        time.sleep(1.0)
+    command = [*IMPATIENT, "--log", str(log), "--verbose", "--", sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=REPO, stdout=written, stderr=written) as process:
+        wait_until(lambda: log.exists() and log.stat().st_size >= 1_000_000, "what the command prints", 60)
+        time.sleep(0.5)  # the supervisor has met the full pipe
         process.terminate()
         assert process.wait(60) == 128 + signal.SIGTERM
     os.close(written)
     os.close(read)
 
 
+@pytest.mark.slow
 def test_a_slow_reader_gets_every_line(tmp_path: Path) -> None:
-    code = "for n in range(30_000): print(n, 'x' * 50)"
-    command = [*SUPERVISE, "--log", str(tmp_path / "run.log"), "--verbose", "--", sys.executable, "-c", code]
+    code, log = "for n in range(30_000): print(n, 'x' * 50)", tmp_path / "run.log"
+    num_bytes = sum(len(f"{n} {'x' * 50}\n") for n in range(30_000))
+    command = [*SUPERVISE, "--log", str(log), "--verbose", "--", sys.executable, "-c", code]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        time.sleep(3.0)  # the command has long ended, and a pipe takes 64 KiB
+        wait_until(lambda: log.exists() and log.stat().st_size >= num_bytes, "the end of the command", 60)
+        time.sleep(1.0)  # less than the supervisor waits; a pipe takes 64 KiB
         shown = [int(line.split()[0]) for line in process.stdout]
         assert process.wait(60) == 0
     assert shown == list(range(30_000))

@@ -295,10 +295,17 @@ def advantages(monkeypatch: pytest.MonkeyPatch, queue: GroupQueue, kind: type, b
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", TRAINERS)
-@pytest.mark.parametrize("by_std", [True, False])
-@pytest.mark.parametrize("flagged", [False, True])
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "by_std", "flagged", "several"),
+    [  # every pair of values
+        (TRAINERS[0], True, False, True),
+        (TRAINERS[0], False, True, False),
+        (TRAINERS[1], True, True, False),
+        (TRAINERS[1], False, False, True),
+        (TRAINERS[2], True, False, False),
+        (TRAINERS[2], False, True, True),
+    ],
+)
 async def test_advantages_by_hand(
     monkeypatch: pytest.MonkeyPatch, kind: type, by_std: bool, flagged: bool, several: bool
 ) -> None:

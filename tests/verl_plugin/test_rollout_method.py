@@ -96,7 +96,6 @@ def takes(method: Method, name: str, value: Any) -> bool:
         return False
 
 
-CASES = [(name, field_name, value) for name in METHOD_NAMES for field_name, value in numbers_of(get_method(name))]
 ONLY_VALUE = {("direct", "max_turns"), ("compose", "rung")}
 """Fields that take one value, as configured by default."""
 
@@ -121,18 +120,31 @@ async def rollout_of(method: Method, video_path: str, looks: bool = False) -> Tr
     return await execute(method, replace(Sample.from_row(ROW), video_path=video_path), turns)
 
 
-@pytest.mark.parametrize("looks", [False, True], ids=["answers", "looks"])
-@pytest.mark.parametrize(("name", "field_name", "value"), CASES, ids=lambda value: str(value))
-async def test_a_rollout_is_paid_by_its_own_value_of_every_number(
-    name: str, field_name: str, value: Any, looks: bool, make_video: MakeVideo
-) -> None:
+@pytest.mark.parametrize("name", METHOD_NAMES)
+def test_every_number_of_a_rollout_is_told_and_read_again(name: str) -> None:
     run = get_method(name)
-    own = replace(run, **{field_name: value})
-    settings = own.own_settings(run)
-    assert (set(settings) == {field_name}) != ((name, field_name) in ONLY_VALUE)
+    for field_name, value in numbers_of(run):
+        own = replace(run, **{field_name: value})
+        settings = own.own_settings(run)
+        assert (set(settings) == {field_name}) != ((name, field_name) in ONLY_VALUE), field_name
+        assert method_of_rollout(run, settings) == own, field_name
+
+
+@pytest.mark.parametrize("looks", [False, True], ids=["answers", "looks"])
+@pytest.mark.parametrize("name", METHOD_NAMES)
+async def test_a_rollout_is_paid_by_its_own_value_of_every_number(
+    name: str, looks: bool, make_video: MakeVideo
+) -> None:
+    """All numbers are other ones at once; that each is told, the test before this one shows."""
+    run = own = get_method(name)
+    for field_name, value in numbers_of(run):
+        if takes(own, field_name, value):
+            own = method_of_rollout(own, {field_name: value})
     trajectory = await rollout_of(own, make_video(3000), looks)
-    trajectory.settings = settings
+    trajectory.settings = own.own_settings(run)
+    assert "accuracy_reward" in trajectory.settings and len(trajectory.settings) > len(rollout_fields(type(run))) / 4
     expected = await own.score(trajectory, Sample.from_row(ROW))
+    assert expected != await run.score(trajectory, Sample.from_row(ROW))
     result = await paid(trajectory, config())
     assert result["reward_score"] == expected["score"]
     info = reward_info(own, expected, Sample.from_row(ROW), flagged=False)

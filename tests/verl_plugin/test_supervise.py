@@ -18,9 +18,15 @@ from tests.waiting import is_gone, wait_until
 from verl_video_tools.verl_plugin.supervise import environment
 
 REPO = Path(__file__).parents[2]
-SUPERVISE = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise"]
+SUPERVISE = [sys.executable, "-m", "tests.verl_plugin.quick_supervise"]
+"""The recipes' shells (`SHELL`) start the program itself."""
 LIMIT_SECONDS = 60.0
 
+SLEEPER = """
+import os, sys, time
+open(sys.argv[1], "w").write(str(os.getpid()))
+time.sleep(600)
+"""
 DAEMON = """
 import os, signal, subprocess, sys, time
 grandchild = subprocess.Popen(
@@ -45,7 +51,12 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def start(*command: str, **variables: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            command, env={**os.environ, **variables}, text=True, stderr=subprocess.PIPE, start_new_session=True
+            command,
+            cwd=REPO,
+            env={**os.environ, **variables},
+            text=True,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         started.append(process)
         return process
@@ -72,8 +83,11 @@ def test_a_process_that_outlives_the_command_is_ended(tmp_path: Path, start: Cal
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("logs", [False, True], ids=["shown", "logged"])
-@pytest.mark.parametrize("which", ["first", "second"])
+@pytest.mark.parametrize(
+    ("which", "logs"),
+    [("first", False), ("first", True), ("second", True)],
+    ids=["first-shown", "first-logged", "second-logged"],
+)
 def test_either_supervisor_may_be_killed(tmp_path: Path, start: Callable, which: str, logs: bool) -> None:
     options = ["--log", str(tmp_path / "run.log")] if logs else []
     pid_file, temporary = tmp_path / "pid", tmp_path / "temporary"
@@ -132,8 +146,7 @@ def test_a_run_goes_on_after_it_was_stopped_and_continued(tmp_path: Path, start:
 
 def test_with_a_stop_file_the_first_signal_asks_and_the_second_ends(tmp_path: Path, start: Callable) -> None:
     stop_file, ready = tmp_path / "run" / "stop_requested", tmp_path / "pid"
-    script = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
-    run = start(*SUPERVISE, "--stop-file", str(stop_file), "--", sys.executable, "-c", script, str(ready))
+    run = start(*SUPERVISE, "--stop-file", str(stop_file), "--", sys.executable, "-c", SLEEPER, str(ready))
     pid = written(ready)
     run.send_signal(signal.SIGTERM)
     wait_until(stop_file.exists, "the stop file", LIMIT_SECONDS)
@@ -226,9 +239,7 @@ supervised ${4:+--stop-file "$4"} -- "$PYTHON" -c "$2" "$3" "$4" || { status=$?;
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
 def test_a_signal_to_the_recipes_shell_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
     pid_file = tmp_path / "pid"
-    shell = start(
-        "bash", "-c", SHELL, "recipe", str(REPO), DAEMON + "time.sleep(600)", str(pid_file), "", PYTHON=sys.executable
-    )
+    shell = start("bash", "-c", SHELL, "recipe", str(REPO), SLEEPER, str(pid_file), "", PYTHON=sys.executable)
     pid = written(pid_file)
     shell.send_signal(signal.Signals[name])
     shell.communicate(timeout=LIMIT_SECONDS)
@@ -245,6 +256,7 @@ open(sys.argv[1] + ".saved", "w")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 143)])
 def test_a_signal_to_the_whole_process_group_lets_the_run_save(
     tmp_path: Path, start: Callable, name: str, code: int
@@ -262,11 +274,11 @@ def test_a_signal_to_the_whole_process_group_lets_the_run_save(
     assert len(messages.splitlines()) == 1 and "the run saves a checkpoint and stops after its step" in messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
 def test_a_signal_to_the_whole_process_group_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
     pid_file = tmp_path / "pid"
-    script = DAEMON + "time.sleep(600)"
-    shell = start("bash", "-c", SHELL, "recipe", str(REPO), script, str(pid_file), "", PYTHON=sys.executable)
+    shell = start("bash", "-c", SHELL, "recipe", str(REPO), SLEEPER, str(pid_file), "", PYTHON=sys.executable)
     pid = written(pid_file)
     os.killpg(shell.pid, signal.Signals[name])
     shell.communicate(timeout=LIMIT_SECONDS)

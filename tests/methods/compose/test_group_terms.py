@@ -12,16 +12,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.checks.conftest import Check, check, failures
 from tests.methods.compose.test_reward import SAMPLE, call, rollout
+from verl_video_tools.checks.properties import PROPERTIES
+from verl_video_tools.checks.run import ask
+from verl_video_tools.checks.subject import Subject
+from verl_video_tools.checks.world import World
 from verl_video_tools.core.errors import GroupScoreError, UsageError
 from verl_video_tools.core.group_rewards import group_rewards
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.methods.compose import composition
 from verl_video_tools.methods.compose.group_terms import GroupTerm, ScoredGroup
 from verl_video_tools.methods.compose.method import Compose
-
-__all__ = ["check"]  # a fixture
 
 DEFAULT = (Path(composition.__file__).parent / "default.yaml").read_text(encoding="utf-8")
 PAGE = Path(__file__).parents[3] / "docs" / "compose.md"
@@ -194,13 +195,13 @@ def test_what_makes_no_sense_is_refused(term: dict[str, Any], fault: str, tmp_pa
         composed(tmp_path, {"name": "accuracy"}, term)
 
 
-@pytest.mark.slow
-def test_the_checker_finds_no_fault(tmp_path: Path, check: Check) -> None:
+def test_the_checker_finds_no_fault_in_what_a_group_earns(tmp_path: Path) -> None:
     """The reward of docs/compose.md, and a term of necessity, in the default composition."""
     terms = yaml.safe_load(OF_THE_PAGE)["reward"]
     method = composed(tmp_path, *terms, {"name": "tool_necessity", "weight": 0.2})
-    found = check(Compose, settings={"file": method.file})
-    assert failures(found) == {}
+    subject = Subject(method, World(tmp_path), (), None)
+    found = {name: ask(each, subject, set()) for name, each in PROPERTIES.items() if each.group == "groups"}
+    assert {name: finding.reason for name, finding in found.items() if finding.status == "fail"} == {}
     for name in ("group_rewards_are_given", "group_rewards_follow_the_rollout"):
         assert found[name].status == "pass"
     assert found["refused_calls_earn_nothing_in_a_group"].status == "pass"

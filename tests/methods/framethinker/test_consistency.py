@@ -35,38 +35,38 @@ def failed(turns: list[Turn], rules: ConsistencyRules) -> str | None:
     return verdict.failed
 
 
-@pytest.mark.parametrize(
-    ("turns", "training", "inference"),
-    [
-        # turns                                              training         inference
-        ([ANSWER], None, None),
-        ([choose(100, 200), ANSWER], None, None),
-        ([choose(100, 200, "at 200 and 100"), ANSWER], "fidelity", None),
-        ([choose(100, 200, "no numbers"), ANSWER], "fidelity", None),
-        ([choose(100, 200), choose(100, 200), ANSWER], "redundancy", "redundancy"),
-        ([choose(100, 200), choose(300, 400), choose(100, 200), ANSWER], "redundancy", "redundancy"),
-        ([choose(100, 200), choose(101, 200), ANSWER], None, None),
-        ([choose(100, 200), choose(99, 201), ANSWER], None, None),
-        ([choose(100, 200), choose(101, 199), ANSWER], "redundancy", None),
-        ([choose(0, 2999), ANSWER], "redundancy", None),
-        ([choose(0, 3000), ANSWER], None, None),
-        ([choose(100, 109), ANSWER], None, None),
-        ([choose(100, 108), ANSWER], "min_gap", "min_gap"),
-        ([get("0:34", 815), choose(700, 900), ANSWER], None, None),
-        ([get("0:34", 815), choose(815, 900), ANSWER], None, None),
-        ([get("0:34", 815), choose(700, 815), ANSWER], None, None),
-        ([get("0:34", 815), choose(565, 645), ANSWER], "logical_flow", "logical_flow"),
-        ([get("0:34", 815), ANSWER], "logical_flow", "logical_flow"),
-        ([get("0:10", 239), get("0:34", 815), choose(700, 900), ANSWER], None, "logical_flow"),
-        ([get("0:10", 239), get("0:34", 815), choose(200, 300), ANSWER], "logical_flow", "logical_flow"),
-        ([*TIME_AND_ZOOM, get("0:34", 815), choose(800, 900), ANSWER], "redundancy", "redundancy"),
-        ([*TIME_AND_ZOOM, get("00:34", 815), choose(800, 900), ANSWER], None, None),
-        ([get("0:00", 0), choose(0, 100), ANSWER], None, None),
-    ],
-)
-def test_sequences(turns: list[Turn], training: str | None, inference: str | None) -> None:
-    assert failed(turns, TRAINING) == training
-    assert failed(turns, INFERENCE) == inference
+SEQUENCES = [
+    # turns                                              training         inference
+    ([ANSWER], None, None),
+    ([choose(100, 200), ANSWER], None, None),
+    ([choose(100, 200, "at 200 and 100"), ANSWER], "fidelity", None),
+    ([choose(100, 200, "no numbers"), ANSWER], "fidelity", None),
+    ([choose(100, 200), choose(100, 200), ANSWER], "redundancy", "redundancy"),
+    ([choose(100, 200), choose(300, 400), choose(100, 200), ANSWER], "redundancy", "redundancy"),
+    ([choose(100, 200), choose(101, 200), ANSWER], None, None),
+    ([choose(100, 200), choose(99, 201), ANSWER], None, None),
+    ([choose(100, 200), choose(101, 199), ANSWER], "redundancy", None),
+    ([choose(0, 2999), ANSWER], "redundancy", None),
+    ([choose(0, 3000), ANSWER], None, None),
+    ([choose(100, 109), ANSWER], None, None),
+    ([choose(100, 108), ANSWER], "min_gap", "min_gap"),
+    ([get("0:34", 815), choose(700, 900), ANSWER], None, None),
+    ([get("0:34", 815), choose(815, 900), ANSWER], None, None),
+    ([get("0:34", 815), choose(700, 815), ANSWER], None, None),
+    ([get("0:34", 815), choose(565, 645), ANSWER], "logical_flow", "logical_flow"),
+    ([get("0:34", 815), ANSWER], "logical_flow", "logical_flow"),
+    ([get("0:10", 239), get("0:34", 815), choose(700, 900), ANSWER], None, "logical_flow"),
+    ([get("0:10", 239), get("0:34", 815), choose(200, 300), ANSWER], "logical_flow", "logical_flow"),
+    ([*TIME_AND_ZOOM, get("0:34", 815), choose(800, 900), ANSWER], "redundancy", "redundancy"),
+    ([*TIME_AND_ZOOM, get("00:34", 815), choose(800, 900), ANSWER], None, None),
+    ([get("0:00", 0), choose(0, 100), ANSWER], None, None),
+]
+
+
+def test_sequences() -> None:
+    for turns, training, inference in SEQUENCES:
+        assert failed(turns, TRAINING) == training
+        assert failed(turns, INFERENCE) == inference
 
 
 def test_the_gap_follows_the_frames_of_a_zoom() -> None:
@@ -102,26 +102,26 @@ def test_structure(turns: list[Turn], rules: ConsistencyRules) -> None:
     assert failed(turns, rules) == "structure"
 
 
-@pytest.mark.parametrize(
-    ("thought", "numbers"),
-    [
-        ("100 and 200", (100, 200)),
-        ("200 then 100", (200, 100)),
-        ("100 to 200, 8 frames", (200, 8)),
-        ("100 to 200 near 00:34", (100, 200)),
-        ("between 100 and 200:", None),
-        ("1,400 and 1,500", (1, 500)),
-        ("3 people, 100 to 200", (100, 200)),
-        ("0100 0200", (100, 200)),
-        ("frame-100 to frame-200", (100, 200)),
-        ("frame_100 to frame_200", None),
-        ("100.0 200.0", (200, 0)),
-        ("range 100-200.", (100, 200)),
-        ("100 to 200 in 8x", (100, 200)),
-        ("200", None),
-        ("", None),
-        ("9" * 5000 + " 7", None),
-    ],
-)
-def test_numbers_of_a_thought(thought: str, numbers: tuple[int, int] | None) -> None:
-    assert last_two_numbers(thought) == numbers
+THOUGHTS = [
+    ("100 and 200", (100, 200)),
+    ("200 then 100", (200, 100)),
+    ("100 to 200, 8 frames", (200, 8)),
+    ("100 to 200 near 00:34", (100, 200)),
+    ("between 100 and 200:", None),
+    ("1,400 and 1,500", (1, 500)),
+    ("3 people, 100 to 200", (100, 200)),
+    ("0100 0200", (100, 200)),
+    ("frame-100 to frame-200", (100, 200)),
+    ("frame_100 to frame_200", None),
+    ("100.0 200.0", (200, 0)),
+    ("range 100-200.", (100, 200)),
+    ("100 to 200 in 8x", (100, 200)),
+    ("200", None),
+    ("", None),
+    ("9" * 5000 + " 7", None),
+]
+
+
+def test_numbers_of_a_thought() -> None:
+    for thought, numbers in THOUGHTS:
+        assert last_two_numbers(thought) == numbers

@@ -46,50 +46,50 @@ BAD_GET = [("get_frame_number", "malformed_call")]
 UNKNOWN = [("unknown", "malformed_call")]
 
 
-@pytest.mark.parametrize(
-    ("action", "strict", "reference"),
-    [
-        # action                                        strict                reference
-        ("choose frames between 100 and 200", choose(100, 200), choose(100, 200)),
-        ("  choose frames between 100 and 200\n", choose(100, 200), choose(100, 200)),
-        ("choose frames between 100 and 200.", choose(100, 200), choose(100, 200)),
-        ("choose frames between 100 and 200, please", choose(100, 200), choose(100, 200)),
-        ("choose frames between 0100 and 0200", choose(100, 200), choose(100, 200)),
-        ("choose frames between 100 and 200.5", BAD_CHOOSE, choose(100, 200)),
-        ("choose frames between 100 and 200x", BAD_CHOOSE, choose(100, 200)),
-        ("now choose frames between 100 and 200", UNKNOWN, choose(100, 200)),
-        ("choose frames  between 100 and 200", BAD_CHOOSE, BAD_CHOOSE),
-        ("choose frames between 1,400 and 1,500", BAD_CHOOSE, BAD_CHOOSE),
-        ("choose frames between -5 and 200", BAD_CHOOSE, BAD_CHOOSE),
-        ("choose frames between " + "9" * 5000 + " and 3", BAD_CHOOSE, choose(10**18, 3)),
-        ("choose frames between 3 and " + "0" * 5000 + "20", BAD_CHOOSE, choose(3, 20)),
-        ("Choose frames between 100 and 200", UNKNOWN, UNKNOWN),
-        ("get frame number at time 0:34", get("0:34"), get("0:34")),
-        ("get frame number at time\n 125:07 ", get("125:07"), get("125:07")),
-        ("get frame number at time 0:34 please", get("0:34"), get("0:34")),
-        ("get frame number at time 0:34.", BAD_GET, get("0:34.")),
-        ("get frame number at time 1234:56", BAD_GET, get("1234:56")),
-        ("get frame number at time 12:5", BAD_GET, get("12:5")),
-        ("get frame number at time 1:02:03", BAD_GET, get("1:02:03")),
-        ("get frame number at time 34", BAD_GET, get("34")),
-        ("get frame number at time", BAD_GET, BAD_GET),
-        ("get frame number at time 0:34, then choose frames between 1 and 90", BAD_GET, get("0:34,")),
-        ("get frame number at time 0:34 then choose frames between 1 and 90", get("0:34"), get("0:34")),
-        ("then get frame number at time 0:34 or choose frames between 1 and 90", UNKNOWN, choose(1, 90)),
-        ("output answer: B", "B", "B"),
-        ("output answer:B", "B", "B"),
-        ("output answer:\nB", "B", "B"),
-        ("output answer: B. The dog", "B. The dog", "B. The dog"),
-        ("output answer:", UNKNOWN, UNKNOWN),
-        ("output answer: \n ", UNKNOWN, UNKNOWN),
-        ("output answer B", UNKNOWN, UNKNOWN),
-        ("the output answer: B", UNKNOWN, UNKNOWN),
-        ("", UNKNOWN, UNKNOWN),
-    ],
-)
-def test_actions(action: str, strict: object, reference: object) -> None:
-    assert summary(parse_turn(turn(action))) == strict
-    assert summary(parse_turn_reference(turn(action))) == reference
+ACTIONS = [
+    # action                                        strict                reference
+    ("choose frames between 100 and 200", choose(100, 200), choose(100, 200)),
+    ("  choose frames between 100 and 200\n", choose(100, 200), choose(100, 200)),
+    ("choose frames between 100 and 200.", choose(100, 200), choose(100, 200)),
+    ("choose frames between 100 and 200, please", choose(100, 200), choose(100, 200)),
+    ("choose frames between 0100 and 0200", choose(100, 200), choose(100, 200)),
+    ("choose frames between 100 and 200.5", BAD_CHOOSE, choose(100, 200)),
+    ("choose frames between 100 and 200x", BAD_CHOOSE, choose(100, 200)),
+    ("now choose frames between 100 and 200", UNKNOWN, choose(100, 200)),
+    ("choose frames  between 100 and 200", BAD_CHOOSE, BAD_CHOOSE),
+    ("choose frames between 1,400 and 1,500", BAD_CHOOSE, BAD_CHOOSE),
+    ("choose frames between -5 and 200", BAD_CHOOSE, BAD_CHOOSE),
+    ("choose frames between " + "9" * 5000 + " and 3", BAD_CHOOSE, choose(10**18, 3)),
+    ("choose frames between 3 and " + "0" * 5000 + "20", BAD_CHOOSE, choose(3, 20)),
+    ("Choose frames between 100 and 200", UNKNOWN, UNKNOWN),
+    ("get frame number at time 0:34", get("0:34"), get("0:34")),
+    ("get frame number at time\n 125:07 ", get("125:07"), get("125:07")),
+    ("get frame number at time 0:34 please", get("0:34"), get("0:34")),
+    ("get frame number at time 0:34.", BAD_GET, get("0:34.")),
+    ("get frame number at time 1234:56", BAD_GET, get("1234:56")),
+    ("get frame number at time 12:5", BAD_GET, get("12:5")),
+    ("get frame number at time 1:02:03", BAD_GET, get("1:02:03")),
+    ("get frame number at time 34", BAD_GET, get("34")),
+    ("get frame number at time", BAD_GET, BAD_GET),
+    ("get frame number at time 0:34, then choose frames between 1 and 90", BAD_GET, get("0:34,")),
+    ("get frame number at time 0:34 then choose frames between 1 and 90", get("0:34"), get("0:34")),
+    ("then get frame number at time 0:34 or choose frames between 1 and 90", UNKNOWN, choose(1, 90)),
+    ("output answer: B", "B", "B"),
+    ("output answer:B", "B", "B"),
+    ("output answer:\nB", "B", "B"),
+    ("output answer: B. The dog", "B. The dog", "B. The dog"),
+    ("output answer:", UNKNOWN, UNKNOWN),
+    ("output answer: \n ", UNKNOWN, UNKNOWN),
+    ("output answer B", UNKNOWN, UNKNOWN),
+    ("the output answer: B", UNKNOWN, UNKNOWN),
+    ("", UNKNOWN, UNKNOWN),
+]
+
+
+def test_actions() -> None:
+    for action, strict, reference in ACTIONS:
+        assert summary(parse_turn(turn(action))) == strict
+        assert summary(parse_turn_reference(turn(action))) == reference
 
 
 @pytest.mark.parametrize(

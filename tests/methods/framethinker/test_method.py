@@ -163,72 +163,72 @@ HONEST = [DIRECT_RIGHT, ZOOM_RIGHT, ZOOM_WRONG, TIME_RIGHT, TIME_WRONG, OTHER_TI
 BROKEN = rollout(choose(100, 200), REFUSED, stop_reason=StopReason.INVALID_ACTION)
 
 
-@pytest.mark.parametrize(
-    ("settings", "trajectory", "sample", "score"),
-    [
-        # the recipe
-        ({}, DIRECT_RIGHT, SAMPLE, 1.0),
-        ({}, ZOOM_RIGHT, SAMPLE, 1.02),
-        ({}, ZOOM_WRONG, SAMPLE, 0.0),
-        ({}, TIME_RIGHT, SAMPLE, 1.02),
-        ({}, TIME_RIGHT, TIMED, 1.52),
-        ({}, TIME_WRONG, TIMED, 0.0),
-        ({}, INCONSISTENT, SAMPLE, 0.0),
-        ({}, BROKEN, SAMPLE, 0.0),
-        ({"choose_bonus": 0.2, "time_bonus": 0.1, "accuracy_reward": 2.0}, TIME_RIGHT, TIMED, 2.3),
-        ({"time_bonus_for": "any_question"}, TIME_RIGHT, SAMPLE, 1.52),
-        ({"time_bonus_for": "any_question"}, ZOOM_RIGHT, TIMED, 1.02),
-        ({}, OTHER_TIME_RIGHT, TIMED, 1.52),  # as published: any time counts once the question names one
-        ({"time_bonus_for": "named_time"}, OTHER_TIME_RIGHT, TIMED, 1.02),
-        ({"time_bonus_for": "named_time"}, TIME_RIGHT, TIMED, 1.52),
-        ({"time_bonus_for": "named_time"}, TIME_RIGHT, SAMPLE, 1.02),
-        ({"time_bonus_for": "named_time"}, TIME_RIGHT, replace(SAMPLE, question="From 00:34 to 1:00:05?"), 1.52),
-        ({"time_bonus_for": "named_time"}, HOUR_RIGHT, replace(SAMPLE, question="From 00:34 to 1:00:05?"), 1.52),
-        ({"time_bonus_for": "named_time"}, TIME_RIGHT, replace(SAMPLE, question="9" * 5000 + ":34?"), 1.02),
-        # without verification
-        ({"ccv": False}, INCONSISTENT, SAMPLE, 1.02),
-        ({"ccv": False}, BROKEN, SAMPLE, 0.0),
-        # unconditional bonus, 0.2 for one type of action
-        ({"bonus_condition": "always", "choose_bonus": 0.2, "time_bonus": 0.0}, ZOOM_WRONG, SAMPLE, 0.2),
-        ({"bonus_condition": "always", "choose_bonus": 0.2, "ccv": False}, BROKEN, SAMPLE, 0.2),
-        ({"bonus_condition": "always", "choose_bonus": 0.2}, BROKEN, SAMPLE, 0.0),
-        # a bonus per turn, instead of per action
-        ({"turn_bonus": 0.2}, DIRECT_RIGHT, SAMPLE, 1.0),
-        ({"turn_bonus": 0.2}, ZOOM_RIGHT, SAMPLE, 1.2),
-        ({"turn_bonus": 0.2}, TIME_RIGHT, TIMED, 1.4),
-        ({"turn_bonus": 0.2}, ZOOM_WRONG, SAMPLE, 0.0),
-        ({"turn_bonus": 0.2, "bonus_condition": "always"}, ZOOM_WRONG, SAMPLE, 0.2),
-        (
-            {"turn_bonus": 0.2},
-            rollout(*(choose(100 * start, 100 * start + 50) for start in range(1, 5)), answer("B")),
-            SAMPLE,
-            1.6,  # four turns before the answer, capped at 0.6
-        ),
-        # a format reward
-        ({"format_reward": 1.0}, DIRECT_RIGHT, SAMPLE, 2.0),
-        ({"format_reward": 1.0}, ZOOM_WRONG, SAMPLE, 1.0),
-        ({"format_reward": 1.0, "ccv": False}, BROKEN, SAMPLE, 0.0),
-        ({"format_reward": 1.0, "ccv": False}, rollout(answer("B", thought=None)), SAMPLE, 1.0),
-        # answers in other forms
-        ({}, rollout(answer("B. y")), SAMPLE, 0.0),
-        ({"answer_grading": "choice"}, rollout(answer("B. y")), SAMPLE, 1.0),
-        ({"answer_grading": "choice"}, rollout(answer("(c)")), SAMPLE, 0.0),
-        ({}, rollout(answer("B because it is")), SAMPLE, 1.0),
-        ({}, rollout(answer("12")), replace(SAMPLE, ground_truth="12", question_type="numeric"), 1.0),
-        # the run-time profile forgives thoughts without numbers, not two times in a row
-        ({}, rollout(replace(choose(100, 200), thought="look"), answer("B")), SAMPLE, 0.0),
-        ({"ccv_profile": "inference"}, rollout(replace(choose(100, 200), thought="look"), answer("B")), SAMPLE, 1.02),
-        ({"min_gap": 100}, ZOOM_RIGHT, SAMPLE, 0.0),
-        ({"min_gap": 99}, ZOOM_RIGHT, SAMPLE, 1.02),
-    ],
-)
-async def test_score(settings: dict[str, Any], trajectory: Trajectory, sample: Sample, score: float) -> None:
-    method = framethinker(**settings)
-    reward = await method.score(trajectory, sample)
-    assert reward["score"] == pytest.approx(score)
-    assert reward.keys() == {"score", *method.reward_components}
-    assert reward["score"] == pytest.approx(reward["accuracy"] + reward["action_bonus"] + reward["format"])
-    assert reward["ccv"] == 1.0 or reward["score"] == 0.0
+SCORES = [
+    # the recipe
+    ({}, DIRECT_RIGHT, SAMPLE, 1.0),
+    ({}, ZOOM_RIGHT, SAMPLE, 1.02),
+    ({}, ZOOM_WRONG, SAMPLE, 0.0),
+    ({}, TIME_RIGHT, SAMPLE, 1.02),
+    ({}, TIME_RIGHT, TIMED, 1.52),
+    ({}, TIME_WRONG, TIMED, 0.0),
+    ({}, INCONSISTENT, SAMPLE, 0.0),
+    ({}, BROKEN, SAMPLE, 0.0),
+    ({"choose_bonus": 0.2, "time_bonus": 0.1, "accuracy_reward": 2.0}, TIME_RIGHT, TIMED, 2.3),
+    ({"time_bonus_for": "any_question"}, TIME_RIGHT, SAMPLE, 1.52),
+    ({"time_bonus_for": "any_question"}, ZOOM_RIGHT, TIMED, 1.02),
+    ({}, OTHER_TIME_RIGHT, TIMED, 1.52),  # as published: any time counts once the question names one
+    ({"time_bonus_for": "named_time"}, OTHER_TIME_RIGHT, TIMED, 1.02),
+    ({"time_bonus_for": "named_time"}, TIME_RIGHT, TIMED, 1.52),
+    ({"time_bonus_for": "named_time"}, TIME_RIGHT, SAMPLE, 1.02),
+    ({"time_bonus_for": "named_time"}, TIME_RIGHT, replace(SAMPLE, question="From 00:34 to 1:00:05?"), 1.52),
+    ({"time_bonus_for": "named_time"}, HOUR_RIGHT, replace(SAMPLE, question="From 00:34 to 1:00:05?"), 1.52),
+    ({"time_bonus_for": "named_time"}, TIME_RIGHT, replace(SAMPLE, question="9" * 5000 + ":34?"), 1.02),
+    # without verification
+    ({"ccv": False}, INCONSISTENT, SAMPLE, 1.02),
+    ({"ccv": False}, BROKEN, SAMPLE, 0.0),
+    # unconditional bonus, 0.2 for one type of action
+    ({"bonus_condition": "always", "choose_bonus": 0.2, "time_bonus": 0.0}, ZOOM_WRONG, SAMPLE, 0.2),
+    ({"bonus_condition": "always", "choose_bonus": 0.2, "ccv": False}, BROKEN, SAMPLE, 0.2),
+    ({"bonus_condition": "always", "choose_bonus": 0.2}, BROKEN, SAMPLE, 0.0),
+    # a bonus per turn, instead of per action
+    ({"turn_bonus": 0.2}, DIRECT_RIGHT, SAMPLE, 1.0),
+    ({"turn_bonus": 0.2}, ZOOM_RIGHT, SAMPLE, 1.2),
+    ({"turn_bonus": 0.2}, TIME_RIGHT, TIMED, 1.4),
+    ({"turn_bonus": 0.2}, ZOOM_WRONG, SAMPLE, 0.0),
+    ({"turn_bonus": 0.2, "bonus_condition": "always"}, ZOOM_WRONG, SAMPLE, 0.2),
+    (
+        {"turn_bonus": 0.2},
+        rollout(*(choose(100 * start, 100 * start + 50) for start in range(1, 5)), answer("B")),
+        SAMPLE,
+        1.6,  # four turns before the answer, capped at 0.6
+    ),
+    # a format reward
+    ({"format_reward": 1.0}, DIRECT_RIGHT, SAMPLE, 2.0),
+    ({"format_reward": 1.0}, ZOOM_WRONG, SAMPLE, 1.0),
+    ({"format_reward": 1.0, "ccv": False}, BROKEN, SAMPLE, 0.0),
+    ({"format_reward": 1.0, "ccv": False}, rollout(answer("B", thought=None)), SAMPLE, 1.0),
+    # answers in other forms
+    ({}, rollout(answer("B. y")), SAMPLE, 0.0),
+    ({"answer_grading": "choice"}, rollout(answer("B. y")), SAMPLE, 1.0),
+    ({"answer_grading": "choice"}, rollout(answer("(c)")), SAMPLE, 0.0),
+    ({}, rollout(answer("B because it is")), SAMPLE, 1.0),
+    ({}, rollout(answer("12")), replace(SAMPLE, ground_truth="12", question_type="numeric"), 1.0),
+    # the run-time profile forgives thoughts without numbers, not two times in a row
+    ({}, rollout(replace(choose(100, 200), thought="look"), answer("B")), SAMPLE, 0.0),
+    ({"ccv_profile": "inference"}, rollout(replace(choose(100, 200), thought="look"), answer("B")), SAMPLE, 1.02),
+    ({"min_gap": 100}, ZOOM_RIGHT, SAMPLE, 0.0),
+    ({"min_gap": 99}, ZOOM_RIGHT, SAMPLE, 1.02),
+]
+
+
+async def test_score() -> None:
+    for settings, trajectory, sample, score in SCORES:
+        method = framethinker(**settings)
+        reward = await method.score(trajectory, sample)
+        assert reward["score"] == pytest.approx(score), (settings, trajectory, sample)
+        assert reward.keys() == {"score", *method.reward_components}
+        assert reward["score"] == pytest.approx(reward["accuracy"] + reward["action_bonus"] + reward["format"])
+        assert reward["ccv"] == 1.0 or reward["score"] == 0.0
 
 
 @pytest.mark.parametrize("trajectory", HONEST)

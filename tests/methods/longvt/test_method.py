@@ -92,7 +92,6 @@ def t(*crops: str) -> list[str]:
     return [*crops, answer()]
 
 
-@pytest.mark.parametrize("compat", ["strict", "reference"])
 @pytest.mark.parametrize(
     ("turns", "label", "fields", "accuracy", "format_reward", "time"),
     [
@@ -147,18 +146,18 @@ async def test_reward(
     accuracy: float,
     format_reward: float,
     time: float,
-    compat: str,
 ) -> None:
     """The same in both modes."""
-    trajectory, reward, judge = await run(video, turns, label, compat=compat, **fields)
-    assert reward == {
-        "score": pytest.approx(accuracy + format_reward + time),
-        "accuracy": pytest.approx(accuracy),
-        "format": pytest.approx(format_reward),
-        "temporal_iou": pytest.approx(time),
-    }
-    given = trajectory.answer or ""
-    assert judge.answers == ([given] if given and len(given) < 1000 else [])
+    for compat in ("strict", "reference"):
+        trajectory, reward, judge = await run(video, turns, label, compat=compat, **fields)
+        assert reward == {
+            "score": pytest.approx(accuracy + format_reward + time),
+            "accuracy": pytest.approx(accuracy),
+            "format": pytest.approx(format_reward),
+            "temporal_iou": pytest.approx(time),
+        }
+        given = trajectory.answer or ""
+        assert judge.answers == ([given] if given and len(given) < 1000 else [])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ second.
 
 import pytest
 
-from tests.methods.videobrain.scripted import BROKEN, COMPATS, LEGACY, RIGHT_WITH_A_CALL, WRONG_WITH_A_CALL, run
+from tests.methods.videobrain.scripted import BROKEN, LEGACY, RIGHT_WITH_A_CALL, WRONG_WITH_A_CALL, run
 from tests.turns.tagged import tool_call
 from tests.turns.videobrain import answer, clip, think, uniform
 from tests.videos.files import MakeVideo
@@ -16,7 +16,6 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.methods.videobrain.gate import record_gate, reference_text_gate
 
 
-@COMPATS
 @pytest.mark.parametrize(
     ("turns", "num_calls"),
     [
@@ -32,14 +31,14 @@ from verl_video_tools.methods.videobrain.gate import record_gate, reference_text
         pytest.param(["hello " + uniform(0, 100) + " well", "so " + answer() + " ok"], 1, id="text around the tags"),
     ],
 )
-async def test_the_gate_lets_pass(make_video: MakeVideo, turns: list[str], num_calls: int, compat: str) -> None:
-    trajectory, reward = await run(make_video(), turns, compat)
-    assert reward["format"] == 0.05
-    assert get_method("videobrain", compat=compat).gate(trajectory).num_calls == num_calls
-    assert len(trajectory.executed_calls()) == num_calls
+async def test_the_gate_lets_pass(make_video: MakeVideo, turns: list[str], num_calls: int) -> None:
+    for compat in ("strict", "reference"):
+        trajectory, reward = await run(make_video(), turns, compat)
+        assert reward["format"] == 0.05, compat
+        assert get_method("videobrain", compat=compat).gate(trajectory).num_calls == num_calls, compat
+        assert len(trajectory.executed_calls()) == num_calls, compat
 
 
-@COMPATS
 @pytest.mark.parametrize(
     ("turns", "stop"),
     [
@@ -77,11 +76,12 @@ async def test_the_gate_lets_pass(make_video: MakeVideo, turns: list[str], num_c
         pytest.param([uniform(0, 100), answer() + answer("A") + "<answer>"], "answer", id="unbalanced tags"),
     ],
 )
-async def test_the_gate_refuses(make_video: MakeVideo, turns: list[str], stop: str, compat: str) -> None:
+async def test_the_gate_refuses(make_video: MakeVideo, turns: list[str], stop: str) -> None:
     """Every component is 0 then, whatever the answer."""
-    trajectory, reward = await run(make_video(), turns, compat)
-    assert reward == {"score": 0.0, "accuracy": 0.0, "format": 0.0, "behavior": 0.0}
-    assert trajectory.stop_reason == stop
+    for compat in ("strict", "reference"):
+        trajectory, reward = await run(make_video(), turns, compat)
+        assert reward == {"score": 0.0, "accuracy": 0.0, "format": 0.0, "behavior": 0.0}, compat
+        assert trajectory.stop_reason == stop, compat
 
 
 @pytest.mark.parametrize(

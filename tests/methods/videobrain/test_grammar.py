@@ -24,48 +24,48 @@ def summary(parsed: ParsedTurn) -> tuple[str | list[str] | None, bool]:
     return calls or None, parsed.well_formed
 
 
-@pytest.mark.parametrize(
-    ("text", "strict", "reference"),
-    [
-        (THINK + CALL, (["uniform_sample"], True), None),
-        (f"well {THINK} so\n{CALL} ok", (["uniform_sample"], True), None),
-        (THINK + ANSWER, ("B", True), None),
-        (ANSWER, ("B", False), None),
-        (ANSWER + THINK, ("B", False), None),
-        (THINK + THINK + ANSWER, ("B", False), None),
-        ("<thinking> </thinking>" + ANSWER, ("B", False), None),
-        (THINK + "<answer> </answer>", (None, False), None),
-        (THINK + "<answer>A</answer>" + ANSWER, ("B", False), None),
-        (THINK + CALL + ANSWER, (["uniform_sample"], False), None),
-        (THINK + ANSWER + CALL, (["uniform_sample"], False), None),
-        (THINK + CALL + OTHER, (["multiple_calls"] * 2, False), (["clip_sample"], False)),
-        (f"<thinking>{CALL}</thinking>{ANSWER}", ("B", False), (["uniform_sample"], False)),
-        (f"<thinking>or <answer>C</answer>?</thinking>{ANSWER}", ("B", False), None),
-        ("<thinking>or <answer>?</thinking>" + ANSWER, ("B", False), ("?</thinking><answer>B", False)),
-        (THINK + "<tool_call>x</tool_call>", (["malformed_call"], False), None),
-        (THINK + "<tool_call>[]</tool_call>", (["malformed_call"], False), None),
-        (THINK + CALL.replace("</tool_call>", ""), (None, False), None),
-        (
-            THINK + '<tool_call>{"action": "choose_frames", "frame_range": [0, 9]}</tool_call>',
-            (["malformed_call"], False),
-            (["choose_frames"], True),
-        ),
-        (
-            THINK + '<tool_call>{"name": "x", "action": "choose_frames", "frame_range": [0, 9]}</tool_call>',
-            (["x"], True),
-            None,
-        ),
-        (
-            THINK + '<tool_call>{"action": "choose_frames", "frame_range": {"0": 0, "90": 0}}</tool_call>',
-            (["malformed_call"], False),
-            None,
-        ),
-        ("", (None, False), None),
-    ],
-)
-def test_turns(text: str, strict: object, reference: object | None) -> None:
-    assert summary(parse_turn(text)) == strict
-    assert summary(parse_turn_reference(text)) == (strict if reference is None else reference)
+TURNS = [
+    (THINK + CALL, (["uniform_sample"], True), None),
+    (f"well {THINK} so\n{CALL} ok", (["uniform_sample"], True), None),
+    (THINK + ANSWER, ("B", True), None),
+    (ANSWER, ("B", False), None),
+    (ANSWER + THINK, ("B", False), None),
+    (THINK + THINK + ANSWER, ("B", False), None),
+    ("<thinking> </thinking>" + ANSWER, ("B", False), None),
+    (THINK + "<answer> </answer>", (None, False), None),
+    (THINK + "<answer>A</answer>" + ANSWER, ("B", False), None),
+    (THINK + CALL + ANSWER, (["uniform_sample"], False), None),
+    (THINK + ANSWER + CALL, (["uniform_sample"], False), None),
+    (THINK + CALL + OTHER, (["multiple_calls"] * 2, False), (["clip_sample"], False)),
+    (f"<thinking>{CALL}</thinking>{ANSWER}", ("B", False), (["uniform_sample"], False)),
+    (f"<thinking>or <answer>C</answer>?</thinking>{ANSWER}", ("B", False), None),
+    ("<thinking>or <answer>?</thinking>" + ANSWER, ("B", False), ("?</thinking><answer>B", False)),
+    (THINK + "<tool_call>x</tool_call>", (["malformed_call"], False), None),
+    (THINK + "<tool_call>[]</tool_call>", (["malformed_call"], False), None),
+    (THINK + CALL.replace("</tool_call>", ""), (None, False), None),
+    (
+        THINK + '<tool_call>{"action": "choose_frames", "frame_range": [0, 9]}</tool_call>',
+        (["malformed_call"], False),
+        (["choose_frames"], True),
+    ),
+    (
+        THINK + '<tool_call>{"name": "x", "action": "choose_frames", "frame_range": [0, 9]}</tool_call>',
+        (["x"], True),
+        None,
+    ),
+    (
+        THINK + '<tool_call>{"action": "choose_frames", "frame_range": {"0": 0, "90": 0}}</tool_call>',
+        (["malformed_call"], False),
+        None,
+    ),
+    ("", (None, False), None),
+]
+
+
+def test_turns() -> None:
+    for text, strict, reference in TURNS:
+        assert summary(parse_turn(text)) == strict
+        assert summary(parse_turn_reference(text)) == (strict if reference is None else reference)
 
 
 @pytest.mark.parametrize("parse", [parse_turn, parse_turn_reference])

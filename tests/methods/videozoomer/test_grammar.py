@@ -31,73 +31,73 @@ GOOD = {"segment": [4, 6], "fps": 2}
 MALFORMED = ["malformed_call"]
 
 
-@pytest.mark.parametrize(
-    ("body", "strict", "reference", "well_formed"),
-    [
-        # body                                               strict     reference  well-formed (strict)
-        ('{"segment": [4, 6], "fps": 2}', GOOD, GOOD, True),
-        (' {"segment": [4, 6], "fps": 2}\n', GOOD, GOOD, True),
-        ('{"segment": [4, 6],\n"fps": 2}', GOOD, MALFORMED, True),
-        ('see {"segment": [4, 6], "fps": 2} please', GOOD, GOOD, False),
-        ('{"segment": [4, 6], "fps": 2} {"fps": 1}', MALFORMED, MALFORMED, False),
-        ('{"segment": [4, 6], "fps": {"n": 2}}', MALFORMED, MALFORMED, False),
-        ('{"segment": [[4], 6], "fps": 2}', MALFORMED, {"segment": [[4], 6], "fps": 2}, False),  # refused by the tool
-        ('{"segment": [4, 6]}', {"segment": [4, 6]}, {"segment": [4, 6]}, True),
-        ('{"segment": [4, 6], "fps": NaN}', MALFORMED, MALFORMED, False),
-        ('{"segment": [4, 1e999], "fps": 2}', MALFORMED, MALFORMED, False),
-        ("{'segment': [4, 6], 'fps': 2}", MALFORMED, MALFORMED, False),
-        ("[4, 6]", MALFORMED, MALFORMED, False),
-        ("4 to 6", MALFORMED, MALFORMED, False),
-        ("", MALFORMED, MALFORMED, False),
-        ("}{", MALFORMED, MALFORMED, False),
-        ('{"a":' * 5000, MALFORMED, MALFORMED, False),
-        ('{"segment": ' + "[" * 5000 + "}", MALFORMED, MALFORMED, False),
-        ('{"fps": ' + "9" * 5000 + "}", MALFORMED, MALFORMED, False),
-        ('{"segment": [4, 6], "fps": "\\ud800"}', MALFORMED, MALFORMED, False),  # half a pair: no UTF-8
-        ('{"segment": [4, 6], "fps": 2' + " " * 4000 + "}", MALFORMED, MALFORMED, False),
-    ],
-)
-def test_requests(body: str, strict: object, reference: object, well_formed: bool) -> None:
-    assert summary(parse_turn(video_zoom(body))) == strict
-    assert summary(parse_turn_reference(video_zoom(body))) == reference
-    assert parse_turn(video_zoom(body)).well_formed is well_formed
+REQUESTS = [
+    # body                                               strict     reference  well-formed (strict)
+    ('{"segment": [4, 6], "fps": 2}', GOOD, GOOD, True),
+    (' {"segment": [4, 6], "fps": 2}\n', GOOD, GOOD, True),
+    ('{"segment": [4, 6],\n"fps": 2}', GOOD, MALFORMED, True),
+    ('see {"segment": [4, 6], "fps": 2} please', GOOD, GOOD, False),
+    ('{"segment": [4, 6], "fps": 2} {"fps": 1}', MALFORMED, MALFORMED, False),
+    ('{"segment": [4, 6], "fps": {"n": 2}}', MALFORMED, MALFORMED, False),
+    ('{"segment": [[4], 6], "fps": 2}', MALFORMED, {"segment": [[4], 6], "fps": 2}, False),  # refused by the tool
+    ('{"segment": [4, 6]}', {"segment": [4, 6]}, {"segment": [4, 6]}, True),
+    ('{"segment": [4, 6], "fps": NaN}', MALFORMED, MALFORMED, False),
+    ('{"segment": [4, 1e999], "fps": 2}', MALFORMED, MALFORMED, False),
+    ("{'segment': [4, 6], 'fps': 2}", MALFORMED, MALFORMED, False),
+    ("[4, 6]", MALFORMED, MALFORMED, False),
+    ("4 to 6", MALFORMED, MALFORMED, False),
+    ("", MALFORMED, MALFORMED, False),
+    ("}{", MALFORMED, MALFORMED, False),
+    ('{"a":' * 5000, MALFORMED, MALFORMED, False),
+    ('{"segment": ' + "[" * 5000 + "}", MALFORMED, MALFORMED, False),
+    ('{"fps": ' + "9" * 5000 + "}", MALFORMED, MALFORMED, False),
+    ('{"segment": [4, 6], "fps": "\\ud800"}', MALFORMED, MALFORMED, False),  # half a pair: no UTF-8
+    ('{"segment": [4, 6], "fps": 2' + " " * 4000 + "}", MALFORMED, MALFORMED, False),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "strict", "reference", "well_formed"),
-    [
-        (answer("B"), "B", "B", True),
-        (f"\n{answer(' B ')}\n", "B", "B", True),
-        ("<think>so</think> Clearly: <answer>B</answer>", "B", "B", True),
-        (answer("B") + " done", "B", "B", False),
-        ("well " + answer("B"), "B", "B", False),
-        ("<answer>B</answer>", "B", "B", False),
-        ("<answer>B</answer><think>so</think>", "B", "B", False),
-        (answer("A") + "<answer>B</answer>", "B", "B", False),
-        ("<think>so</think><answer>B", None, "B", False),
-        (answer("A") + "<answer>B", "A", "B", False),
-        (answer(""), None, None, False),
-        ("<think>so</think>", None, None, False),
-        ("B", None, None, False),
-        ("", None, None, False),
-        ("<think>so</think><tool_response>x</tool_response><answer>B</answer>", "B", "B", False),
-        ("<think>a</think><think>b</think><answer>B</answer>", "B", "B", False),
-        ("<think>maybe <answer>A</answer></think>", "A", "A", False),
-        ("<think>the <answer> tag takes 3 or 4</think><answer>4</answer>", "4", "4", False),
-        ("<think>to close with </answer></think><answer>4</answer>", "4", "4", False),
-        (answer("4") + " and </answer>", "4", "4", False),
-        (video_zoom('{"segment": [4, 6], "fps": 2}') + "<answer>B</answer>", GOOD, GOOD, False),
-        ("<answer>B</answer>" + video_zoom('{"segment": [4, 6], "fps": 2}'), GOOD, GOOD, False),
-        ("<think>never closed " + video_zoom('{"segment": [4, 6], "fps": 2}')[17:], GOOD, GOOD, False),
-        (video_zoom('{"segment": [4, 6], "fps": 2}') * 2, ["multiple_calls"] * 2, MALFORMED, False),
-        (video_zoom('{"segment": [4, 6], "fps": 2}') + video_zoom("no"), ["multiple_calls"] * 2, GOOD, False),
-        ("<video_zoom>" + answer("B"), "B", "B", False),
-    ],
-)
-def test_turns(text: str, strict: object, reference: object, well_formed: bool) -> None:
-    assert summary(parse_turn(text)) == strict
-    assert summary(parse_turn_reference(text)) == reference
-    assert parse_turn(text).well_formed is well_formed
+def test_requests() -> None:
+    for body, strict, reference, well_formed in REQUESTS:
+        assert summary(parse_turn(video_zoom(body))) == strict
+        assert summary(parse_turn_reference(video_zoom(body))) == reference
+        assert parse_turn(video_zoom(body)).well_formed is well_formed
+
+
+TURNS = [
+    (answer("B"), "B", "B", True),
+    (f"\n{answer(' B ')}\n", "B", "B", True),
+    ("<think>so</think> Clearly: <answer>B</answer>", "B", "B", True),
+    (answer("B") + " done", "B", "B", False),
+    ("well " + answer("B"), "B", "B", False),
+    ("<answer>B</answer>", "B", "B", False),
+    ("<answer>B</answer><think>so</think>", "B", "B", False),
+    (answer("A") + "<answer>B</answer>", "B", "B", False),
+    ("<think>so</think><answer>B", None, "B", False),
+    (answer("A") + "<answer>B", "A", "B", False),
+    (answer(""), None, None, False),
+    ("<think>so</think>", None, None, False),
+    ("B", None, None, False),
+    ("", None, None, False),
+    ("<think>so</think><tool_response>x</tool_response><answer>B</answer>", "B", "B", False),
+    ("<think>a</think><think>b</think><answer>B</answer>", "B", "B", False),
+    ("<think>maybe <answer>A</answer></think>", "A", "A", False),
+    ("<think>the <answer> tag takes 3 or 4</think><answer>4</answer>", "4", "4", False),
+    ("<think>to close with </answer></think><answer>4</answer>", "4", "4", False),
+    (answer("4") + " and </answer>", "4", "4", False),
+    (video_zoom('{"segment": [4, 6], "fps": 2}') + "<answer>B</answer>", GOOD, GOOD, False),
+    ("<answer>B</answer>" + video_zoom('{"segment": [4, 6], "fps": 2}'), GOOD, GOOD, False),
+    ("<think>never closed " + video_zoom('{"segment": [4, 6], "fps": 2}')[17:], GOOD, GOOD, False),
+    (video_zoom('{"segment": [4, 6], "fps": 2}') * 2, ["multiple_calls"] * 2, MALFORMED, False),
+    (video_zoom('{"segment": [4, 6], "fps": 2}') + video_zoom("no"), ["multiple_calls"] * 2, GOOD, False),
+    ("<video_zoom>" + answer("B"), "B", "B", False),
+]
+
+
+def test_turns() -> None:
+    for text, strict, reference, well_formed in TURNS:
+        assert summary(parse_turn(text)) == strict
+        assert summary(parse_turn_reference(text)) == reference
+        assert parse_turn(text).well_formed is well_formed
 
 
 def test_thought() -> None:

@@ -128,7 +128,7 @@ async def test_final_thoughts_tell_the_truth_about_frames_that_were_shown(
         for time, label in re.findall(r"(\d+\.\d\d) s (\w+ \w+)", trajectory.turns[-1].thought or ""):
             told += 1
             assert label_at(spec, labels[time]) == label
-    assert told > 10
+    assert told > 5
 
 
 def test_same_seed_same_script() -> None:
@@ -162,7 +162,7 @@ def zoomer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The synthetic world with rows for VideoZoomer."""
     return make_demo(
         tmp_path_factory.mktemp("zoomer"),
-        num_train_videos=8,
+        num_train_videos=4,
         num_test_videos=1,
         questions_per_video=4,
         seed=3,
@@ -180,14 +180,14 @@ def rows(zoomer_dir: Path) -> list[dict[str, Any]]:
 def sft_parquet(zoomer_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("zoomer_sft") / "sft.parquet"
     report = export_sft(zoomer_dir / "train.parquet", path, settings=SETTINGS)
-    assert (report.kept.total(), report.dropped.total()) == (32, 0)
+    assert (report.kept.total(), report.dropped.total()) == (16, 0)
     return str(path)
 
 
 def test_wrong_answers_are_dropped_though_their_format_is_paid(zoomer_dir: Path, tmp_path: Path) -> None:
     report = export_sft(zoomer_dir / "train.parquet", tmp_path / "sft.parquet", imperfection=1.0, settings=SETTINGS)
-    assert report.dropped["wrong answer"] > 10
-    assert report.kept.total() + report.dropped.total() == 32
+    assert report.dropped["wrong answer"] > 5
+    assert report.kept.total() + report.dropped.total() == 16
 
 
 def test_fresh_questions_name_times(zoomer_dir: Path, tmp_path: Path) -> None:

@@ -11,35 +11,35 @@ ZOOM = '<think>so</think><video_zoom>{"segment": [4, 6], "fps": 2}</video_zoom>'
 ANSWER = "<think>so</think><answer>B</answer>"
 
 
-@pytest.mark.parametrize(
-    ("turns", "answer", "well_formed", "num_calls"),
-    [
-        ([ANSWER], "B", True, 0),
-        ([f" {ANSWER}\n"], "B", True, 0),
-        ([ZOOM, ANSWER], "B", True, 1),
-        ([ZOOM, ANSWER + "\n"], "B", True, 1),
-        ([ZOOM, ANSWER + " "], "B", False, 1),
-        ([ZOOM, " " + ANSWER], "B", False, 1),
-        ([f" {ZOOM} ", ANSWER], "B", True, 1),
-        ([ZOOM + " words after it", ANSWER], "B", True, 1),
-        ([ZOOM] * 4 + [ANSWER], "B", True, 4),
-        ([ZOOM, "words", ZOOM, ANSWER], "B", False, 1),
-        ([ZOOM, video_zoom("no"), ZOOM, ANSWER], "B", False, 2),  # counted up to the first malformed turn
-        ([ANSWER, ZOOM], "B", False, 0),
-        ([video_zoom('{"segment": [4, 6], "fps": 2, "more": 1}'), ANSWER], "B", True, 1),
-        ([video_zoom('{"segment": [4, 6, 8], "fps": "2"}'), ANSWER], "B", True, 1),
-        ([video_zoom('{"segment": [4, 6], "fps": NaN}'), ANSWER], "B", False, 1),
-        ([video_zoom('{"segment": [4, 6], "fps": 1e999}'), ANSWER], "B", False, 1),
-        ([video_zoom('{"segment": 4, "fps": 2}'), ANSWER], "B", False, 1),
-        ([video_zoom("[" * 5000), ANSWER], "B", False, 1),
-        (["<think>a</think><answer>B</answer></answer>"], "B", False, 0),
-        (["<answer>B</answer>"], "B", False, 0),
-        (["just B"], "just B", False, 0),
-        ([], "", False, 0),
-    ],
-)
-def test_read_turns(turns: list[str], answer: str, well_formed: bool, num_calls: int) -> None:
-    assert read_turns(turns, max_frames=16) == TurnFindings(answer, well_formed, num_calls)
+READ = [
+    ([ANSWER], "B", True, 0),
+    ([f" {ANSWER}\n"], "B", True, 0),
+    ([ZOOM, ANSWER], "B", True, 1),
+    ([ZOOM, ANSWER + "\n"], "B", True, 1),
+    ([ZOOM, ANSWER + " "], "B", False, 1),
+    ([ZOOM, " " + ANSWER], "B", False, 1),
+    ([f" {ZOOM} ", ANSWER], "B", True, 1),
+    ([ZOOM + " words after it", ANSWER], "B", True, 1),
+    ([ZOOM] * 4 + [ANSWER], "B", True, 4),
+    ([ZOOM, "words", ZOOM, ANSWER], "B", False, 1),
+    ([ZOOM, video_zoom("no"), ZOOM, ANSWER], "B", False, 2),  # counted up to the first malformed turn
+    ([ANSWER, ZOOM], "B", False, 0),
+    ([video_zoom('{"segment": [4, 6], "fps": 2, "more": 1}'), ANSWER], "B", True, 1),
+    ([video_zoom('{"segment": [4, 6, 8], "fps": "2"}'), ANSWER], "B", True, 1),
+    ([video_zoom('{"segment": [4, 6], "fps": NaN}'), ANSWER], "B", False, 1),
+    ([video_zoom('{"segment": [4, 6], "fps": 1e999}'), ANSWER], "B", False, 1),
+    ([video_zoom('{"segment": 4, "fps": 2}'), ANSWER], "B", False, 1),
+    ([video_zoom("[" * 5000), ANSWER], "B", False, 1),
+    (["<think>a</think><answer>B</answer></answer>"], "B", False, 0),
+    (["<answer>B</answer>"], "B", False, 0),
+    (["just B"], "just B", False, 0),
+    ([], "", False, 0),
+]
+
+
+def test_read_turns() -> None:
+    for turns, answer, well_formed, num_calls in READ:
+        assert read_turns(turns, max_frames=16) == TurnFindings(answer, well_formed, num_calls)
 
 
 @pytest.mark.parametrize(

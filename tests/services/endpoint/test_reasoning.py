@@ -63,6 +63,16 @@ SCRIPTS: dict[str, tuple[Method, list[str]]] = {
     ),
     "direct": (get_method("direct", initial_frames=4), ["<answer>B</answer>"]),
 }
+PAIRS = [
+    (name, shape)
+    for number, name in enumerate(SCRIPTS)
+    for shape in (
+        REASONING_SHAPES
+        if name in ("framethinker", "videozoomer")
+        else [REASONING_SHAPES[number % len(REASONING_SHAPES)]]
+    )
+]
+"""Every shape with a method that has stop strings and with one that has none, and every method with a shape."""
 NAMES_CALLS = (
     'I could write <tool_call>{"name": "crop_video", "arguments": {}}</tool_call>, <action>output answer: A</action> '
     'or <video_zoom>{"segment": [0.0, 1.0], "fps": 1}</video_zoom>, or <answer>A</answer>.'
@@ -100,8 +110,7 @@ def record_of(trajectory: Trajectory, *, reasons: bool) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", REASONING_SHAPES)
-@pytest.mark.parametrize("name", list(SCRIPTS))
+@pytest.mark.parametrize(("name", "shape"), PAIRS)
 async def test_a_rollout_is_that_of_a_model_without_reasoning(
     server: JudgeServer, sample: Sample, name: str, shape: str
 ) -> None:
@@ -135,8 +144,7 @@ async def test_a_reply_that_was_asked_for_once_more_costs_no_rollout_more(server
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", REASONING_SHAPES)
-@pytest.mark.parametrize("name", ["framethinker", "videozoomer", "longvt", "framemind", "videobrain"])
+@pytest.mark.parametrize(("name", "shape"), [pair for pair in PAIRS if pair[0] != "direct"])
 async def test_a_turn_without_a_thought_takes_the_reasoning_for_it(
     server: JudgeServer, sample: Sample, name: str, shape: str
 ) -> None:
@@ -153,8 +161,7 @@ async def test_a_turn_without_a_thought_takes_the_reasoning_for_it(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", REASONING_SHAPES)
-@pytest.mark.parametrize("name", list(SCRIPTS))
+@pytest.mark.parametrize(("name", "shape"), PAIRS)
 async def test_reasoning_that_was_cut_is_a_cut_turn(server: JudgeServer, sample: Sample, name: str, shape: str) -> None:
     """Whatever it names; it is nobody's failure but the model's, and no reason to ask again."""
     method, turns = SCRIPTS[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -64,53 +65,57 @@ def after_one_reply(then: Callable[[], Reply]) -> Callable[[dict[str, Any]], Rep
     return reply
 
 
-OF_THE_QUESTION = [
-    pytest.param(lambda: said(""), id="empty"),
-    pytest.param(lambda: said("<think>and so on", "length"), id="cut in its reasoning"),
-    pytest.param(lambda: Reply(b'{"error": {"message": "too many images"}}', 400), id="refused"),
-]
-OF_THE_ENDPOINT = [
-    pytest.param(lambda: Reply(b'{"error": {"message": "no such key"}}', 401), id="key"),
-    pytest.param(lambda: Reply(b'{"error": {"message": "no such model"}}', 404), id="model"),
-    pytest.param(lambda: Reply(b"<html>busy</html>", content_type="text/html"), id="a proxy's page"),
-    pytest.param(lambda: Reply(b"{}", 503), id="busy"),
-    pytest.param(lambda: Reply(None), id="closed"),
-]
+OF_THE_QUESTION = {
+    "empty": lambda: said(""),
+    "cut in its reasoning": lambda: said("<think>and so on", "length"),
+    "refused": lambda: Reply(b'{"error": {"message": "too many images"}}', 400),
+}
+OF_THE_ENDPOINT = {
+    "key": lambda: Reply(b'{"error": {"message": "no such key"}}', 401),
+    "model": lambda: Reply(b'{"error": {"message": "no such model"}}', 404),
+    "a proxy's page": lambda: Reply(b"<html>busy</html>", content_type="text/html"),
+    "busy": lambda: Reply(b"{}", 503),
+    "closed": lambda: Reply(None),
+}
+Replies = dict[str, Callable[[], Reply]]
 
 
-@pytest.mark.parametrize("then", OF_THE_QUESTION)
-async def test_a_reply_that_cannot_be_used_costs_its_question_alone(
-    then: Callable[[], Reply], short_backoff: None
-) -> None:
-    with JudgeServer(reply=after_one_reply(then)) as server:
-        async with EndpointToolModel(config(server, max_attempts=2)) as model:
-            await model.ask(CONTENT, 10.0)
-            with pytest.raises(CallRejected) as error:
-                await model.ask(CONTENT, 10.0)
-    assert error.value.code is CallErrorCode.NO_REPLY
-    assert server.base_url not in str(error.value) and "127.0.0.1" not in error.value.message
+async def failures(replies: Replies, *, after_one: bool) -> dict[str, BaseException | None]:
+    """What is raised at each of these replies, which come at once or after one that can be used. All at a time: some
+    are asked for until a deadline."""
+
+    async def failure(then: Callable[[], Reply]) -> BaseException | None:
+        with JudgeServer(reply=after_one_reply(then) if after_one else lambda request: then()) as server:
+            async with EndpointToolModel(config(server, max_attempts=2)) as model:
+                if after_one:
+                    await model.ask(CONTENT, 10.0)
+                try:
+                    await model.ask(CONTENT, 10.0)
+                except (CallRejected, ToolModelError) as error:
+                    return error
+        return None
+
+    return dict(zip(replies, await asyncio.gather(*map(failure, replies.values())), strict=True))
+
+
+async def test_a_reply_that_cannot_be_used_costs_its_question_alone(short_backoff: None) -> None:
+    for name, error in (await failures(OF_THE_QUESTION, after_one=True)).items():
+        assert isinstance(error, CallRejected) and error.code is CallErrorCode.NO_REPLY, name
+        assert "127.0.0.1" not in str(error) and "127.0.0.1" not in error.message, name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("then", OF_THE_ENDPOINT)
-async def test_what_says_nothing_of_the_question_is_no_refusal(then: Callable[[], Reply], short_backoff: None) -> None:
-    with JudgeServer(reply=after_one_reply(then)) as server:
-        async with EndpointToolModel(config(server, max_attempts=2)) as model:
-            await model.ask(CONTENT, 10.0)
-            with pytest.raises(ToolModelError, match="no reply from the tool's model"):
-                await model.ask(CONTENT, 10.0)
+async def test_what_says_nothing_of_the_question_is_no_refusal(short_backoff: None) -> None:
+    for name, error in (await failures(OF_THE_ENDPOINT, after_one=True)).items():
+        assert isinstance(error, ToolModelError), name
+        assert "no reply from the tool's model" in str(error), name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("then", OF_THE_QUESTION + OF_THE_ENDPOINT)
-async def test_an_endpoint_that_never_gave_a_reply_is_at_fault_itself(
-    then: Callable[[], Reply], short_backoff: None
-) -> None:
+async def test_an_endpoint_that_never_gave_a_reply_is_at_fault_itself(short_backoff: None) -> None:
     """Else a server that takes no images would teach the policy that its questions are bad."""
-    with JudgeServer(reply=lambda request: then()) as server:
-        async with EndpointToolModel(config(server, max_attempts=2)) as model:
-            with pytest.raises(ToolModelError):
-                await model.ask(CONTENT, 10.0)
+    found = await failures(OF_THE_QUESTION | OF_THE_ENDPOINT, after_one=False)
+    assert {name: type(error) for name, error in found.items()} == dict.fromkeys(found, ToolModelError)
 
 
 async def test_one_that_is_down_costs_one_deadline_once(short_backoff: None) -> None:
