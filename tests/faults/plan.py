@@ -136,6 +136,7 @@ FAULTS: dict[str, Fault] = {
     ),
 }
 
+
 @dataclass(frozen=True)
 class Cell:
     fault: str
