@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,13 @@ import pytest
 
 pytest.importorskip("verl", reason="a dry run composes verl's configuration")
 
-from tests.recipes.options import recipe_arguments
+from tests.recipes.options import compose_options, recipe_arguments
 from verl_video_tools.core.check import Check
 from verl_video_tools.dry_run.report import DryRun
 from verl_video_tools.methods import method_class
 from verl_video_tools.methods.toolkit.synthetic import write_prompt
 from verl_video_tools.synthetic import base_model_dir
+from verl_video_tools.verl_plugin import planned_run
 from verl_video_tools.verl_plugin.planned_run import Kind
 
 Checks = dict[str, Check]
@@ -30,6 +33,7 @@ def recipe_options(demo_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     for method in ("framethinker", "framemind"):
         write_prompt(method_class(method), demo_dir / "prompts")
 
+    @cache
     def options(recipe: str) -> list[str]:
         variables = {"DEVICE": "cpu", "DEMO_DIR": str(demo_dir), "MODEL_PATH": str(base_model_dir()), "DRY_RUN": "1"}
         if recipe.endswith("_sft"):
@@ -45,6 +49,9 @@ def dry_run(recipe_options: Callable[[str], list[str]], monkeypatch: pytest.Monk
     """`dry_run(*options)`: the checks of FrameThinker's recipe with some more options, by name."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("verl_video_tools.dry_run.report.list_gpus", list)
+    # Hydra reads verl's files once for all of these tests.
+    monkeypatch.setattr(planned_run, "initialize_config_module", lambda *arguments, **options: nullcontext())
+    monkeypatch.setattr(planned_run, "compose", compose_options)
 
     def checks(*options: str, recipe: str = "framethinker_grpo", num_rows: int = 4, **fields: Any) -> Checks:
         kind: Kind = "sft" if recipe.endswith("_sft") else "grpo"

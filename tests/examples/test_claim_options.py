@@ -13,12 +13,11 @@ import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
 import yaml
-from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from examples.learning_curve.claims.claim import CLAIMS, sampling
 from examples.learning_curve.claims.trial import Trial
-from tests.recipes.options import STOPPED, STUB
+from tests.recipes.options import STOPPED, STUB, compose_options
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.verl_plugin.settings import is_validation
 
@@ -45,13 +44,12 @@ class Composed:
         model.mkdir(parents=True, exist_ok=True)
         (model / "config.json").write_text("{}")
         told = {name: str(value) for name, value in variables.items()}
-        stand_ins = {"PYTHON": str(self.folder / "bin" / "python"), "STUB_OUTPUT": str(self.folder / "options.json")}
+        stand_ins = {"PYTHON": str(self.folder / "bin" / "python"), "STUB_OUTPUT": str(self.folder / "started.json")}
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **told, **stand_ins}
         run = subprocess.run([str(part) for part in command], env=environment, capture_output=True, text=True)
         assert run.returncode == STOPPED, run.stderr
-        overrides = json.loads((self.folder / "options.json").read_text())
-        with initialize_config_module("verl.trainer.config", version_base=None):
-            config = compose("ppo_trainer" if "RUN_DIR" in told else "sft_trainer_engine", overrides=overrides)
+        options = json.loads((self.folder / "started.json").read_text())["options"]
+        config = compose_options("ppo_trainer" if "RUN_DIR" in told else "sft_trainer_engine", options)
         plain = OmegaConf.to_container(config)
         name = Path(told.get("RUN_DIR", told.get("SFT_DIR", ""))).name
         self.whole.setdefault(name, plain)

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
-from tests.recipes.options import RECIPES, recipe_arguments
+from tests.recipes.options import RECIPES, compose_options, recipe_arguments, verl_config
 from verl_video_tools.core.types import Method, VideoInfo
 from verl_video_tools.planner.composed import run_options
 from verl_video_tools.planner.constants import GB, find_gpu
@@ -66,10 +65,7 @@ def composed(recipe: str, preset: str, folder: Path, **variables: str) -> DictCo
     (folder / "config.json").write_text("{}")
     given = {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet", "MM_CACHE_GB": "4", "PRESET": preset}
     given |= {"NODE_RANK": "0", "MASTER_ADDR": "node"} | variables
-    arguments = recipe_arguments(recipe, folder, **given)
-    name = "ppo_trainer" if recipe.endswith("_grpo") else "sft_trainer_engine"
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        return compose(name, overrides=arguments)
+    return compose_options(verl_config(recipe), recipe_arguments(recipe, folder, **given))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
 
-from tests.recipes.options import SETTINGS, recipe_arguments, recipe_config
+from tests.recipes.options import Composed, recipe_arguments
 from verl_video_tools.methods.compose.composition import load_composition
 from verl_video_tools.verl_plugin.settings import method_from_config
 
@@ -17,11 +17,9 @@ FILE = "actor_rollout_ref.rollout.custom.video_tools.compose.file"
 
 
 @pytest.mark.slow
-def test_without_a_file_it_is_one_of_the_package(tmp_path: Path) -> None:
-    (tmp_path / "gpu").mkdir()
-    (tmp_path / "cpu").mkdir()
+def test_without_a_file_it_is_one_of_the_package(composed: Composed) -> None:
     for setting, name in (("cpu", "demo"), ("gpu", "default")):
-        rollout = recipe_config("compose_grpo", setting, tmp_path / setting).actor_rollout_ref.rollout
+        rollout = composed("compose_grpo", setting).actor_rollout_ref.rollout
         method = method_from_config("compose", rollout)
         assert method.made_of() == method_from_config("compose", rollout).made_of()
         assert getattr(method, "file", None) == name
@@ -30,15 +28,11 @@ def test_without_a_file_it_is_one_of_the_package(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", ["cpu", "gpu"])
-def test_a_users_file_gives_lengths_images_and_method(
-    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_users_file_gives_lengths_images_and_method(setting: str, composed: Composed, tmp_path: Path) -> None:
     odd = tmp_path / "my=file, (a) it's.yaml"
     odd.write_text(EXAMPLE.read_text())
     (tmp_path / "prompt.txt").write_text("Look.")
-    variables = {**SETTINGS[setting], "COMPOSE": str(odd), "RETRIEVAL_MODEL": "siglip"}
-    monkeypatch.setitem(SETTINGS, "own", variables)
-    config = recipe_config("compose_grpo", "own", tmp_path)
+    config = composed("compose_grpo", setting, COMPOSE=str(odd), RETRIEVAL_MODEL="siglip")
     limits = load_composition(str(odd)).limits
     assert (config.data.max_prompt_length, config.data.max_response_length) == (16384, 24576)
     rollout = config.actor_rollout_ref.rollout

@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
 from hydra import compose, initialize_config_module
-from omegaconf import DictConfig
+from hydra.errors import ConfigCompositionException
+from omegaconf import DictConfig, OmegaConf
 
 from tests.method_costs import LABEL_TOKENS
 from tests.recipes.options import (
@@ -19,8 +20,10 @@ from tests.recipes.options import (
     TEXT_TOKENS,
     VIDEOS,
     Composed,
+    compose_options,
     grpo_recipes,
     recipe_arguments,
+    verl_config,
 )
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.methods import get_method
@@ -85,6 +88,18 @@ def label_tokens(method: Any) -> int:
     return LABEL_TOKENS.get(method.name, of_composition)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["videozoomer_grpo", "longvt_sft"])
+def test_options_are_composed_as_by_hydra(recipe: str, tmp_path: Path) -> None:
+    """Of these tests' own shorter way."""
+    name, options = verl_config(recipe), recipe_arguments(recipe, tmp_path, **SETTINGS["gpu"])
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        expected = compose(name, overrides=options)
+    assert OmegaConf.to_container(compose_options(name, options)) == OmegaConf.to_container(expected)
+    with pytest.raises(ConfigCompositionException, match="no_such_option"):
+        compose_options(name, ["data.no_such_option=1"])
+
+
 def test_a_local_run_declares_its_own_ray(composed: Composed) -> None:
     assert composed("framethinker_grpo", "cpu").ray_kwargs.ray_init.num_gpus == 1
     for setting in SETTINGS:
@@ -103,19 +118,16 @@ def test_entropy_is_computed_in_one_piece(recipe: str, setting: str, composed: C
 
 
 @pytest.mark.slow
-def test_agent_loop_workers_are_as_many_as_there_is_work_for(
-    composed: Composed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def num_workers(recipe: str, setting: str, **environment: str) -> int:
-        monkeypatch.setitem(SETTINGS, setting, {**SETTINGS["gpu"], **environment})
-        return int(composed(recipe, setting).actor_rollout_ref.rollout.agent.num_workers)
+def test_agent_loop_workers_are_as_many_as_there_is_work_for(composed: Composed) -> None:
+    def num_workers(recipe: str, **variables: str) -> int:
+        return int(composed(recipe, "gpu", **variables).actor_rollout_ref.rollout.agent.num_workers)
 
-    assert num_workers("videozoomer_grpo", "two nodes", NNODES="2") == 32
-    assert num_workers("longvt_grpo", "eight nodes", NNODES="8") == 16, "questions of a step"
+    assert num_workers("videozoomer_grpo") == 32, "of two nodes"
+    assert num_workers("longvt_grpo", NNODES="8") == 16, "questions of a step"
     for cores in (4, 24, 960):
-        found = num_workers("videozoomer_grpo", f"{cores} cores", NNODES="2", CORES_PER_NODE=str(cores))
+        found = num_workers("videozoomer_grpo", CORES_PER_NODE=str(cores))
         assert found == agent_workers(128, nodes=2, cores_per_node=cores)
-    assert num_workers("longvt_grpo", "own", AGENT_WORKERS="40") == 40
+    assert num_workers("longvt_grpo", AGENT_WORKERS="40") == 40
 
 
 @pytest.mark.parametrize(
@@ -140,12 +152,9 @@ def test_an_engine_of_one_device_has_no_second_process_on_a_cpu(
 
 
 @pytest.mark.slow
-def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(
-    composed: Composed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(composed: Composed) -> None:
     """`make demo` is to run after `make install`, which cannot bring it."""
-    monkeypatch.setitem(SETTINGS, "demo", {"DEVICE": "gpu", "SYNTHETIC": "1"})
-    model = composed("framethinker_grpo", "demo").actor_rollout_ref.model
+    model = composed("framethinker_grpo", "gpu", SYNTHETIC="1").actor_rollout_ref.model
     assert (model.use_remove_padding, model.override_config.attn_implementation) == (False, "sdpa")
     model = composed("framethinker_grpo", "gpu").actor_rollout_ref.model
     assert model.use_remove_padding and "attn_implementation" not in model.override_config
@@ -185,8 +194,7 @@ def test_what_a_plan_prints_makes_the_run_that_was_planned(method: str, tmp_path
     arguments = recipe_arguments(
         f"{method}_grpo", tmp_path, DEVICE="gpu", TRAIN_FILES="rows.parquet", MODEL_PATH=str(tmp_path), **variables
     )
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides=[*arguments, *(line for line in pasted if not line[0].isupper())])
+    config = compose_options("ppo_trainer", [*arguments, *(line for line in pasted if not line[0].isupper())])
     assert run_options(config) == options
 
 

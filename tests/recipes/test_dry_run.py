@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,14 @@ def options_of_a_dry_run(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("recipe", [*grpo_recipes(), *sft_recipes()])
+@pytest.mark.parametrize(
+    ("recipe", "setting"),
+    [*zip(grpo_recipes(), itertools.cycle(SETTINGS)), *zip(sft_recipes(), itertools.cycle(SETTINGS))],
+)
 def test_the_options_are_those_of_the_run(recipe: str, setting: str, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    variables = {**SETTINGS[setting], "MODEL_PATH": str(tmp_path / "model"), "NODE_RANK": "0", "MASTER_ADDR": "host"}
+    variables = {**SETTINGS[setting], "MODEL_PATH": str(tmp_path / "model")}
     of_the_run = recipe_arguments(recipe, tmp_path, **variables)
     given, of_the_dry_run = options_of_a_dry_run(recipe_arguments(recipe, tmp_path, DRY_RUN="1", **variables))
     assert of_the_dry_run == of_the_run

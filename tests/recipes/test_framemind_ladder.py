@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
@@ -14,7 +12,6 @@ from tests.recipes.options import (
     TEXT_TOKENS,
     VIDEOS,
     Composed,
-    recipe_config,
 )
 from verl_video_tools.core.types import PixelEnvelope, Sample
 from verl_video_tools.methods import get_method
@@ -61,9 +58,8 @@ def test_every_rung_of_framemind_spreads_its_frames_evenly(recipe: str, setting:
         assert indices == linspace_indices(0, info.num_frames - 1, member.own_rung()[0])
 
 
-def test_baseline_of_framemind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SETTINGS, "baseline", {**SETTINGS["gpu"], "BASELINE": "1"})
-    config = recipe_config("framemind_grpo", "baseline", tmp_path)
+def test_baseline_of_framemind(composed: Composed) -> None:
+    config = composed("framemind_grpo", "gpu", BASELINE="1")
     method = method_from_config("framemind", config.actor_rollout_ref.rollout)
     assert (method.low, method.high) == ((32, 448), (32, 448))
     assert config.trainer.experiment_name == "framemind_fixed32_grpo"

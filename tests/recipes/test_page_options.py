@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("verl", reason="its configuration has the keys")
 
-from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
 from tests.page_commands import PAGES, REPO
+from tests.recipes.options import compose_options
 
 OPTION = re.compile(
     r"(?<![\w.+/])(\+{0,2})((?:actor_rollout_ref|algorithm|critic|data|reward|trainer)(?:\.[a-zA-Z_0-9]+)+)="
@@ -22,8 +22,7 @@ OPTION = re.compile(
 @pytest.fixture(scope="module")
 def configs() -> list[DictConfig]:
     """Of reinforcement learning and of fine-tuning."""
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        return [compose(name) for name in ("ppo_trainer", "sft_trainer_engine")]
+    return [compose_options(name, ()) for name in ("ppo_trainer", "sft_trainer_engine")]
 
 
 def named_options() -> Iterator[tuple[str, str, str]]:

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
-from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from tests.examples.conftest import EXAMPLES
-from tests.recipes.options import SETTINGS, recipe_arguments
+from tests.recipes.options import SETTINGS, compose_options, recipe_arguments
 
 PAPERS = sorted(path.name for path in (EXAMPLES / "papers").iterdir() if (path / "pyproject.toml").is_file())
 FIELDS = {
@@ -47,8 +46,7 @@ def test_the_recipe_trains_the_package(paper: str, setting: str, tmp_path: Path)
     prompts = {field for field in fields if field.startswith("prompt_file=")}
     assert bool(prompts) == (setting == "cpu")
     assert fields - prompts == set(FIELDS[paper][setting])
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides=arguments)
+    config = compose_options("ppo_trainer", arguments)
     lengths = config.data.max_prompt_length + config.data.max_response_length
     assert config.actor_rollout_ref.rollout.max_model_len >= lengths
 
@@ -65,11 +63,8 @@ def test_a_run_waits_for_no_other_machines_unless_it_is_told_of_them(paper: str,
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_cold_start_can_be_configured(paper: str, setting: str, tmp_path: Path) -> None:
     """A variable that is set in one setting alone would stop the recipe here."""
-    arguments = arguments_of(
-        paper, "sft", tmp_path, MODEL_PATH=model(tmp_path), NODE_RANK="0", MASTER_ADDR="10.0.0.1", **SETTINGS[setting]
-    )
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("sft_trainer_engine", overrides=arguments)
+    arguments = arguments_of(paper, "sft", tmp_path, MODEL_PATH=model(tmp_path), **SETTINGS[setting])
+    config = compose_options("sft_trainer_engine", arguments)
     assert config.data.train_batch_size >= 1 and config.trainer.total_epochs >= 1 and config.optim.lr > 0
     assert (OmegaConf.select(config, "data.mm_processor_kwargs.max_pixels") is not None) == (setting == "gpu")
 

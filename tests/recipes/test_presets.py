@@ -72,8 +72,12 @@ def test_other_recipes_run_on_eight_gpus_as_well(recipe: str, tmp_path: Path) ->
     if recipe == "mixed_grpo":
         plan = plan_of(config, "longvt", NODES["8x80gb"], "qwen2.5-vl-7b")
         assert plan.reasons == plan.warnings == ()
+
+
+@pytest.mark.slow
+def test_a_cold_start_of_several_methods_is_divided_as_longvts(tmp_path: Path) -> None:
     config = composed("mixed_sft", "7b_8x80gb", tmp_path / "mixed_sft")
-    assert (config.data.max_length, config.engine.ulysses_sequence_parallel_size) == (57_344, 2), "as LongVT's"
+    assert (config.data.max_length, config.engine.ulysses_sequence_parallel_size) == (57_344, 2)
 
 
 @pytest.mark.parametrize(("devices", "ulysses"), [("1", "1"), ("3", "1"), ("2", "2")])

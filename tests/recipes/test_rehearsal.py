@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -13,13 +14,7 @@ import pytest
 pytest.importorskip("verl", reason="recipes configure verl")
 from omegaconf import OmegaConf
 
-from tests.recipes.options import (
-    RECIPES,
-    SETTINGS,
-    Composed,
-    grpo_recipes,
-    recipe_config,
-)
+from tests.recipes.options import RECIPES, Composed, grpo_recipes, recipe_config
 
 REHEARSED = {
     "actor_rollout_ref.model.use_remove_padding": True,
@@ -52,14 +47,12 @@ LENGTHS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", ["cpu", "gpu"])
-@pytest.mark.parametrize("recipe", grpo_recipes())
+@pytest.mark.parametrize(("recipe", "device"), [*zip(grpo_recipes(), itertools.cycle(["cpu", "gpu"]))])
 def test_a_rehearsal_has_the_options_of_the_real_run_but_its_lengths(
-    recipe: str, device: str, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: str, device: str, composed: Composed, tmp_path: Path
 ) -> None:
     real, synthetic = composed(recipe, "gpu"), composed(recipe, "cpu")
-    monkeypatch.setitem(SETTINGS, "rehearsal", {"DEVICE": device, "REHEARSE": "1"})
-    rehearsal = recipe_config(recipe, "rehearsal", tmp_path)
+    rehearsal = recipe_config(recipe, tmp_path, DEVICE=device, REHEARSE="1")
     assert {name: OmegaConf.select(rehearsal, name) for name in REHEARSED} == REHEARSED
     assert {name: OmegaConf.select(rehearsal, name) for name in REAL} == {
         name: OmegaConf.select(real, name) for name in REAL

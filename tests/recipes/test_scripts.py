@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
-from hydra import compose, initialize_config_module
 
-from tests.recipes.options import RECIPES, SETTINGS, Composed, recipe_arguments, recipe_config, sft_recipes
+from tests.recipes.options import (
+    RECIPES,
+    SETTINGS,
+    Composed,
+    compose_options,
+    recipe_arguments,
+    recipe_config,
+    sft_recipes,
+)
 
 
 def test_every_script_parses() -> None:
@@ -31,8 +38,7 @@ def test_paths_of_any_characters(recipe: str, tmp_path: Path) -> None:
     arguments = recipe_arguments(
         recipe, tmp_path, DEVICE="cpu", OUTPUT_DIR=str(odd), MODEL_PATH=str(odd), CDPATH=".:/tmp"
     )
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides=arguments)
+    config = compose_options("ppo_trainer", arguments)
     assert config.trainer.default_local_dir == str(odd / recipe)
     assert config.actor_rollout_ref.model.path == str(odd)
     assert Path(config.data.train_files).parent.parent == odd
@@ -105,24 +111,25 @@ def test_a_synthetic_cold_start_divides_its_batch_by_its_devices(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", sft_recipes())
-def test_fine_tuning_saves_on_its_way(recipe: str, tmp_path: Path) -> None:
-    arguments = recipe_arguments(recipe, tmp_path, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1")
-    expected = {"longvt_sft": 500}.get(recipe, 100)
-    assert f"trainer.save_freq={expected}" in arguments
-    assert "trainer.max_ckpt_to_keep=2" in arguments  # with 1, a kill in the middle of saving loses all
-    if recipe == "longvt_sft":  # 3,000 steps on the published rows, and no hundreds of epochs of a few hundred own rows
-        assert {"trainer.total_epochs=3", "trainer.total_training_steps=3000"} <= set(arguments)
+def test_fine_tuning_saves_on_its_way(recipe: str, composed: Composed) -> None:
+    trainer = composed(recipe, "gpu").trainer
+    assert trainer.save_freq == {"longvt_sft": 500}.get(recipe, 100)
+    assert trainer.max_ckpt_to_keep == 2  # with 1, a kill in the middle of saving loses all
 
 
-def test_on_the_cpu_a_run_starts_a_ray_of_its_own(tmp_path: Path) -> None:
+def test_longvts_cold_start_ends_with_its_steps_or_its_epochs(tmp_path: Path) -> None:
+    """3,000 steps on the published rows, and no hundreds of epochs of a few hundred own rows."""
+    arguments = recipe_arguments("longvt_sft", tmp_path, **SETTINGS["gpu"])
+    assert {"trainer.total_epochs=3", "trainer.total_training_steps=3000"} <= set(arguments)
+
+
+def test_on_the_cpu_a_run_starts_a_ray_of_its_own(composed: Composed) -> None:
     """Without `local`, Ray takes the address that a killed `ray start` left, and refuses to count CPUs."""
-    init = recipe_config("framethinker_grpo", "cpu", tmp_path).ray_kwargs.ray_init
+    init = composed("framethinker_grpo", "cpu").ray_kwargs.ray_init
     assert (init.address, init.num_cpus, init.num_gpus) == ("local", 32, 1)
 
 
-def test_a_cluster_is_joined_with_the_variables_that_workers_need(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_is_joined_with_the_variables_that_workers_need(tmp_path: Path) -> None:
     """Ray refuses `num_cpus` of a cluster that exists; workers on other nodes know nothing of the recipe's shell."""
     variables = {
         "RAY_ADDRESS": "10.0.0.1:6379",
@@ -135,8 +142,7 @@ def test_a_cluster_is_joined_with_the_variables_that_workers_need(
         "SWANLAB_API_KEY": "secret",
         "UNRELATED": "1",
     }
-    monkeypatch.setitem(SETTINGS, "cluster", {**SETTINGS["cpu"], **variables})
-    init = recipe_config("framethinker_grpo", "cluster", tmp_path).ray_kwargs.ray_init
+    init = recipe_config("framethinker_grpo", tmp_path, DEVICE="cpu", **variables).ray_kwargs.ray_init
     assert init.num_cpus is None and "num_gpus" not in init and "include_dashboard" not in init
     passed = dict(init.runtime_env.env_vars)
     assert {name: passed.get(name) for name in variables} == {
@@ -258,7 +264,7 @@ def test_verls_log_always_goes_to_a_file_too(recipe: str, logger: str | None, ex
 
 def test_loaders_of_a_cold_start_fit_into_shared_memory(tmp_path: Path) -> None:
     def num_workers(recipe: str, **environment: str) -> int:
-        variables = {**SETTINGS["gpu"], "NODE_RANK": "0", "MASTER_ADDR": "node", "MODEL_PATH": str(tmp_path)}
+        variables = {**SETTINGS["gpu"], "MODEL_PATH": str(tmp_path)}
         given = dict(
             argument.split("=", 1) for argument in recipe_arguments(recipe, tmp_path, **variables, **environment)
         )
@@ -277,9 +283,7 @@ def test_loaders_of_a_cold_start_fit_into_shared_memory(tmp_path: Path) -> None:
     assert num_workers("longvt_sft", NUM_WORKERS="3", LOADER_GB="64") == 3
 
 
-def test_the_processor_cache_holds_the_rollouts_under_way(
-    composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_processor_cache_holds_the_rollouts_under_way(tmp_path: Path) -> None:
     def cache_gb(recipe: str, folder: str, **environment: str) -> str:
         (tmp_path / folder).mkdir()
         variables = {**SETTINGS["gpu"], "MM_CACHE_GB": "", "MODEL_PATH": "Qwen/Qwen2.5-VL-7B-Instruct"} | environment

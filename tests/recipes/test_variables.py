@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
 
-from tests.recipes.options import SETTINGS, Composed, grpo_recipes, recipe_arguments, recipe_config
+from tests.recipes.options import Composed, grpo_recipes, recipe_arguments
 
 CORRECTIONS = {
     "off": "disabled",
@@ -17,6 +17,7 @@ CORRECTIONS = {
     "mis": "decoupled_seq_is_rs",
 }
 """`ROLLOUT_CORRECTION`, and verl's preset of it."""
+LORA = {"LORA_RANK": "32", "LORA_ALPHA": "64", "LORA_SYNC": "adapter"}
 
 
 @pytest.mark.slow
@@ -27,15 +28,13 @@ CORRECTIONS = {
         *(("longvt_grpo", name) for name in CORRECTIONS if name != "mis"),
     ],
 )
-def test_every_recipe_corrects_for_the_engine_on_request(
-    recipe: str, correction: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_recipe_corrects_for_the_engine_on_request(recipe: str, correction: str, composed: Composed) -> None:
     from verl.trainer.config.algorithm import RolloutCorrectionConfig
     from verl.utils.config import omega_conf_to_dataclass
 
     variables = {} if correction == "off" else {"ROLLOUT_CORRECTION": correction}
-    monkeypatch.setitem(SETTINGS, correction, {"DEVICE": "cpu", **variables})
-    options = recipe_config(recipe, correction, tmp_path).algorithm.rollout_correction
+    variables |= LORA if correction == "mis" else {}  # the run of the test below
+    options = composed(recipe, "cpu", **variables).algorithm.rollout_correction
     found = omega_conf_to_dataclass(options, RolloutCorrectionConfig)
     assert found == getattr(RolloutCorrectionConfig, CORRECTIONS[correction])()
 
@@ -46,17 +45,11 @@ def test_an_unknown_correction_is_refused(tmp_path: Path) -> None:
         recipe_arguments("longvt_grpo", tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), ROLLOUT_CORRECTION="tis")
 
 
-LORA = {"LORA_RANK": "32", "LORA_ALPHA": "64", "LORA_SYNC": "adapter"}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", grpo_recipes())
-def test_every_recipe_trains_an_adapter_of_the_language_model_on_request(
-    recipe: str, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_recipe_trains_an_adapter_of_the_language_model_on_request(recipe: str, composed: Composed) -> None:
     assert composed(recipe, "cpu").actor_rollout_ref.model.lora_rank == 0
-    monkeypatch.setitem(SETTINGS, "lora", {"DEVICE": "cpu", **LORA})
-    model = recipe_config(recipe, "lora", tmp_path).actor_rollout_ref.model
+    model = composed(recipe, "cpu", ROLLOUT_CORRECTION="mis", **LORA).actor_rollout_ref.model
     assert (model.lora_rank, model.lora_alpha, model.lora.merge) == (32, 64, False)
     assert model.target_modules == "all-linear" and model.exclude_modules == ".*visual.*"
 
