@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.retrieval import MIN_RECALL, measure_recall
 
 
+@pytest.mark.slow
 async def test_recall_at_4_on_validation_videos(tmp_path: Path) -> None:
     recall = await measure_recall(4, tmp_path)
     assert recall.queries >= 24

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from examples.tiny_models.tiny_model import make_processor, make_tokenizer
 from tests.data.row_files import make_row, read_rows, write_rows
+from tests.verl_plugin.harness import model_dir
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
@@ -236,12 +236,10 @@ def test_prompts_are_counted_by_the_models_own_tokens(
     video: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first look of 64x36 pixels takes a handful of tokens a frame; a question of 3000 words does not fit."""
-    processor = tmp_path / "processor"
-    make_processor(make_tokenizer()).save_pretrained(processor)
     lengthy = make_row(video, question="word " * 3000 + "\nA. a lamp\nB. a chair")
     source = write_rows(tmp_path / "rows.parquet", [make_row(video), lengthy, make_row(video, agent_name="framemind")])
     report = tmp_path / "report.jsonl"
-    command = ["data", "validate", str(source), "--processor", str(processor), "--jobs", "1", "--report", str(report)]
+    command = ["data", "validate", str(source), "--processor", model_dir(), "--jobs", "1", "--report", str(report)]
     assert run(command) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("row ")]
     assert len(lines) == 1 and lines[0].startswith("row 1: the prompt takes ") and "reserves 8192" in lines[0]
@@ -260,7 +258,7 @@ def test_prompts_are_counted_by_the_models_own_tokens(
     assert run(["data", "validate", str(source), "--max-images", "7"]) == 2
 
     sample, info = Sample.from_row(make_row(video)), Video(video).info
-    model = load_model_tokens(str(processor))
+    model = load_model_tokens(model_dir())
     rungs = [
         PromptCosts(model, RowMethods(settings={"rung": rung})).of(sample, "framemind", info) for rung in range(1, 9)
     ]

@@ -17,6 +17,7 @@ from PIL import Image
 from tests.recorded_run import looked, refused, rollout, write_run
 from tests.viewer_page import Page
 from verl_video_tools.core.errors import SetupError
+from verl_video_tools.records import report_page
 from verl_video_tools.records.report_curves import Run, read_run
 from verl_video_tools.records.report_figures import (
     PNG_HEIGHT,
@@ -89,6 +90,13 @@ def test_the_page_of_one_run(tmp_path: Path) -> None:
         assert b"prefers-color-scheme:dark" in picture
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what the page says in words: figures take nearly all of a report's time."""
+    monkeypatch.setattr(report_page, "curves_png", lambda panels, names: b"")
+    monkeypatch.setattr(report_page, "panel_svg", lambda panel, names: b"<svg/>")
+
+
 @pytest.fixture(scope="module")
 def overlaid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the report of two runs."""
@@ -130,6 +138,7 @@ def test_a_run_of_validation_alone_has_a_report(tmp_path: Path) -> None:
     assert (tmp_path / "curves.png").stat().st_size > 10_000  # with panels of which nothing was recorded
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_table_says_whose_validation_rollouts_it_is_of(tmp_path: Path) -> None:
     validation = {0: [rollout("v", 1.0, calls=[looked("crop_video", 4)]), rollout("w", 0.0, method="direct")]}
     run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 0.5)]}, validation))
@@ -145,6 +154,7 @@ def test_the_table_says_whose_validation_rollouts_it_is_of(tmp_path: Path) -> No
         assert texts[row + 1 : row + 3] == [training, of_longvt]
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("rows", "in_table", "in_facts", "accuracies"),
     [
@@ -183,6 +193,7 @@ def test_the_page_says_what_rows_rounds_are_compared_on(
     assert texts[place + 1 : place + 4] == ["1.000", "-", "-"], "groups of one rollout have none to compare"
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("validation", "told"), [(0, "Rollouts of step 1: "), (1, "Rollouts of held-out rows at step 1: ")]
 )

@@ -66,7 +66,7 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("spread"), "whole.ts")
 
 
-@pytest.mark.parametrize("where", [0.38, 0.40, 0.45, 0.50, 0.53, 0.56, "key frame"])
+@pytest.mark.parametrize("where", [0.40, 0.50, 0.56, "key frame"])
 def test_a_lost_transport_packet(where: float | str, stream: Path, tmp_path: Path) -> None:
     data = stream.read_bytes()
     if where == "key frame":  # the demuxer flags the packet before it, which is another group's

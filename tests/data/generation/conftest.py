@@ -7,11 +7,11 @@ import pytest
 from tests.data.generation.world import SETTINGS, World, make_world
 
 
-@pytest.fixture(scope="module", params=list(SETTINGS))
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(request.param, tmp_path_factory.mktemp(request.param))
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def zoomer(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world("videozoomer", tmp_path_factory.mktemp("zoomer"))
+    return make_world("videozoomer", tmp_path_factory.mktemp("videozoomer"))
+
+
+@pytest.fixture(scope="session", params=list(SETTINGS))
+def world(request: pytest.FixtureRequest, zoomer: World, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return zoomer if request.param == "videozoomer" else make_world(request.param, tmp_path_factory.mktemp("world"))
