@@ -90,8 +90,11 @@ def run(repo: Path, mutants: Sequence[Mutant], jobs: int) -> Iterator[Outcome]:
             finally:
                 copies.put(copy)
 
-        for future in as_completed([executor.submit(plant, mutant) for mutant in mutants]):
-            yield future.result()
+        try:
+            for future in as_completed([executor.submit(plant, mutant) for mutant in mutants]):
+                yield future.result()
+        finally:
+            executor.shutdown(cancel_futures=True)  # after Ctrl-C, not the rest of the table
 
 
 def copy_checkout(repo: Path, target: Path) -> None:

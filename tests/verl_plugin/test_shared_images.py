@@ -156,3 +156,17 @@ async def test_images_on_their_way_to_the_server(monkeypatch: pytest.MonkeyPatch
             (sent,) = await ImageSender("group").send(images(view))
             assert sent.names == (image_name(images(view)[0].pixels_HWC),)  # type: ignore[arg-type]
     assert len(stored) == len(VIEWS)
+
+
+async def test_questions_whose_frames_have_the_same_numbers_share_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames of two videos of one length have the same records, and other pixels."""
+
+    def store(shown: Sequence[ImagePart]) -> ImageObject:
+        return ImageObject([image.pixels_HWC for image in shown], ["name"])
+
+    monkeypatch.setattr(sent_images, "store", store)
+    record = images("whole")[0].record
+    senders = ImageSender("one question"), ImageSender("another")  # each keeps what it has stored
+    for shade, sender in enumerate(senders):
+        (sent,) = await sender.send([ImagePart(record, np.full((2, 4, 3), shade, np.uint8))])
+        assert sent.reference[0].max() == shade
