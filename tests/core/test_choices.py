@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from verl_video_tools.core.choices import canonical_letter, chosen_option
 from verl_video_tools.core.choices import options as options_module
+from verl_video_tools.core.choices.text import Cleaned, cleaned
 from verl_video_tools.rewards import grade_multiple_choice
 
 COLOURS = ["red circle", "blue square", "green star", "yellow triangle"]
@@ -121,6 +122,7 @@ def test_what_explains_an_answer_states_no_other(answer: str, truth: str) -> Non
             '{"answer": "B", "text": "green star"}',
             "A: one, B: two, C: three",
             "The answer is A. Wait, the answer is B. Actually, hmm.",  # nothing stands after the last correction
+            "The final answer is B. I think it is A. The final answer is B.",
             "A. He runs, B. he sits",
             "A \u2713\nB \u2713",
         ],
@@ -182,6 +184,23 @@ def test_the_last_correction_counts(answer: str, letter: str) -> None:
 )
 def test_what_stands_before_the_end_of_the_last_reasoning_is_no_answer(answer: str, letter: str | None) -> None:
     assert chosen_option(answer, COLOURS) == letter
+
+
+@pytest.mark.parametrize("form", ["<answer>{}</answer>", "\\boxed{{{}}}", '{{"answer": "{}"}}'])
+def test_words_around_all_that_is_set_apart_count_and_those_between_do_not(form: str) -> None:
+    first, second = form.format("B"), form.format("C")
+    assert cleaned(f"x {first} y {second} z") == Cleaned(("B", "C"), "x", "z")
+    assert chosen_option(f"{first} or A? {first}", COLOURS) == "B"
+    assert chosen_option(f"{first} or A? {second}", COLOURS) is None
+    assert chosen_option(f"{first} {first} The answer is A.", COLOURS) is None
+
+
+@pytest.mark.parametrize(("num_words", "letter"), [(3, "B"), (15, "B"), (16, None)])
+def test_a_longer_sentence_that_ends_in_an_options_text_is_about_something_else(
+    num_words: int, letter: str | None
+) -> None:
+    words = ["the"] * (num_words - 2) + ["object", "is"]
+    assert chosen_option(f"{' '.join(words)} blue square.", COLOURS) == letter
 
 
 @pytest.mark.parametrize(

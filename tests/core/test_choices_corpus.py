@@ -28,12 +28,13 @@ def accepted_for(output: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("path", "least_share", "most_accepted"),
+    ("path", "least_read", "most_accepted"),
+    # What has been reached: a rule that loses a single output is told.
     # Of the blind set one output is accepted that means none: it was at the only run, and no rule is changed for it.
-    [(CORPUS, 0.97, 0), (BLIND, 0.95, 1)],
+    [(CORPUS, 1344, 0), (BLIND, 137, 1)],
     ids=["corpus", "blind"],
 )
-def test_choices_corpus(path: Path, least_share: float, most_accepted: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_choices_corpus(path: Path, least_read: int, most_accepted: int, capsys: pytest.CaptureFixture[str]) -> None:
     rows = outputs(path)
     meant = [row for row in rows if row["reading"] is not None]
     others = [row for row in rows if row["reading"] is None]
@@ -47,7 +48,7 @@ def test_choices_corpus(path: Path, least_share: float, most_accepted: int, caps
             f"{len(accepted)} of {len(others)} that mean none or several are accepted"
         )
     assert len(accepted) <= most_accepted, accepted
-    assert num_read >= least_share * len(meant), missed
+    assert num_read >= least_read, missed
 
 
 def test_choices_corpus_is_large_and_spread_over_the_kinds() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from verl_video_tools.core.segments import clock_seconds, grade_segment, read_segment
+from verl_video_tools.core.segments import clock_seconds, grade_segment, read_segment, segment_of
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,25 @@ def test_what_is_read(answer: str, segment: tuple[float, float] | None) -> None:
 )
 def test_an_overlap_of_a_half_is_right(answer: str, is_right: bool) -> None:
     assert grade_segment(answer, "[0, 10]") is is_right
+
+
+@pytest.mark.parametrize(
+    ("truth", "expected"),
+    [
+        ("[2.5, 7]", (2.5, 7.0)),
+        ("[0, 0.5]", (0.0, 0.5)),
+        ('["2.5", "7"]', (2.5, 7.0)),
+        ("[5, 5]", None),  # no answer can overlap it
+        ("[7, 2.5]", None),
+        ("[1, 2, 3]", None),
+        ("[1, NaN]", None),
+        ("[-Infinity, 1]", None),
+        ('{"1": 0, "2": 0}', None),
+        ("from 1 to 2", None),
+    ],
+)
+def test_a_truth_is_a_list_of_two_ends(truth: str, expected: tuple[float, float] | None) -> None:
+    assert segment_of(truth) == expected
 
 
 @pytest.mark.parametrize("text", ["9" * 5000 + ":00", "0:" + "9" * 5000, "9" * 5000])

@@ -16,6 +16,7 @@ from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark
 from verl_video_tools.data.formats.fields import (
     find_moved_video,
+    letter_at,
     letter_of,
     listed_options,
     segment,
@@ -35,6 +36,8 @@ from verl_video_tools.services.judge import JudgeConfig
         ("Why?\nOptions:\nA: One\nB: Two", "Why?", ["One", "Two"]),
         ("Who?\nA. Smith wrote it.\nIs it so?\nA. Yes\nB. No", "Who?\nA. Smith wrote it.\nIs it so?", ["Yes", "No"]),
         ("Why?\nA. One\nC. Two", "Why?\nA. One\nC. Two", []),
+        ("Why?\nA. One", "Why?\nA. One", []),
+        ("Why? (A) One", "Why? (A) One", []),
         ("Why?\nA. One\nB. Two\nIt rains.", "Why?\nA. One\nB. Two\nIt rains.", []),
         ("Why?\n(A): One\n(B): Two", "Why?", ["One", "Two"]),
         ("Why?\nA. One\nB. Two\nAnswer now.", "Why?", ["One", "Two"]),
@@ -104,6 +107,22 @@ def test_a_moved_video_is_found_by_the_longest_end_of_its_path(tmp_path: Path) -
 )
 def test_letters_of_answers(answer: str, letter: str) -> None:
     assert letter_of(answer, ["one", "two"], "answer") == letter
+
+
+@pytest.mark.parametrize(("takes_last", "letter"), [(False, "A"), (True, "C")])
+def test_of_options_with_the_same_text_one_is_meant(takes_last: bool, letter: str) -> None:
+    assert letter_of("two", ["two", "one", "two", "three"], "answer", takes_last=takes_last) == letter
+
+
+@pytest.mark.parametrize(("position", "letter"), [(0, "A"), ("1", "B"), (2.0, "C")])
+def test_letters_by_the_numbers_of_options(position: Any, letter: str) -> None:
+    assert letter_at(position, ["one", "two", "three"], "answer") == letter
+
+
+@pytest.mark.parametrize(("position", "message"), [(3, "is 3, but there are 3"), (-1, "is -1"), ("x", "must be the")])
+def test_numbers_of_no_option(position: Any, message: str) -> None:
+    with pytest.raises(RowError, match=message):
+        letter_at(position, ["one", "two", "three"], "answer")
 
 
 @pytest.mark.parametrize("answer", ['["A", "B"]', "A, B", "a and b", "b, a", "(A)(B)"])

@@ -57,6 +57,8 @@ def test_uniform_seconds() -> None:
         (0.0, 0.07, 100.0, 16, (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06)),
         (0.0, 0.0701, 100.0, 16, (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07)),  # no float error: a frame more
         (0.0, 8.0, 1.0, 4, (0.0, 2.0, 4.0, 6.0)),
+        (0.0, 3.5, 1.0, 4, (0.0, 1.0, 2.0, 3.0)),  # as many as there may be
+        (0.0, 4.5, 1.0, 4, (0.0, 1.125, 2.25, 3.375)),  # one more
     ],
 )
 def test_fps_seconds(start: float, end: float, fps: float, max_frames: int, expected: tuple[float, ...]) -> None:
