@@ -19,6 +19,7 @@ from verl.utils.model import extract_multi_modal_inputs
 
 from tests.integration.groups import GROUP, clear_queue, keys_of_group, one_group, run_config
 from tests.turns.framethinker import answer, choose
+from tests.verl_plugin.harness import LARGE_PIXELS
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import FrameRecord, ImagePart
 from verl_video_tools.synthetic import FAMILIES, Family
@@ -55,9 +56,10 @@ def test_rows_equal_verls(family: Family) -> None:
 
     In float32, with all methods and up to the gradients: `test_recorded_rollouts`.
     """
-    asyncio.run(one_group(AgentLoopWorkerTQ, run_config(family), f"verls-{family}", SCRIPTS))
+    config = run_config(family, *(f"+data.mm_processor_kwargs.{name}={bound}" for name, bound in LARGE_PIXELS.items()))
+    asyncio.run(one_group(AgentLoopWorkerTQ, config, f"verls-{family}", SCRIPTS))
     uid = f"ours-{family}".replace("_", "-")
-    asyncio.run(one_group(VideoAgentLoopWorker, run_config(family), uid, SCRIPTS))
+    asyncio.run(one_group(VideoAgentLoopWorker, config, uid, SCRIPTS))
     verls, ours = rows_of(f"verls-{family}"), rows_of(uid)
     for row in range(GROUP):
         for name in ("input_ids", "position_ids", "response_mask", "rollout_log_probs"):
