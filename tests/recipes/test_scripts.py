@@ -283,6 +283,7 @@ def test_loaders_of_a_cold_start_fit_into_shared_memory(tmp_path: Path) -> None:
     assert num_workers("longvt_sft", NUM_WORKERS="3", LOADER_GB="64") == 3
 
 
+@pytest.mark.slow
 def test_the_processor_cache_holds_the_rollouts_under_way(tmp_path: Path) -> None:
     def cache_gb(recipe: str, folder: str, **environment: str) -> str:
         (tmp_path / folder).mkdir()

@@ -10,6 +10,8 @@ byte for byte. Most are JSON lines, an `id` and what was given:
     run_keys.json    keys and types of a real run's records, and the names of its metrics (`run_keys`)
     run_lines.jsonl  two records and the metrics of one step of that run, for the comparison's own test
 
+and `configurations` writes data/configurations, what the recipes hand to verl.
+
 Not as given: the path of the folder of videos and rows is `FOLDER`; and of the frames that an encoder finds for
 VideoBrain's cold-start rows (`retrieved_frames`) only their numbers are kept. `vvt replay` prints no latencies, no
 tokens and no prompts, so nothing else is normalised. To read one replay:

@@ -21,6 +21,8 @@ from tests.recorded.configurations import (
     runs_of,
 )
 
+RENEW = "python -m tests.recorded.configurations records what the recipes hand to verl now"
+
 
 def selection() -> list[Run]:
     """One run of each recipe, so that each device and each preset is among them."""
@@ -41,7 +43,7 @@ def differences_of(runs: list[Run]) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("run", selection(), ids="-".join)
 def test_a_recipe_is_as_recorded(run: Run) -> None:
-    assert differences_of([run]) == []
+    assert differences_of([run]) == [], RENEW
 
 
 def test_the_selection_has_each_recipe_device_and_preset() -> None:
@@ -54,8 +56,8 @@ def test_the_selection_has_each_recipe_device_and_preset() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("recipe", recipes())
 def test_every_device_and_preset_is_as_recorded(recipe: str) -> None:
-    assert list(read(recipe)) == runs_of(recipe)
-    assert differences_of(runs_of(recipe)) == []
+    assert list(read(recipe)) == runs_of(recipe), RENEW
+    assert differences_of(runs_of(recipe)) == [], RENEW
 
 
 def test_each_value_that_differs_is_named() -> None:
