@@ -62,7 +62,7 @@ def run_apart(target: Callable[..., None], *calls: tuple[Any, ...], timeout_seco
     with TemporaryDirectory(prefix="apart_") as folder:
         logs = [Path(folder) / str(number) for number in range(len(calls))]
         processes = [
-            warm().Process(target=_logged, args=(str(log), target, arguments))  # no daemon: it may have workers
+            warm().Process(target=_logged, args=(str(log), target, arguments), daemon=True)
             for log, arguments in zip(logs, calls, strict=True)
         ]
         for process in processes:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import subprocess
 import sys
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -16,14 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from omegaconf import OmegaConf
-from torch.utils.data import DataLoader
-from verl.utils import hf_processor, hf_tokenizer
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from verl.utils.model import extract_multi_modal_inputs
 
 from tests import context_method
 from tests.verl_plugin.harness import LARGE_PIXELS, model_dir, processor, run_loop, tokenizer
-from tests.verl_plugin.ranks import run_apart
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT, prompt_digest
 from verl_video_tools.data.sft import export_sft
@@ -123,20 +121,30 @@ def test_batch_is_what_verls_engine_reads(dataset: TrajectorySFTDataset) -> None
     assert len(merged["image_grid_thw"]) == sum(len(item["multi_modal_inputs"]["image_grid_thw"]) for item in items)
 
 
-def load_in_workers(model: str, parquet: str, expected: list[int]) -> None:
-    """In a process that has not decoded anything yet."""
-    options = OmegaConf.create({"max_length": 4096, "truncation": "skip", "num_workers": 2})
-    dataset = TrajectorySFTDataset(parquet, hf_tokenizer(model), options, hf_processor(model), max_samples=4)
-    collate = SFTTensorCollator(DatasetPadMode.NO_PADDING)
-    loader = DataLoader(dataset, batch_size=2, num_workers=2, collate_fn=collate, timeout=25)
-    assert [length for batch in loader for length in batch["input_ids"].offsets().diff().tolist()] == expected
+_IN_A_FRESH_PROCESS = """
+import sys
+from omegaconf import OmegaConf
+from torch.utils.data import DataLoader
+from verl.utils import hf_processor, hf_tokenizer
+from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
+
+model, parquet = sys.argv[1:]
+options = OmegaConf.create({"max_length": 4096, "truncation": "skip", "num_workers": 2})
+dataset = TrajectorySFTDataset(parquet, hf_tokenizer(model), options, hf_processor(model), max_samples=4)
+collate = SFTTensorCollator(DatasetPadMode.NO_PADDING)
+loader = DataLoader(dataset, batch_size=2, num_workers=2, collate_fn=collate, timeout=25)
+print([length for batch in loader for length in batch["input_ids"].offsets().diff().tolist()])
+"""
 
 
 @pytest.mark.slow
 def test_worker_processes_after_long_rows_were_looked_for(dataset: TrajectorySFTDataset, sft_parquet: str) -> None:
     """Decode threads do not survive a fork: had the main process started any, the workers would wait for ever."""
-    expected = [len(dataset[index]["input_ids"]) for index in range(4)]
-    run_apart(load_in_workers, (model_dir(), sft_parquet, expected), timeout_seconds=100)
+    arguments = [sys.executable, "-W", "ignore", "-c", _IN_A_FRESH_PROCESS, model_dir(), sft_parquet]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str([len(dataset[index]["input_ids"]) for index in range(4)])
 
 
 # ------------------------------------------------------------------------------------------------------------- options
