@@ -122,6 +122,13 @@ def test_a_region_comes_from_the_file_though_its_frame_is_cached_smaller(
     assert len(list((tmp_path / "frames").rglob("30*"))) == 3
 
 
+def test_parts_of_a_frame_at_one_size_are_cached_apart(opened: Video, tmp_path: Path) -> None:
+    provider = provider_of(tmp_path)
+    parts = [of(box, 5, size=(28, 28)) for box in (PixelBox(0, 0, 48, 32), PixelBox(48, 32, 96, 64))]
+    for request in (FrameRequest(28, 28, indices=(5,)), *parts):
+        assert provider.provide(opened, [request])[0].num_cached == 0
+
+
 def test_two_units_of_one_region_share_a_cached_frame(opened: Video, tmp_path: Path) -> None:
     provider = provider_of(tmp_path)
     pixels = of(PixelBox(24, 16, 72, 48), 5, size=(28, 28))
