@@ -7,6 +7,8 @@ VENV := $(CURDIR)/.venv
 export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
+# Where it is set, each of a run's many processes compiles the package again: seconds of a core.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install demo test test-long test-fast mutants fuzz test-recipes test-next test-grpo test-loops test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
 
