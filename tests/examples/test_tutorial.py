@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import Any
 import pytest
 
 from tests.page_commands import page_commands
+from verl_video_tools.cli import doctor_report
 from verl_video_tools.cli.main import run
+from verl_video_tools.data import synthetic_rows
 from verl_video_tools.data.synthetic_rows import load_rows
 
 TUTORIAL = Path(__file__).parents[2] / "examples" / "tutorial"
@@ -39,8 +40,9 @@ def test_the_judge_compares_words(label: Callable[[str, str], str], answer: str,
 
 
 @pytest.mark.slow
-def test_the_doctor_accepts_the_judge(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_doctor_accepts_the_judge(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Which asks it with an answer that is right in other words, and with a wrong one."""
+    monkeypatch.setattr(doctor_report, "examine", lambda device: [])  # no look at the installation
     judge: dict[str, Any] = runpy.run_path(str(TUTORIAL / "judge.py"))
     server = judge["ThreadingHTTPServer"](("127.0.0.1", 0), judge["Handler"])
     Thread(target=server.serve_forever, daemon=True).start()
@@ -55,9 +57,11 @@ def test_the_doctor_accepts_the_judge(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.slow
 def test_table_and_dialogues_become_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = [sys.executable, str(TUTORIAL / "make_data.py"), str(tmp_path / "d")]
-    command += ["--videos=2", "--questions-per-video=2", "--expert-videos=3"]
-    subprocess.run(command, check=True, timeout=300, cwd=tmp_path)
+    options = ["--videos=2", "--questions-per-video=2", "--expert-videos=3"]
+    monkeypatch.setattr(sys, "argv", ["make_data.py", str(tmp_path / "d"), *options])
+    render = synthetic_rows._render_all  # in this process: others would import everything for five short videos
+    monkeypatch.setattr(synthetic_rows, "_render_all", lambda jobs, _, progress: render(jobs, 1, progress))
+    runpy.run_path(str(TUTORIAL / "make_data.py"), run_name="__main__")
     table, rows = tmp_path / "d" / "questions.csv", tmp_path / "rows.parquet"
     assert run(["data", "convert", str(table), str(rows), "--from=table", "--method=longvt", "--yes"]) == 0
     assert [row["extra_info"]["question_type"] in ("open", "numeric") for row in load_rows(rows)] == [True] * 4
