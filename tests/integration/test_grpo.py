@@ -92,8 +92,13 @@ def test_calls_are_executed_and_groups_differ(lines: list[dict]) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_executes_calls(lines: list[dict], method: str) -> None:
-    calls = [call for line in lines if line["trajectory"].method == method for call in line["trajectory"].calls()]
-    assert any(call.ok and call.frames for call in calls), [call.error for call in calls]
+    """In several of its 24 rollouts: a single one may be luck."""
+    calls = [
+        [call for call in line["trajectory"].executed_calls() if call.frames]
+        for line in lines
+        if line["trajectory"].method == method
+    ]
+    assert sum(map(bool, calls)) >= 2
 
 
 def test_groups_never_mix_methods(lines: list[dict]) -> None:
