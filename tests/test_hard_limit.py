@@ -15,7 +15,7 @@ import pytest
 
 from tests.integration.leftovers import VARIABLE, processes_of
 
-pytestmark = pytest.mark.timeout(400)  # 20 seconds on a machine that is not busy
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # 20 seconds on a machine that is not busy
 
 REPO = Path(__file__).parents[1]
 TIMEOUT_SECONDS, GRACE_SECONDS, BROWSER_SECONDS = 2, 1, 1
