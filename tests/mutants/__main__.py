@@ -127,7 +127,7 @@ def run_mutant(copy: Path, mutant: Mutant) -> Outcome:
         path.write_text(before)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # its compiled module is right again
     seconds = time.perf_counter() - started
-    failures = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    failures = [line for line in output.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))]
     if status is None:
         return Outcome(mutant, "killed", seconds, f"no end within {TIMEOUT_SECONDS:.0f} s")
     if status in (1, 2):  # a test failed; a test file could not be imported

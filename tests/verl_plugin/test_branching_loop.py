@@ -88,6 +88,7 @@ async def test_training_shares_turns_where_validation_samples_as_it_does() -> No
     begin_group(validates=False)
     for session_id, turns in enumerate([[choose(20, 60), answer("B")], [answer("B")]]):
         result = await rollout(session_id, *turns, sampling=VALIDATION)
+        assert len(result.trajectory.turns) == 2, "the second one's first turn is its sibling's"
         assert len(result.server.requests) == len(turns)
 
 
