@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -297,11 +296,10 @@ def test_work_grows_as_the_length(work: Work) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(60)
 def test_no_pattern_tries_every_place_against_every_other() -> None:
-    """What patterns do within cannot be counted. These lengths take a twentieth of a second; one that tried 20
-    things for every two places would take more than the limit."""
+    """What patterns do within cannot be counted. All texts together take eight seconds; one pattern that tried 20
+    things for every two places of a text would take more than the timeout."""
     for piece in LONG:
         for beginning in BEGINNINGS:
-            started = time.process_time()
-            read_choice(beginning + piece * (10_000 // len(piece)) + "x", menu_of(MENUS[0]))
-            assert time.process_time() - started < 1.0, (beginning, piece)
+            read_choice(beginning + piece * (20_000 // len(piece)) + "x", menu_of(MENUS[0]))

@@ -1,8 +1,9 @@
 """Numeric answers: what counts as the same number, and that nothing computes for long."""
 
 import threading
-import time
+from typing import Any
 
+import math_verify
 import pytest
 
 from verl_video_tools.core import numbers
@@ -184,9 +185,8 @@ def test_another_number_or_none_or_several() -> None:
     ],
 )
 def test_no_answer_computes_for_long(answer: str) -> None:
-    started = time.monotonic()
+    """Unbounded, each of these takes minutes or more, beyond the test's timeout."""
     assert not grade_number(answer, "5")
-    assert time.monotonic() - started < 10  # unbounded, each of these takes minutes or more
 
 
 def test_outside_the_main_thread() -> None:
@@ -208,9 +208,16 @@ def test_a_truth_of_several_numbers_is_none() -> None:
     assert is_number("1,000") and is_number("3 1/2")
 
 
-def test_nested_brackets_cost_milliseconds() -> None:
+def test_nested_brackets_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """math-verify takes 24 seconds for this."""
-    grade_number("$[(2)]$", "1")  # imports it
-    started = time.process_time()
-    assert not grade_number("$" + "[(" * 40 + "1" + ")]" * 40 + "$", "1")
-    assert time.process_time() - started < 0.05
+    assert not grade_number("2", "1")  # now it has read the truth
+    texts: list[str] = []
+
+    def parse(text: str, **_: Any) -> list[Any]:
+        texts.append(text)
+        return []
+
+    monkeypatch.setattr(math_verify, "parse", parse)
+    assert not grade_number("$[(7)]$", "1") and "$[(7)]$" in texts
+    nested = "$" + "[(" * 40 + "7" + ")]" * 40 + "$"
+    assert not grade_number(nested, "1") and nested not in texts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -252,16 +251,15 @@ def test_a_dialogue_that_cannot_be_read_costs_itself(
     assert [line["row"] for line in lines(texts)] == [2]
 
 
-def test_one_question_about_many_videos_is_found_in_time(tmp_path: Path) -> None:
-    """Each dialogue looked through all rows that ask the same: 73 seconds for 4,000 of them, hours for a data set."""
-    rows = [make_row("Describe it.", "a dog", f"v{number}.mp4") for number in range(2_000)]
+@pytest.mark.timeout(60)
+def test_one_question_about_many_videos_is_found(tmp_path: Path) -> None:
+    """A search through all rows with the same question would take 160 seconds, beyond the timeout, instead of one."""
+    rows = [make_row("Describe it.", "a dog", f"v{number}.mp4") for number in range(6_000)]
     write_rows(rows, tmp_path / "rl.parquet")
-    started = time.process_time()
     known = KnownQuestions(tmp_path / "rl.parquet")
-    for number in range(2_000):
+    for number in range(6_000):
         found = known.find({"question": "Describe it.", "options": []}, [f"/x/v{number}.mp4"])
         assert found is not None and Path(found.video_path).name == f"v{number}.mp4"
-    assert time.process_time() - started < 5.0
 
 
 def test_questions_that_several_rows_ask(tmp_path: Path) -> None:

@@ -43,8 +43,10 @@ MAX_PROBS_DIFF = 1e-4
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
     """The session's own Ray; a recipe starts another for its run."""
-    variables = {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"]}
-    ray.init("local", num_cpus=4, include_dashboard=False, runtime_env={"env_vars": variables}, log_to_driver=False)
+    with pytest.MonkeyPatch.context() as patch:
+        # Its workers inherit this. In a runtime_env, each actor would wait for a process of its own.
+        patch.setenv("PYTHONPATH", str(REPO))
+        ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
 
@@ -147,6 +149,7 @@ def sft_model(output_dir: Path) -> Path:
         "SFT_DIR": str(folder),
         "SFT_THREADS": str(os.cpu_count() or 1),  # nothing else runs meanwhile
         "SAVE_FREQ": str(SFT_SAVE_FREQ),
+        "FREEZE_VISION_TOWER": "1",
     }
 
     def has_saved() -> bool:

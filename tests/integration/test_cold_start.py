@@ -41,3 +41,15 @@ def test_the_exported_model_is_the_last_checkpoint(sft_model: Path, parts: tuple
     checkpoint = sft_model.parent / f"global_step_{max(parts[1])}" / "huggingface"
     exported, saved = (load_file(folder / "model.safetensors") for folder in (sft_model, checkpoint))
     assert exported.keys() == saved.keys() and all(exported[name].equal(saved[name]) for name in saved)
+
+
+def test_a_frozen_tower_does_not_move(sft_model: Path, output_dir: Path) -> None:
+    """The run's FREEZE_VISION_TOWER=1: its optimiser's weight decay and momentum leave the tower alone, too."""
+    base, tuned = (
+        load_file(folder / "model.safetensors") for folder in (output_dir / "demo_mixed" / "base", sft_model)
+    )
+    tower = {name for name in base if ".visual." in f".{name}"}
+    assert tower and all(base[name].equal(tuned[name]) for name in tower)
+    assert not any(
+        base[name].equal(tuned[name]) for name in base if name.endswith("mlp.down_proj.weight") and name not in tower
+    )

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,9 @@ def config(judge: dict[str, Any] | None = None, reward: dict[str, Any] | None = 
     )
 
 
-def rollout(answer: str, question_type: str = "open", truth: str = "a dog and a cat") -> DataProto:
+def rollout(
+    answer: str, question_type: str = "open", truth: str = "a dog and a cat", flags: Sequence[str] = ()
+) -> DataProto:
     trajectory = Trajectory(
         method="framethinker",
         question="What animals?",
@@ -71,6 +73,7 @@ def rollout(answer: str, question_type: str = "open", truth: str = "a dog and a 
         turns=[Turn(text=f"<think>ok</think><action>output answer: {answer}</action>", answer=answer)],
         stop_reason=StopReason.ANSWER,
         answer=answer,
+        flags=list(flags),
     )
     extra_info = {"question": "What animals?", "video_path": "v.mp4", "question_type": question_type}
     fields = {"tool_extra_fields": pack_record(trajectory), "extra_info": extra_info}
@@ -107,6 +110,15 @@ async def test_rules_come_first(server: JudgeServer) -> None:
     choice = await score(judged, rollout("B", "mc", "B"))
     assert (choice["acc"], choice["judge_calls"], choice["judge_spared"]) == (1.0, 0.0, 0.0)
     assert server.requests == []
+
+
+async def test_a_flagged_rollout_is_not_paid_for_its_answer() -> None:
+    paid = await score(config(), rollout("B", "mc", "B"))
+    flagged = await score(config(), rollout("B", "mc", "B", flags=["invariant"]))
+    assert [(row["flagged"], row["score"] > 0, row["acc"]) for row in (paid, flagged)] == [
+        (0.0, True, 1.0),
+        (1.0, False, 0.0),
+    ]
 
 
 async def test_no_verdict_flags_the_rollout_and_scores_nothing(server: JudgeServer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
@@ -96,15 +95,14 @@ def test_a_group_that_differs_in_files_is_refused(monkeypatch: pytest.MonkeyPatc
         check_rows(rows_of(["B"], "own_files"), config(), None, validate=False)
 
 
-def test_many_rows_cost_seconds(caplog: pytest.LogCaptureFixture) -> None:
-    """100,000 rows take about 5 seconds; this is a bound for a busy machine."""
-    rows = rows_of(["A", "B"] * 1000) + rows_of(
-        [f"{i / 4}" for i in range(2000)], question_type="numeric", options=None
+@pytest.mark.timeout(60)
+def test_many_rows_are_checked(caplog: pytest.LogCaptureFixture) -> None:
+    """5 seconds for 100,000 rows. A row that were compared with every other, or checked anew, would not end in time."""
+    rows = rows_of(["A", "B"] * 10_000) + rows_of(
+        [f"{i / 4}" for i in range(20_000)], question_type="numeric", options=None
     )
     with caplog.at_level(logging.WARNING):
-        started = time.process_time()
         check_rows(rows, config(), None, validate=False)
-    assert time.process_time() - started < 2.0
 
 
 def test_rows_without_a_video_are_for_methods_that_ask_on_such(caplog: pytest.LogCaptureFixture) -> None:

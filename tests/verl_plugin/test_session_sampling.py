@@ -14,6 +14,7 @@ from tests.verl_plugin.harness import Rollout, make_row, run_loop, tokenizer, vi
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.types import Trajectory
+from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.verl_plugin.group_scores import begin_group
 from verl_video_tools.verl_plugin.row_check import check_rows
@@ -68,6 +69,13 @@ async def test_a_method_without_options_samples_as_the_run() -> None:
     asked = result.server.requests[0]["sampling_params"]
     assert {name: asked[name] for name in TRAINING} == TRAINING
     assert (result.trajectory.sampling, result.trajectory.settings) == ({}, {})
+
+
+def test_greedy_sampling_outside_validation_stays_greedy() -> None:
+    """A worker of ours knows what validation is, and the options of both may differ."""
+    method = get_method(NAME, **FIELDS)
+    given = {temperature: session_sampling(method, 2, 3, False, {"temperature": temperature}) for temperature in (0, 1)}
+    assert given == {0: {}, 1: {"temperature": 1.3, "top_p": 0.9}}
 
 
 def test_old_records_have_none() -> None:

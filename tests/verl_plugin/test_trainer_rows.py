@@ -56,7 +56,7 @@ def test_rows_to_train_on_reach_every_mini_batch(num_ranks: int, data: st.DataOb
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("flagged", [("a_1", "b_0"), ("b_0", "b_1"), ("a_0", "b_1")])
+@pytest.mark.parametrize("flagged", [("a_1", "b_0"), ("a_1", "b_1"), ("a_0", "a_1", "b_0")])
 def test_no_mini_batch_is_left_with_flagged_rollouts_alone(
     monkeypatch: pytest.MonkeyPatch, ranks: int, flagged: tuple[str, ...]
 ) -> None:
