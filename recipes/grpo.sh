@@ -158,7 +158,7 @@ ROLLOUT=(
     actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
     actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
     +actor_rollout_ref.rollout.limit_images="$MAX_IMAGES"
-    actor_rollout_ref.rollout.agent.agent_loop_config_path="$(quoted "${AGENT_LOOPS:-$("$PYTHON" -m verl_video_tools.verl_plugin.config agent-loops)}")"
+    actor_rollout_ref.rollout.agent.agent_loop_config_path="$(quoted "${AGENT_LOOPS:-$("$PYTHON" -m verl_video_tools.config agent-loops)}")"
     actor_rollout_ref.rollout.agent.default_agent_loop="${METHODS[0]}"
 )
 REWARD=(

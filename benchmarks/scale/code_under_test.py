@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
-
-Server: Any = vLLMHttpServer
 try:
-    from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
-    from verl_video_tools.verl_plugin.config import config_path
+    from verl_video_tools.config import config_path
+except ImportError:  # commit 983c6c5a
+    from verl_video_tools.verl_plugin.config import config_path  # type: ignore[import-not-found, no-redef]
+from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
+from verl_video_tools.verl_plugin.vllm_front_end import FrontEndServer
 
-    PLUGIN = "verl_video_tools.verl_plugin.plugin"
-except ImportError:  # commit 051fa21
-    from verl_video_tools.agent_loop.worker import VideoAgentLoopWorker  # type: ignore[import-not-found, no-redef]  # of 051fa21
-    from verl_video_tools.config import config_path  # type: ignore[import-not-found, no-redef]  # of 051fa21
-
-    PLUGIN = "verl_video_tools.plugin"
-else:
-    from verl_video_tools.verl_plugin.vllm_front_end import FrontEndServer
-
-    Server = FrontEndServer
+PLUGIN = "verl_video_tools.verl_plugin.plugin"
+Server: Any = FrontEndServer
 
 __all__ = ["PLUGIN", "Server", "VideoAgentLoopWorker", "config_path"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from verl.tools.tool_registry import load_all_tools
 
-from verl_video_tools.verl_plugin.config import config_path
+from verl_video_tools.config import config_path
 
 
 async def call(tools_file: Path, video: str, tool_name: str, arguments: object, save: Path | None) -> str:

@@ -69,7 +69,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(
 
 
 def test_path_prints_an_existing_file(capfd: pytest.CaptureFixture[str]) -> None:
-    from verl_video_tools.verl_plugin.config import config_path
+    from verl_video_tools.config import config_path
 
     assert run(["path", "agent-loops"]) == 0
     printed = capfd.readouterr().out.strip()

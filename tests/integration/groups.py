@@ -13,8 +13,8 @@ from hydra import compose, initialize_config_module
 from tensordict import NonTensorData, NonTensorStack, TensorDict
 
 from tests.verl_plugin.harness import ScriptedServer, make_row, model_dir, video
+from verl_video_tools.config import config_path
 from verl_video_tools.synthetic import Family
-from verl_video_tools.verl_plugin.config import config_path
 from verl_video_tools.verl_plugin.group_router import RequestId
 from verl_video_tools.verl_plugin.reward_manager import VideoToolsRewardManager
 

@@ -24,12 +24,12 @@ from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
 from verl.workers.rollout.replica import TokenOutput
 
+from verl_video_tools.config import config_path
 from verl_video_tools.loop_check import callback, reference
 from verl_video_tools.loop_check.client import running
 from verl_video_tools.loop_check.images import given_images
 from verl_video_tools.loop_check.records import FOLDER_VARIABLE
 from verl_video_tools.loop_check.worker import LoopTap
-from verl_video_tools.verl_plugin.config import config_path
 from verl_video_tools.verl_plugin.settings import has_record, unpack_record
 
 MODEL = Path(__file__).parents[2] / "examples" / "tiny_models" / "base"

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tests.verl_plugin.harness import Rollout, make_row, processor, run_loop, tokenizer, video
+from verl_video_tools.config import config_path
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.rollout.tokens import placeholder_runs
-from verl_video_tools.verl_plugin.config import config_path
 from verl_video_tools.verl_plugin.model_inputs import position_ids_4L
 
 FIELDS = {"initial_frames": 8, "max_pixels": 3136}

@@ -45,6 +45,7 @@ from verl_video_tools.cli.replay import Replay
 from verl_video_tools.cli.report import Report
 from verl_video_tools.cli.split import Split
 from verl_video_tools.cli.stats import Stats
+from verl_video_tools.cli.train import Train
 from verl_video_tools.cli.validate import Validate
 from verl_video_tools.cli.view import View
 from verl_video_tools.core.errors import UsageError, VideoToolsError
@@ -81,6 +82,7 @@ data_app = typer.Typer(help="Make, check and convert rows.", invoke_without_comm
 app.add_typer(data_app, name="data")
 COMMANDS: dict[str, type] = {
     "doctor": Doctor,
+    "train": Train,
     "demo": Demo,
     "list": ListNames,
     "path": ConfigPath,

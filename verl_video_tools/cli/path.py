@@ -16,6 +16,6 @@ class ConfigPath:
     name: Annotated[str, typer.Argument(help="agent-loops, tools, group-router, hermes-template or longvt-template.")]
 
     def run(self) -> None:
-        from verl_video_tools.verl_plugin.config import config_path
+        from verl_video_tools.config import config_path
 
         print(config_path(self.name))

@@ -14,6 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from verl_video_tools.config import register
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.hub import locate_model
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
@@ -33,6 +34,7 @@ def compose_run(kind: Kind, overrides: Sequence[str]) -> DictConfig:
     Raises:
         UsageError: an override is malformed, or names an option that does not exist.
     """
+    register()  # a process that only composes may not have imported verl
     try:
         with initialize_config_module("verl.trainer.config", version_base=None):
             config = compose(_CONFIG_NAMES[kind], overrides=list(overrides))

@@ -17,6 +17,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import NamedTuple
 
+from verl_video_tools import config
 from verl_video_tools.core.errors import SetupError
 from verl_video_tools.verl_plugin.front_end_switch import front_end_is_active
 from verl_video_tools.verl_plugin.marked_warnings import activate_if_asked
@@ -50,6 +51,7 @@ def load() -> None:
             f"install it with: pip install verl=={SUPPORTED_VERL_VERSION}"
         )
     activate_if_asked()
+    config.register()
     # A library below vLLM's server sets the root logger to this level when verl's trainer imports it; its default,
     # ERROR, would hide our warnings there.
     os.environ.setdefault("SAGEMAKER_CONTAINER_LOG_LEVEL", os.environ.get("LOG_LEVEL", "WARNING"))
@@ -99,7 +101,7 @@ def registrations() -> list[Registration]:
     for name in TRAINER_NAMES:
         check("trainer", name, partial(trainer, name))
     check("reward manager", REWARD_MANAGER_NAME, reward_manager)
-    from verl_video_tools.verl_plugin.config import agent_loop_targets, config_path
+    from verl_video_tools.config import agent_loop_targets, config_path
 
     for name, target in agent_loop_targets(config_path("agent-loops")).items():
         check("agent loop", name, partial(agent_loop, target))

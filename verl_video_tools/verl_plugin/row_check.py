@@ -11,13 +11,13 @@ from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from verl.utils.import_utils import resolve_config_path
 
+from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
 from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.services.judge.config import JudgeConfig
-from verl_video_tools.verl_plugin.config import agent_loop_targets
 from verl_video_tools.verl_plugin.settings import (
     check_context,
     check_media,

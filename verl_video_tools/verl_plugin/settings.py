@@ -167,9 +167,9 @@ def judge_config(config: DictConfig, router_address: str | None = None) -> Judge
     if judge.base_url is not None:
         return judge
     if not OmegaConf.select(config, "reward.reward_model.enable", default=False):
-        if fields:
+        if given := [name for name in fields if name != "base_url"]:
             raise UsageError(
-                f"video_tools.judge has {', '.join(fields)} but no base_url, and verl starts no reward model; set "
+                f"video_tools.judge has {', '.join(given)} but no base_url, and verl starts no reward model; set "
                 "++actor_rollout_ref.rollout.custom.video_tools.judge.base_url or reward.reward_model.enable=True"
             )
         return None
@@ -193,13 +193,13 @@ def judge_config(config: DictConfig, router_address: str | None = None) -> Judge
 
 
 def retrieval_config(rollout_config: DictConfig) -> RetrievalConfig | None:
-    """The retrieval service of a run, from `rollout.custom.video_tools.retrieval`; None if that section is empty.
+    """The retrieval service of a run, from `rollout.custom.video_tools.retrieval`; None without a `model` there.
 
     Raises:
         UsageError: an unknown field or a wrong value.
     """
     fields = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools.retrieval"))
-    return RetrievalConfig.from_fields(fields) if fields else None
+    return None if fields.get("model") is None else RetrievalConfig.from_fields(fields)
 
 
 def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> None:
@@ -221,15 +221,15 @@ def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> N
 
 
 def tool_model_config(rollout_config: DictConfig) -> ToolModelConfig | None:
-    """The model that tools ask, from `rollout.custom.video_tools.tool_model`; None if that section is empty.
+    """The model that tools ask, from `rollout.custom.video_tools.tool_model`; None without a `base_url` there.
 
     Its `concurrency` and rate are this worker's share.
 
     Raises:
-        UsageError: an unknown field, a wrong value, or fields without an address.
+        UsageError: an unknown field or a wrong value.
     """
     fields = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools.tool_model"))
-    if not fields:
+    if fields.get("base_url") is None:
         return None
     config = ToolModelConfig.from_fields(fields)
     num_workers = int(OmegaConf.select(rollout_config, "agent.num_workers") or 1)

@@ -7,10 +7,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_video_tools.config import config_path
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.pages import page
 from verl_video_tools.methods import method_names
-from verl_video_tools.verl_plugin.config import config_path
 from verl_video_tools.verl_plugin.settings import plain_dict
 from verl_video_tools.video import envelope_of
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from examples.tiny_models.tiny_model import make_processor, make_tokenizer
+from verl_video_tools.config import config_path
 from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import (
     CallRecord,
@@ -22,7 +23,6 @@ from verl_video_tools.core.types import (
 from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.methods.toolkit.hermes import tools_section
 from verl_video_tools.rollout.tokens import to_chat_message
-from verl_video_tools.verl_plugin.config import config_path
 
 METHOD = LongVT()
 INFO = VideoInfo(100.0, 3000, 30.0, 64, 64)

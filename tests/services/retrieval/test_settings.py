@@ -30,7 +30,8 @@ def test_section_of_verls_configuration() -> None:
     assert retrieval_config(_rollout({})) is None
     assert retrieval_config(_rollout({"model": "x", "num_gpus": 1})) == RetrievalConfig(model="x", num_gpus=1.0)
     with pytest.raises(UsageError, match=r"RetrievalConfig\.frame_mode takes"):
-        retrieval_config(_rollout({"frame_mode": "nearest"}))
+        retrieval_config(_rollout({"model": "x", "frame_mode": "nearest"}))
+    assert retrieval_config(_rollout({"model": None, "num_gpus": 1})) is None
 
 
 def test_methods_that_search_ask_for_a_retriever() -> None:

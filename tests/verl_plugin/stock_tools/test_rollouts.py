@@ -24,10 +24,10 @@ from verl.workers.rollout.replica import TokenOutput
 from examples.tiny_models.tiny_model import make_processor, make_tokenizer
 from tests.turns.tagged import tool_call
 from tests.verl_plugin.stock_tools.shown import FIRST_LOOK, ZOOM, numbers
+from verl_video_tools.config import config_path
 from verl_video_tools.core.types import Method
 from verl_video_tools.data.stock_rows import to_tool_agent_row
 from verl_video_tools.methods import get_method
-from verl_video_tools.verl_plugin.config import config_path
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import hydra
 import torch.distributed as dist
 from omegaconf import DictConfig
 
+from verl_video_tools.config import register
 from verl_video_tools.core.errors import UsageError
 
 # What torchrun would set for a single process. The address is read by verl's worker, but nobody connects to it.
@@ -38,4 +39,5 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
+    register()  # verl is imported after Hydra has composed the configuration
     main()

@@ -1,0 +1,99 @@
+"""Config groups of a run (`+video_tools=longvt_grpo`), other files of verl's configuration, and how both are found.
+
+`verl_plugin.plugin` calls `register` in every process that imports verl: the one that composes the configuration, and
+verl's task runner, which resolves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from math import prod
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from verl_video_tools.core.errors import UsageError
+
+SEARCH_PATH = "pkg://verl_video_tools.config"
+CORES_PER_AGENT_WORKER = 6
+"""Agent loop workers decode videos. `vvt plan` counts the same."""
+_FILES = {
+    "agent-loops": "agent_loops.yaml",
+    "tools": "tools.yaml",
+    "group-router": "group_router.yaml",
+    "hermes-template": "chat_templates/hermes_tools.jinja",
+    "longvt-template": "chat_templates/longvt_released.jinja",
+}
+"""By the names that `vvt path` knows."""
+BYTES_PER_TOKEN = 3072
+"""Of an image in a loader's batch, at most."""
+
+
+def register() -> None:
+    """Add the groups to Hydra's search path, and the resolvers that they use to OmegaConf."""
+    from hydra.core.config_search_path import ConfigSearchPath
+    from hydra.core.plugins import Plugins
+    from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+    class VideoToolsSearchPath(SearchPathPlugin):
+        def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+            search_path.append("verl_video_tools", SEARCH_PATH)
+
+    Plugins.instance().register(VideoToolsSearchPath)
+    resolvers: dict[str, Callable[..., object]] = {
+        "sum": lambda *values: sum(values),
+        "product": lambda *values: prod(values),
+        "divide": lambda dividend, divisor: -(-dividend // divisor),
+        "path": lambda name: str(config_path(name)),
+        "agent_workers": agent_workers,
+        "storage_units": storage_units,
+        "loader_workers": loader_workers,
+    }
+    for name, resolver in resolvers.items():
+        OmegaConf.register_new_resolver(f"video_tools.{name}", resolver, replace=True)
+
+
+def agent_workers(train_batch_size: int, num_nodes: int, cores_per_node: int) -> int:
+    """Agent loop workers of a run: as many as its cores feed, and no more than a step has groups."""
+    return min(train_batch_size, num_nodes * max(1, cores_per_node // CORES_PER_AGENT_WORKER))
+
+
+def storage_units(num_nodes: int) -> int:
+    """Storage units of TransferQueue, which asks for two per node or more."""
+    return 8 if num_nodes < 2 else 4 * num_nodes
+
+
+def loader_workers(
+    train_batch_size: int,
+    max_length: int,
+    devices_per_node: int,
+    num_nodes: int,
+    devices_per_sequence: int,
+    shm_gb: float,
+) -> int:
+    """Worker processes of each device's loader, 1 to 8, each with two batches ready in `shm_gb` of a node's /dev/shm.
+
+    With a single one, frames are still decoded on several threads. Devices that share a sequence load the same rows.
+    """
+    devices = num_nodes * devices_per_node
+    rows_per_device = -(-train_batch_size * devices_per_sequence // devices)
+    batch_bytes = rows_per_device * max_length * BYTES_PER_TOKEN
+    return min(8, max(1, int(shm_gb * 1e9 / (devices_per_node * 2 * batch_bytes))))
+
+
+def agent_loop_targets(path: Path | str) -> dict[str, str]:
+    """Names and classes of a verl agent-loop file (a YAML list of entries with `name` and `_target_`)."""
+    entries = OmegaConf.to_container(OmegaConf.load(path)) or []
+    return {str(entry["name"]): str(entry["_target_"]) for entry in entries if isinstance(entry, dict)}
+
+
+def config_path(name: str) -> Path:
+    """Absolute path of a packaged configuration file.
+
+    Raises:
+        UsageError: there is no file of that name.
+    """
+    if name not in _FILES:
+        raise UsageError(f"no packaged file is called {name!r}; known: {', '.join(sorted(_FILES))}")
+    return Path(str(files(__name__))) / _FILES[name]

@@ -1,0 +1,1 @@
+"""Starts training runs: their data, environment, program and what follows a run that has ended."""

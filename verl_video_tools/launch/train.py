@@ -1,0 +1,378 @@
+"""One training run, from its rows to the exported model: `vvt train`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.launch.data import VVT, export_expert, export_rollouts, make_demo, run_methods
+from verl_video_tools.launch.environment import CPU, ray_options, run_environment
+from verl_video_tools.launch.variables import Variables, quoted, read_variables
+
+Stage = Literal["grpo", "sft", "rft"]
+PREFIX = "[verl_video_tools]"
+STOP_FILE = "stop_requested"
+STARTED_WITH = "started_with.txt"
+LAST_CHECKPOINT = "latest_checkpointed_iteration.txt"
+SIGNALS = (129, 130, 143)
+"""Exit codes of a run that SIGHUP, SIGINT or SIGTERM has ended."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for.
+
+    Attributes:
+        overrides: of Hydra: groups (`+video_tools=longvt_grpo`) and options.
+        synthetic: train the tiny model in the synthetic world, as a run without a GPU does in any case.
+        smoke_test: two steps with a real run's options in the synthetic world, then a third that resumes.
+        dry_run: only check what can be checked without Ray, an engine or weights.
+        save_on_signal: at the first SIGINT, SIGTERM or SIGHUP, end the step and save a checkpoint.
+    """
+
+    stage: Stage
+    overrides: tuple[str, ...]
+    synthetic: bool = False
+    smoke_test: bool = False
+    dry_run: bool = False
+    save_on_signal: bool = False
+
+    @property
+    def program(self) -> Literal["grpo", "sft"]:
+        return "grpo" if self.stage == "grpo" else "sft"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run before it starts: its configuration, and the options that verl composes it of."""
+
+    request: Request
+    device: str
+    variables: Variables
+    config: DictConfig
+    overrides: tuple[str, ...]
+    environment: Mapping[str, str]
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.config.trainer.default_local_dir)
+
+    @property
+    def model_path(self) -> str:
+        section = self.config.actor_rollout_ref if self.request.program == "grpo" else self.config
+        return str(section.model.path)
+
+    @property
+    def is_synthetic(self) -> bool:
+        return "demo_dir" in self.config.video_tools
+
+
+def train(request: Request) -> int:
+    """Run it to its end; the exit code of the training program, or 128 + the number of the signal that ended it.
+
+    Raises:
+        UsageError: the request does not make a run.
+    """
+    plan = plan_run(request)
+    if plan.is_synthetic and not plan.config.video_tools.demo.is_made:
+        make_demo(plan.config)
+    if status := _prepare(plan):
+        return status
+    if request.dry_run:
+        return _check(plan)
+    _refuse_foreign_checkpoints(plan)
+    status = _start(plan)
+    if request.smoke_test and status == 0:
+        steps = int(plan.config.trainer.total_training_steps)
+        first_log = plan.environment["VERL_FILE_LOGGER_PATH"]
+        again = {**plan.environment, "VERL_FILE_LOGGER_PATH": first_log.replace(".jsonl", "_resumed.jsonl")}
+        more = f"trainer.total_training_steps={steps + 1}"
+        status = _start(replace(plan, overrides=(*plan.overrides, more), environment=again))
+    if status:
+        return status
+    _report(plan)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------------------- plan
+
+
+def plan_run(request: Request) -> Plan:
+    """Compose the run's configuration. Sets the variables that verl reads when it is imported."""
+    variables = read_variables(os.environ, ())
+    device = variables.given.get("DEVICE") or _device(variables)
+    if device not in ("cpu", "gpu"):
+        raise UsageError(f"DEVICE must be cpu or gpu, got {device!r}")
+    ours = {name: value for name, value in CPU.items() if device == "cpu" and name not in os.environ}
+    os.environ.update(ours)
+    groups, options = _split(request.overrides)
+    name = _run_name(groups, request.stage)
+    groups += _default_groups(request, device, groups, name)
+    synthetic = any(group.startswith("+video_tools/synthetic=") for group in groups)
+    defaults = _default_options(request, variables, name, synthetic)
+    overrides = [*groups, *defaults, *variables.overrides(request.program), *options]
+    config = compose(request.program, overrides)
+    folder = Path(config.trainer.default_local_dir)
+    if not folder.is_absolute():
+        overrides.append(f"trainer.default_local_dir={quoted(folder.absolute())}")
+    overrides += _logger(config)
+    given = {name: value for name, value in os.environ.items() if name not in ours}
+    environment = run_environment(given, request.program, device, folder.absolute(), variables.is_verbose)
+    if request.program == "grpo" and variables.ray_address is not None:
+        overrides += ray_options(device, environment)
+    if request.program == "grpo" and not synthetic:
+        overrides += _image_cache(config)
+    return Plan(request, device, variables, compose(request.program, overrides), tuple(overrides), environment)
+
+
+def compose(program: Literal["grpo", "sft"], overrides: Sequence[str]) -> DictConfig:
+    """What verl's program makes of these options.
+
+    Raises:
+        UsageError: an option is malformed, or does not exist.
+    """
+    from verl_video_tools.verl_plugin.planned_run import compose_run
+
+    return compose_run(program, overrides)
+
+
+def _device(variables: Variables) -> str:
+    try:
+        has_gpu = subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode == 0
+    except OSError:
+        has_gpu = False
+    if not has_gpu and variables.ray_address is not None:  # other nodes may have what this one lacks
+        raise UsageError("RAY_ADDRESS names a cluster, and this node has no GPU: set DEVICE=gpu or DEVICE=cpu")
+    return "gpu" if has_gpu else "cpu"
+
+
+def _split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Choices of our groups, and options."""
+    groups = [override for override in overrides if override.startswith("+video_tools")]
+    groups = [group for group in groups if group.split("=")[0].count(".") == 0]
+    return groups, [override for override in overrides if override not in groups]
+
+
+def _run_name(groups: Sequence[str], stage: Stage) -> str:
+    """`longvt` of `+video_tools=longvt_grpo`."""
+    for group in groups:
+        key, _, value = group.partition("=")
+        if key == "+video_tools":
+            return value.strip("[]").split(",")[0].removesuffix(f"_{stage}")
+    raise UsageError(f"a run needs a config group: +video_tools=<method>_{stage}, such as +video_tools=longvt_{stage}")
+
+
+def _default_groups(request: Request, device: str, groups: Sequence[str], name: str) -> list[str]:
+    chosen = {group.split("=")[0] for group in groups}
+    defaults: list[str] = []
+    if "+video_tools/synthetic" not in chosen and (device == "cpu" or request.synthetic or request.smoke_test):
+        defaults.append(f"+video_tools/synthetic={name}_{request.stage}")
+    if "+video_tools/machine" not in chosen:
+        kind = f"{device}_smoke_test" if request.smoke_test else "cpu" if device == "cpu" else None
+        if kind is None and request.synthetic:
+            kind = "synthetic"
+        defaults += [f"+video_tools/machine={kind or '8x80gb'}_{request.program}"]
+    return defaults
+
+
+def _default_options(request: Request, variables: Variables, name: str, synthetic: bool) -> list[str]:
+    output_dir = variables.output_dir
+    folder = output_dir / (variables.given.get("EXPERIMENT_NAME") or f"{name}_{request.stage}")
+    if request.smoke_test:  # which starts from the cold start, and never from checkpoints
+        folder = output_dir / f"{name}_smoke_test" / f"{datetime.now():%Y%m%d_%H%M%S}"
+    options = [f"trainer.default_local_dir={quoted(folder)}"]
+    if synthetic:
+        options.append(f"video_tools.demo_dir={quoted(output_dir / f'demo_{name}')}")
+        if request.stage == "grpo":
+            options.append(f"actor_rollout_ref.model.path={quoted(output_dir / f'{name}_sft' / 'huggingface')}")
+    if request.stage == "rft":
+        options.append(f"model.path={quoted(output_dir / f'{name}_grpo' / 'huggingface')}")
+        options.append(f"video_tools.rft.records_dir={quoted(output_dir / f'{name}_grpo' / 'trajectories')}")
+        if synthetic:
+            options.append(f"video_tools.rft.cold_start=[{quoted(output_dir / f'{name}_sft' / 'train.parquet')}]")
+    if (request.stage == "sft" and synthetic) or request.stage == "rft":
+        options.append(f"data.train_files={quoted(folder / _rows_name(variables))}")
+    return options
+
+
+def _rows_name(variables: Variables) -> str:
+    """Each of several nodes writes a file of its own, the same as the others', rather than read one that is written."""
+    return f"train_node{variables.node_rank}.parquet" if variables.node_rank else "train.parquet"
+
+
+def _logger(config: DictConfig) -> list[str]:
+    """verl's log goes to a file, too, and its console logger writes the lines from which steps are shown."""
+    logger = list(config.trainer.logger)
+    wanted = [*logger, *(name for name in ("console", "file") if name not in logger)]
+    return [] if wanted == logger else [f"trainer.logger=[{','.join(wanted)}]"]
+
+
+def _image_cache(config: DictConfig) -> list[str]:
+    """Memory for processed images of all rollouts that an inference server has under way, by `vvt plan`."""
+    key = "actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb"
+    if OmegaConf.select(config, key) is not None:
+        return []
+    rollout, pixels = config.actor_rollout_ref.rollout, config.data.mm_processor_kwargs
+    method = max(run_methods(config), key=lambda name: _images(name))
+    command = [VVT, "plan", "--print", "mm-cache-gb"]
+    command += ["--model", config.actor_rollout_ref.model.path, "--method", method]
+    for option, value in {
+        "--min-pixels": pixels.min_pixels,
+        "--max-pixels": pixels.max_pixels,
+        "--gpus": config.trainer.nnodes * config.trainer.n_gpus_per_node,
+        "--gpus-per-node": config.trainer.n_gpus_per_node,
+        "--ulysses": config.actor_rollout_ref.actor.ulysses_sequence_parallel_size,
+        "--tp": rollout.tensor_model_parallel_size,
+        "--batch-size": config.data.train_batch_size,
+        "--n": rollout.n,
+        "--prompt-length": config.data.max_prompt_length,
+        "--response-length": config.data.max_response_length,
+    }.items():
+        command += [option, str(value)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    # With a model that it does not know vLLM's default stays.
+    return [f"+{key}={ended.stdout.strip()}"] if ended.returncode == 0 else []
+
+
+def _images(name: str) -> int:
+    from verl_video_tools.methods import get_method
+
+    return get_method(name).recipe_budget.images
+
+
+# --------------------------------------------------------------------------------------------------------------- start
+
+
+def _prepare(plan: Plan) -> int:
+    """The rows and the model that the run starts from, where it makes them itself; an exit code."""
+    rows = plan.folder / _rows_name(plan.variables)
+    if plan.request.stage == "rft" and str(rows) == str(plan.config.data.train_files):
+        export_rollouts(plan.config, rows)
+    if not plan.is_synthetic:
+        return 0
+    if plan.request.stage == "sft" and str(rows) == str(plan.config.data.train_files) and not rows.exists():
+        export_expert(plan.config, rows)
+    if plan.request.stage == "grpo" and not Path(plan.model_path, "config.json").exists():
+        sft = Path(plan.model_path).parent
+        if plan.request.dry_run:
+            return 0
+        name = _run_name(_split(plan.request.overrides)[0], "grpo")
+        demo = plan.config.video_tools.demo
+        return train(
+            Request(
+                "sft",
+                (
+                    f"+video_tools={name}_sft",
+                    f"trainer.default_local_dir={quoted(sft)}",
+                    f"video_tools.demo_dir={quoted(plan.config.video_tools.demo_dir)}",
+                    *(f"video_tools.demo.{key}={demo[key]}" for key in demo if key != "is_made"),
+                    "video_tools.demo.is_made=true",
+                ),
+                synthetic=True,
+            )
+        )
+    return 0
+
+
+def _refuse_foreign_checkpoints(plan: Plan) -> None:
+    """A run goes on from the checkpoints in its folder: not from those of another model, or of other rows.
+
+    Raises:
+        UsageError: the folder's first start was given others.
+    """
+    files = plan.config.data.train_files
+    # Files may have moved: a job of Ray unpacks its folder anew.
+    sizes = [f"{Path(file).name} ({_size(file)} bytes)" for file in ([files] if isinstance(files, str) else files)]
+    given = f"MODEL_PATH {plan.model_path}\nTRAIN_FILES {' '.join(sizes)}\n"
+    path = plan.folder / STARTED_WITH
+    if (plan.folder / LAST_CHECKPOINT).exists() and path.exists() and path.read_text() != given:
+        raise UsageError(
+            f"{plan.folder} holds checkpoints of a run that was started with {path.read_text().strip()!r} and not "
+            f"with {given.strip()!r}. Give this one another OUTPUT_DIR. To go on from those checkpoints all the same, "
+            f"remove {path}"
+        )
+    if plan.variables.node_rank == 0:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(given)
+
+
+def _size(file: str) -> int | str:
+    return Path(file).stat().st_size if Path(file).exists() else "unknown"
+
+
+def _program(plan: Plan) -> list[str]:
+    if plan.request.program == "grpo":
+        return [sys.executable, "-m", "verl.trainer.main_ppo"]
+    if plan.device == "cpu":
+        return [sys.executable, "-m", "verl_video_tools.verl_plugin.platforms.cpu_sft"]
+    given, trainer = plan.variables.given, plan.config.trainer
+    launcher = [sys.executable, "-m", "torch.distributed.run"]
+    launcher += [f"--nnodes={trainer.nnodes}", f"--nproc_per_node={trainer.n_gpus_per_node}"]
+    if trainer.nnodes == 1:
+        launcher.append("--standalone")
+    elif "NODE_RANK" in given and "MASTER_ADDR" in given:
+        launcher += [f"--node_rank={given['NODE_RANK']}", f"--master_addr={given['MASTER_ADDR']}"]
+        launcher.append(f"--master_port={given.get('MASTER_PORT', '29500')}")
+    else:
+        raise UsageError(
+            f"with trainer.nnodes={trainer.nnodes} start this on every node, with its NODE_RANK from 0 and node 0's "
+            "MASTER_ADDR"
+        )
+    return [*launcher, "-m", "verl_video_tools.verl_plugin.sft_trainer"]
+
+
+def _start(plan: Plan) -> int:
+    from verl_video_tools.verl_plugin.console import Console
+    from verl_video_tools.verl_plugin.supervise import supervise
+
+    settings = {"DEVICE": plan.device, "MODEL_PATH": plan.model_path, "TRAIN_FILES": plan.config.data.train_files}
+    settings["TRAIN_BATCH_SIZE"] = plan.config.data.train_batch_size
+    experiment = plan.config.trainer.experiment_name
+    print(f"{PREFIX} {experiment}: {' '.join(f'{name}={value}' for name, value in settings.items())}", flush=True)
+    log = plan.folder / (f"run_node{plan.variables.node_rank}.log" if plan.variables.node_rank else "run.log")
+    print(f"{PREFIX} {experiment}: all output in {log} (VERBOSE=1 shows it)", flush=True)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    stop_file = plan.folder / STOP_FILE if plan.request.save_on_signal else None
+    console = Console(log, plan.variables.is_verbose)
+    before = dict(os.environ)
+    os.environ.update(plan.environment)
+    try:
+        status = supervise([*_program(plan), *plan.overrides], stop_file, console=console)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    if status and status not in SIGNALS and plan.variables.ray_address is not None:
+        lost_nodes = [sys.executable, "-m", "verl_video_tools.verl_plugin.lost_nodes"]
+        subprocess.run(lost_nodes, timeout=120, stdout=sys.stderr)
+    return status
+
+
+def _check(plan: Plan) -> int:
+    command = [sys.executable, "-m", "verl_video_tools.dry_run"]
+    command += ["--kind", plan.request.program, "--device", plan.device]
+    if plan.is_synthetic and not Path(plan.model_path, "config.json").exists():
+        command += ["--stand-in", f"{plan.config.video_tools.demo_dir}/base"]
+    return subprocess.run([*command, "--", *plan.overrides], env=plan.environment).returncode
+
+
+def _report(plan: Plan) -> None:
+    """What tells of a run that has succeeded, and its model."""
+    if plan.variables.node_rank:
+        return
+    folder = plan.folder / "trajectories" if plan.request.program == "grpo" else plan.folder
+    subprocess.run([sys.executable, "-m", "verl_video_tools.records.summary", str(folder)])
+    if (plan.folder / LAST_CHECKPOINT).exists():  # none after trainer.val_only=True
+        from verl_video_tools.verl_plugin.export_model import export_model
+
+        export_model(plan.folder, plan.folder / "huggingface")
+    if plan.request.smoke_test:
+        subprocess.run([sys.executable, "-m", "verl_video_tools.records.rehearsal", plan.device, str(plan.folder)])

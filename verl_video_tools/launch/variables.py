@@ -1,0 +1,108 @@
+"""The environment variables that `vvt train` reads, as options of verl's configuration. All others are options only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from verl_video_tools.core.errors import UsageError
+
+OPTIONS = {
+    "grpo": {
+        "MODEL_PATH": "actor_rollout_ref.model.path",
+        "TRAIN_FILES": "data.train_files",
+        "VAL_FILES": "data.val_files",
+        "NNODES": "trainer.nnodes",
+        "NDEVICES_PER_NODE": "trainer.n_gpus_per_node",
+        "PROJECT_NAME": "trainer.project_name",
+        "EXPERIMENT_NAME": "trainer.experiment_name",
+        "LOGGER": "trainer.logger",
+        "JUDGE_BASE_URL": "video_tools.judge.base_url",
+        "JUDGE_MODEL": "video_tools.judge.model",
+    },
+    "sft": {
+        "MODEL_PATH": "model.path",
+        "TRAIN_FILES": "data.train_files",
+        "VAL_FILES": "data.val_files",
+        "NNODES": "trainer.nnodes",
+        "NDEVICES_PER_NODE": "trainer.n_gpus_per_node",
+        "PROJECT_NAME": "trainer.project_name",
+        "EXPERIMENT_NAME": "trainer.experiment_name",
+        "LOGGER": "trainer.logger",
+    },
+}
+"""By the program that they configure, the option that a variable stands for."""
+OTHERS = ("OUTPUT_DIR", "DEVICE", "RAY_ADDRESS", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "VERBOSE", "PYTHON")
+NAMES = (*OPTIONS["grpo"], *OTHERS)
+
+
+@dataclass(frozen=True)
+class Variables:
+    """What the environment says of a run."""
+
+    given: Mapping[str, str]
+
+    @property
+    def output_dir(self) -> Path:
+        """Absolute: workers of a Ray cluster run in other folders."""
+        return Path(self.given.get("OUTPUT_DIR") or "outputs").absolute()
+
+    @property
+    def is_verbose(self) -> bool:
+        return self.given.get("VERBOSE", "0") != "0"
+
+    @property
+    def ray_address(self) -> str | None:
+        """Of a Ray cluster that runs; None: the run starts Ray on this machine."""
+        address = self.given.get("RAY_ADDRESS", "local")
+        return None if address == "local" else address
+
+    @property
+    def node_rank(self) -> int:
+        return int(self.given.get("NODE_RANK", "0"))
+
+    def overrides(self, program: str) -> list[str]:
+        """Those of verl's options that a variable gives."""
+        given = {name: option for name, option in OPTIONS[program].items() if self.given.get(name)}
+        return [f"{option}={_as_option(name, self.given[name])}" for name, option in given.items()]
+
+
+def read_variables(environment: Mapping[str, str], options: Iterable[str]) -> Variables:
+    """The variables of a run.
+
+    Args:
+        options: names of the options that a run's groups set, without their sections.
+
+    Raises:
+        UsageError: a variable is spelt almost like one of these, or has the name of an option and would have no effect.
+    """
+    known = set(options)
+    for name in sorted(set(environment) - set(NAMES)):
+        if name.isupper() and (near := get_close_matches(name, NAMES, n=1, cutoff=0.88)):
+            raise UsageError(f"the environment has {name}, which vvt train does not read; set {near[0]}, or unset it")
+        if name.isupper() and "_" in name and name.lower() in known:
+            raise UsageError(
+                f"the environment has {name}, which vvt train does not read; give the option "
+                f"{name.lower()} with its section instead (`vvt train ... --cfg job` prints all), and unset it"
+            )
+    return Variables({name: environment[name] for name in NAMES if name in environment})
+
+
+def quoted(value: object) -> str:
+    """A text as Hydra takes it, whatever characters it has."""
+    text = str(value)
+    if text.startswith("["):  # a list of files stays one
+        return text
+    escaped = text.replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _as_option(name: str, value: str) -> str:
+    if name in ("LOGGER", "NNODES", "NDEVICES_PER_NODE"):  # no texts
+        return value
+    if name in ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES") and os.path.exists(value):
+        value = os.path.abspath(value)  # what is not here may be a model's name
+    return quoted(value)
