@@ -35,17 +35,12 @@ function drawRollout(article, id, record) {
   add(lazyDetails("Row and record", () => element("pre", { class: "text" }, JSON.stringify(record.row, null, 2))));
 }
 
-function advantages({ advantage, branch_advantage: branch }, digits) {
-  const own = `advantage ${number(advantage, digits)}`;
-  return branch === null ? own : `${own}, after shared turns ${number(branch, digits)}`;
-}
-
 function heading(summary, trajectory) {
   const badges = [summary.method, summary.stop].map((text) => element("span", { class: "badge" }, text));
   badges.push(...trajectory.flags.map((flag) => element("span", { class: "badge bad" }, `flagged: ${flag}`)));
   const place = [summary.step === null ? null : `step ${summary.step}`, summary.uid === null ? null : `group ${summary.uid}`,
     summary.session === null ? null : `rollout ${summary.session}`].filter((part) => part !== null).join(", ");
-  return element("div", {}, element("h2", {}, `Reward ${number(summary.score)}, ${advantages(summary)}`), ...badges,
+  return element("div", {}, element("h2", {}, `Reward ${number(summary.score)}, advantage ${number(summary.advantage)}`), ...badges,
     element("div", { class: "soft" }, place),
     Object.keys(summary.own).length ? element("div", { class: "soft" }, `its own: ${ownOptions(summary.own)}`) : null,
     trajectory.prompt_digest ? element("div", { class: "soft" }, `system prompt from a file, digest ${trajectory.prompt_digest}`) : null);
@@ -249,7 +244,7 @@ function sequenceView(sequence, vocabulary) {
     ...sequence.response.map((run) => span(run[2] ? "trained" : "observed")(run)));
   const legend = element("div", { class: "legend" }, ...[["prompt", "prompt"], ["trained", "trained (mask 1)"], ["observed", "observation (mask 0)"]]
     .map(([kind, text]) => element("span", { class: kind }, text)));
-  const advantage = sequence.advantage === null ? null : element("div", { class: "soft" }, advantages(sequence, 4));
+  const advantage = sequence.advantage === null ? null : element("div", { class: "soft" }, `advantage ${number(sequence.advantage, 4)}`);
   return element("div", {}, legend, advantage, tokens);
 }
 
