@@ -79,15 +79,14 @@ function videoSection(summary, record) {
   return nodes;
 }
 
-// `point` is what a call named on its frames, [x, y] in pixels of the video, or nothing.
-function frameStrip(frames, summary, video, point) {
+function frameStrip(frames, summary, video) {
   const holder = element("div");
   const inFrames = summary.in_frames;
   const draw = (pictures) => {
     const strip = element("div", { class: "frames" });
     let untold = 0;
     for (const frame of frames) {
-      const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video, inFrames) : frameFigure(frame, pictures, video, point, inFrames);
+      const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video, inFrames) : frameFigure(frame, pictures, video, inFrames);
       if (shown === null) untold += 1; else strip.append(shown);
     }
     holder.replaceChildren(strip);
@@ -100,17 +99,15 @@ function frameStrip(frames, summary, video, point) {
   return holder;
 }
 
-// A frame, with the point that was named on it; where a part of it was shown, the whole with a box around the part, and
-// the part. Null without a thumbnail.
-function frameFigure(frame, pictures, video, point, inFrames) {
+// A frame; where a part of it was shown, the whole with a box around the part, and the part. Null without a thumbnail.
+function frameFigure(frame, pictures, video, inFrames) {
   const jpeg = pictures[frame.index];
   if (jpeg === undefined) return null;
   const told = frame.region ? `part ${frame.region.join(", ")} of it (left, top, right, bottom), ` : "";
-  const marked = isPoint(point) ? `point ${point.map((place) => number(place, 1)).join(", ")} (x, y), ` : "";
-  const caption = element("figcaption", { title: `frame ${frame.index}, ${clock(frame.timestamp_seconds, 2)}, ${told}${marked}shown at ${frame.width}×${frame.height} pixels` }, placeOf(frame, inFrames));
+  const caption = element("figcaption", { title: `frame ${frame.index}, ${clock(frame.timestamp_seconds, 2)}, ${told}shown at ${frame.width}×${frame.height} pixels` }, placeOf(frame, inFrames));
   const whole = element("div", { class: "whole" }, picture(jpeg, `frame ${frame.index}`));
-  if (frame.region || marked) whole.append(marksOver(frame.region, marked ? point : null, video));
   if (!frame.region) return element("figure", {}, whole, caption);
+  whole.append(boxOver(frame.region, video));
   const part = pictures[[frame.index, ...frame.region].join(",")];
   const pair = element("div", { class: "pair" }, whole, part === undefined ? null : picture(part, `part of frame ${frame.index}`));
   return element("figure", {}, pair, caption);
@@ -118,7 +115,7 @@ function frameFigure(frame, pictures, video, point, inFrames) {
 
 // The frames of one picture. Null unless each has a thumbnail.
 function gridFigure(frame, pictures, video, inFrames) {
-  const cells = frame.tiles.map((tile) => frameFigure({ ...frame, ...tile, tiles: null }, pictures, video, null, inFrames));
+  const cells = frame.tiles.map((tile) => frameFigure({ ...frame, ...tile, tiles: null }, pictures, video, inFrames));
   if (cells.includes(null)) return null;
   const title = `one picture of ${plural(cells.length, "frame")}, row by row, shown at ${frame.width}×${frame.height} pixels`;
   return element("figure", { class: "grid", title }, element("div", { class: "frames" }, ...cells), element("figcaption", {}, `one picture of ${plural(cells.length, "frame")}`));
@@ -128,21 +125,9 @@ function picture(jpeg, name) {
   return element("img", { src: `data:image/jpeg;base64,${jpeg}`, alt: name, loading: "lazy" });
 }
 
-// A result may be any method's, and of any form.
-function isPoint(value) {
-  return Array.isArray(value) && value.length === 2 && value.every(Number.isFinite);
-}
-
-function marksOver(region, point, video) {
+function boxOver([left, top, right, bottom], video) {
   const frame = { viewBox: `0 0 ${video.width} ${video.height}`, preserveAspectRatio: "none", class: "marks" };
-  const marks = [];
-  if (region) {
-    const [left, top, right, bottom] = region;
-    marks.push(svgElement("rect", { class: "box", x: left, y: top, width: right - left, height: bottom - top }));
-  }
-  // A line of no length with round ends: a dot that keeps its size and shape, however the picture is scaled.
-  if (point) for (const kind of ["rim", "point"]) marks.push(svgElement("path", { class: kind, d: `M ${point[0]} ${point[1]} h 0` }));
-  return svgElement("svg", frame, ...marks);
+  return svgElement("svg", frame, svgElement("rect", { class: "box", x: left, y: top, width: right - left, height: bottom - top }));
 }
 
 // `other` is the turn of another rollout that this one is compared with, if any: what differs from it is marked.
@@ -162,7 +147,7 @@ function turnView(turn, position, summary, video, other) {
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
       call.text ? element("div", { class: "text" }, call.text) : null,
       ...(call.model_calls || []).map((asked) => modelCallView(asked, summary, video)),
-      call.frames.length ? frameStrip(call.frames, summary, video, call.result.point) : null));
+      call.frames.length ? frameStrip(call.frames, summary, video) : null));
   });
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
   return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);
