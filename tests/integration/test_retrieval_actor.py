@@ -56,7 +56,7 @@ async def test_errors_keep_their_type_without_the_far_sides_stack(tmp_path: Path
 
 
 async def test_a_killed_actor_fails_the_query_and_the_next_one_starts_another(videos: list[str]) -> None:
-    client = RayRetriever(RetrievalConfig(model=str(clip_dir()), max_wait_ms=1.0))
+    client = RayRetriever(RetrievalConfig(model=str(clip_dir())))
     before = await client.best_frames(videos[0], [0, 40, 70], "red", 1, SECONDS)
     ray.kill(client._actor)
     with pytest.raises(RetrievalError, match="the retrieval service failed"):

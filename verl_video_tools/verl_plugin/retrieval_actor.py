@@ -66,7 +66,7 @@ def node_actor(config: RetrievalConfig) -> Any:
 class RayRetriever:
     """A `core.types.Retriever` that asks the actor of its node.
 
-    A query that meets a dead actor fails; the next one starts another, which knows only what is on disk.
+    A query that meets a dead actor fails; the next one starts another, which knows nothing yet.
     """
 
     def __init__(self, config: RetrievalConfig) -> None:
