@@ -47,8 +47,6 @@ async def test_frames_are_encoded_once_whatever_candidates_name_them(colours: st
     assert encoder.image_batches == [20]
     await service.best_frames(colours, range(0, 40), "green", 4, SECONDS)
     assert sum(encoder.image_batches) == 40
-    stats = service.stats()
-    assert (stats.queries, stats.failures, stats.frames_asked, stats.frames_encoded) == (3, 0, 80, 40)
 
 
 async def test_queries_on_one_video_share_its_frames_and_batch_their_texts(colours: str, tmp_path: Path) -> None:
@@ -61,9 +59,7 @@ async def test_queries_on_one_video_share_its_frames_and_batch_their_texts(colou
     ]
     assert await asyncio.gather(*queries) == [[0, 5]] * 64
     assert sum(encoder.image_batches) == 8 * 18
-    stats = service.stats()
-    assert stats.text_queries == 64
-    assert stats.text_queries / stats.text_batches > 4
+    assert sum(map(len, encoder.text_batches)) == 64 and len(encoder.text_batches) < 16
 
 
 @pytest.mark.parametrize(("width", "height"), [(6798, 2), (2, 6798)])
@@ -120,7 +116,7 @@ async def test_memory_is_bounded_and_forgets_the_least_recently_used_video(colou
     service = make_service(encoder, memory_cache_bytes=2 * 10 * (8 + 12))  # two videos of ten frames
     for path in (colours, other, colours, third, colours):
         await service.best_frames(path, range(10), "red", 1, SECONDS)
-        assert service.stats().stored_bytes <= 400
+        assert service._memory.stored_bytes <= 400
     assert sum(encoder.image_batches) == 30
     await service.best_frames(other, range(10), "red", 1, SECONDS)
     assert sum(encoder.image_batches) == 40
@@ -137,7 +133,6 @@ async def test_an_encoder_that_fails_is_an_error_and_not_the_first_frames(colour
         await service.best_frames(colours, range(9), "red", 4, SECONDS)
     encoder.fails = False
     assert await service.best_frames(colours, range(9), "red", 1, SECONDS) == [0]
-    assert service.stats().failures == 1
 
 
 async def test_video_errors_keep_their_type_and_leave_the_service_alive(colours: str, tmp_path: Path) -> None:
@@ -194,5 +189,4 @@ async def test_a_file_system_that_does_not_answer_ends_a_query_at_its_deadline(
         await service.best_frames(colours, [0, 40], "green", 1, 0.2)
     release.set()
     assert time.monotonic() - start < 5.0
-    assert service.stats().failures == 1
     assert await service.best_frames(colours, [0, 40], "green", 1, SECONDS) == [40]

@@ -13,19 +13,13 @@ from verl_video_tools.services.retrieval.recorded import (
     RecordingRetriever,
     recorded_answers,
 )
-from verl_video_tools.services.retrieval.service import (
-    RetrievalService,
-    RetrievalStats,
-    local,
-    local_from_fields,
-)
+from verl_video_tools.services.retrieval.service import RetrievalService, local, local_from_fields
 
 __all__ = [
     "RecordedRetriever",
     "RecordingRetriever",
     "RetrievalConfig",
     "RetrievalService",
-    "RetrievalStats",
     "local",
     "local_from_fields",
     "recorded_answers",

@@ -40,23 +40,6 @@ _SIMILARITY_DECIMALS = 5
 """Cosines are compared to so many decimals: the same image, encoded in another batch, differs in the seventh."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievalStats:
-    """What a service has done so far."""
-
-    queries: int
-    failures: int
-    """Queries that ended in an error."""
-    frames_asked: int
-    frames_encoded: int
-    """Those of them that no cache had."""
-    text_queries: int
-    """Texts that were encoded, counted once per query."""
-    text_batches: int
-    stored_bytes: int
-    """Embeddings in memory."""
-
-
 @dataclass(frozen=True)
 class FrameEmbeddings:
     """What is known of one video: T frames in ascending order of their index, D dimensions of an embedding.
@@ -132,9 +115,6 @@ class TextBatcher:
         self._encode = encode
         self._waiting: dict[str, list[asyncio.Future[npt.NDArray[np.float32]]]] = {}
         self._worker: asyncio.Task[None] | None = None
-        self.num_queries = 0
-        """Texts asked for, in all batches."""
-        self.num_batches = 0
 
     async def embedding(self, text: str) -> npt.NDArray[np.float32]:
         """Embedding of one text, shape (D,). The same text, asked for twice in a batch, is encoded once.
@@ -160,8 +140,6 @@ class TextBatcher:
                 await self._answer(asked)
 
     async def _answer(self, asked: dict[str, list[asyncio.Future[npt.NDArray[np.float32]]]]) -> None:
-        self.num_batches += 1
-        self.num_queries += sum(map(len, asked.values()))
         try:
             embeddings_ND = await self._encode(list(asked))
         except Exception as error:
@@ -189,40 +167,21 @@ class RetrievalService:
         self._memory = EmbeddingCache(config.memory_cache_bytes)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._slots = asyncio.Semaphore(_VIDEOS_AT_ONCE)
-        self._num_queries = self._num_failures = self._num_asked = self._num_encoded = 0
 
     async def best_frames(
         self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
     ) -> list[int]:
         """As `core.types.Retriever.best_frames`."""
-        self._num_queries += 1
+        end = time.monotonic() + deadline_seconds
         try:
             async with asyncio.timeout(deadline_seconds) as timeout:
-                return await self._best_frames(
-                    video_path, candidates, text, num_frames, time.monotonic() + deadline_seconds
-                )
+                return await self._best_frames(video_path, candidates, text, num_frames, end)
         except TimeoutError as error:
-            self._num_failures += 1
             if not timeout.expired():  # a decoder's DeadlineError
                 raise
             raise RetrievalError(
                 f"{video_path}: {len(candidates)} frames were not searched within {deadline_seconds} s"
             ) from error
-        except Exception:
-            self._num_failures += 1
-            raise
-
-    def stats(self) -> RetrievalStats:
-        """Counters since the start."""
-        return RetrievalStats(
-            queries=self._num_queries,
-            failures=self._num_failures,
-            frames_asked=self._num_asked,
-            frames_encoded=self._num_encoded,
-            text_queries=self._texts.num_queries,
-            text_batches=self._texts.num_batches,
-            stored_bytes=self._memory.stored_bytes,
-        )
 
     # ------------------------------------------------------------------------------------------------------- internals
 
@@ -240,7 +199,6 @@ class RetrievalService:
 
     async def _embeddings(self, video_path: str, indices: Sequence[int], end: float) -> FrameEmbeddings:
         """Embeddings of at least these frames; each is encoded once, however many queries wait for it."""
-        self._num_asked += len(indices)
         digest = (await identify(video_path, _left_seconds(end))).digest
         known = self._memory.get(digest)
         if known is not None and not known.missing(indices):
@@ -267,7 +225,6 @@ class RetrievalService:
         request = FrameRequest(*self._encoder.image_size(*shown), indices=tuple(indices), region=region)
         batch = await decode_frames(video, request, _left_seconds(end))
         embeddings_TD = await self._on_encoder(self._encoder.encode_images, batch.frames_THWC)
-        self._num_encoded += len(indices)
         return FrameEmbeddings(np.asarray(indices, np.int64), embeddings_TD)
 
     async def _encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
