@@ -103,7 +103,7 @@ bench-gpu: install  ## the actor's parts from configurations alone, against the 
 bench-video: install  ## cost and accuracy of reading frames, against other readers; writes outputs/bench_video
 	python -m benchmarks.video_io
 
-bench-retrieval: install  ## frames by text: recall, cost of first and later queries, batches; writes outputs/bench_retrieval
+bench-retrieval: install  ## frames by text: recall, cost of first and later queries; writes outputs/bench_retrieval
 	python -m benchmarks.retrieval
 
 bench-ladder: install  ## what a FrameMind group's first looks cost beside one rollout's

@@ -50,7 +50,6 @@ IN_PLACE = [
     "video.fps_seconds",
     "video.image_tokens",
     "video.linspace_indices",
-    "video.nearest_indices",
     "video.not_before",
     "video.open_video",
     "video.probe.probe",

@@ -70,11 +70,6 @@ def test_reward() -> None:
     sample = Sample("?", "B", "v.mp4", "mc", extra_info={"box": [793, 72, 1024, 126]})
     assert names["box_reward"](trajectory, sample) == 0.5
     assert names["box_reward"](Trajectory("m", "?"), sample) == 0.0
-    call = trajectory.turns[0].calls[0]
-    for point, reward in (([800.0, 100.5], 1.0), ([800.0, 126.0], 0.0)):
-        call.result = {"box": list(PART.region or ()), "point": point}
-        assert names["point_reward"](trajectory, sample) == reward
-    assert names["point_reward"](Trajectory("m", "?"), sample) == 0.0
 
 
 def test_fields_and_codes() -> None:
@@ -85,4 +80,4 @@ def test_fields_and_codes() -> None:
         assert f"`{name}` {defaults[f'grid_{name}']:,}" in PAGE
     told = set(re.findall(r"^\| `(\w+)` \| ", PAGE.split("| code |")[1].split("A method with both")[0], re.MULTILINE))
     assert told <= {code.value for code in CallErrorCode}
-    assert {"reversed_box", "box_outside", "box_too_small", "point_outside"} <= told
+    assert {"reversed_box", "box_outside", "box_too_small"} <= told

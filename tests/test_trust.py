@@ -9,13 +9,11 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.records.records import RecordWriter
 from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
-from verl_video_tools.services.retrieval.embeddings import DiskTier, FrameEmbeddings
 from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameStore
 
@@ -89,11 +87,7 @@ def keep_verdict(folder: Path) -> None:
     VerdictCache(folder).put(CacheKey("question", "truth", "answer", "prompt", "model"), AnswerLabel.CORRECT)
 
 
-def keep_embeddings(folder: Path) -> None:
-    DiskTier(folder, "encoder").add("digest", FrameEmbeddings(np.zeros(1, np.int64), np.zeros((1, 4), np.float16)))
-
-
-@pytest.mark.parametrize("keep", [keep_records, keep_verdict, keep_embeddings])
+@pytest.mark.parametrize("keep", [keep_records, keep_verdict])
 @pytest.mark.parametrize(("umask", "folder_mode", "file_mode"), [(0o077, 0o700, 0o600), (0o027, 0o750, 0o640)])
 def test_what_a_run_keeps_follows_the_umask(
     tmp_path: Path, keep: Callable[[Path], None], umask: int, folder_mode: int, file_mode: int

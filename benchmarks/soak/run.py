@@ -193,7 +193,6 @@ def _recipe(
         f"+{custom}.judge.probe_interval_seconds=3",
         f"+{custom}.judge.max_steps_without_verdict={_NO_END}",
         f"+{custom}.judge.cache_dir={out / 'cache' / 'judge'}",
-        f"+{custom}.retrieval.disk_cache_dir={out / 'cache' / 'embeddings'}",
     ]
     environment = {
         **os.environ,

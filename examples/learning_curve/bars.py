@@ -5,7 +5,7 @@ from __future__ import annotations
 from examples.learning_curve.chosen import Chosen
 from examples.learning_curve.claims import learning_runs
 from examples.learning_curve.report import GAIN
-from examples.learning_curve.schedule import BRANCHED_FROM, BRANCHING, METHODS, SCHEDULE
+from examples.learning_curve.schedule import COMPARED_WITH, METHODS, SCHEDULE, SHARED_TURNS
 from examples.learning_curve.texts import percent, points
 from verl_video_tools.evaluation.table_text import markdown_table
 
@@ -66,9 +66,9 @@ def bars(chosen: Chosen) -> str:
 
 def _shared_turns(chosen: Chosen) -> list[str]:
     most, counted = learning_runs.MOST_TOKENS, chosen.counted
-    pairs = [(run, learning_runs.counterpart(run, counted)) for run in chosen.of(BRANCHING)]
+    pairs = [(run, learning_runs.counterpart(run, counted)) for run in chosen.of(SHARED_TURNS)]
     shares = [learning_runs.token_share(run, plain) for run, plain in pairs if plain is not None]
-    is_whole = len(shares) == learning_runs.SEEDS[BRANCHING]
+    is_whole = len(shares) == learning_runs.SEEDS[SHARED_TURNS]
     mark = "not met" if max(shares, default=0.0) > most else "met" if is_whole else "open"
-    bar = f"`{BRANCHING}` samples at most {percent(most)} of `{BRANCHED_FROM}`'s tokens"
+    bar = f"`{SHARED_TURNS}` samples at most {percent(most)} of `{COMPARED_WITH}`'s tokens"
     return [bar, ", ".join(map(percent, shares)), mark]

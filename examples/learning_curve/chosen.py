@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from examples.learning_curve.plans import PLAN_BEFORE, plan_of
-from examples.learning_curve.schedule import METHODS, SCHEDULE
+from examples.learning_curve.schedule import LAST_COMMIT, METHODS, RECORDED, SCHEDULE
 from examples.learning_curve.stored import Result
 
 KINDS = {
@@ -42,8 +42,8 @@ class Chosen:
 
     @property
     def by_method(self) -> dict[str, list[Result]]:
-        """Of every method of the schedule, in its order."""
-        return {method: self.of(method) for method in dict.fromkeys(planned.method for planned in SCHEDULE)}
+        """Of every method of the schedule, in its order, and of recorded runs."""
+        return {method: self.of(method) for method in dict.fromkeys(planned.method for planned in SCHEDULE + RECORDED)}
 
     @property
     def is_complete(self) -> bool:
@@ -54,7 +54,10 @@ class Chosen:
         return [result for result in self.counted if result["method"] == method]
 
     def remark(self, name: str) -> str:
-        return self.remarks.get(name, "")
+        """Why a result does not count, or which commit has the code that it needs."""
+        result = self.results[name]
+        shown = f"code at `{LAST_COMMIT}`" if (result["method"], result["seed"]) in RECORDED else ""
+        return self.remarks.get(name, shown)
 
 
 def choose(results: Mapping[str, Result], claims: Mapping[str, Result] | None = None) -> Chosen:
@@ -62,7 +65,7 @@ def choose(results: Mapping[str, Result], claims: Mapping[str, Result] | None = 
     first: dict[tuple[str, int], str] = {}
     for name, result in results.items():
         run = result["method"], result["seed"]
-        if run not in SCHEDULE:
+        if run not in SCHEDULE + RECORDED:
             remarks[name] = "not of the schedule"
         elif not has_present_plan(result):
             remarks[name] = "other settings"
@@ -72,10 +75,13 @@ def choose(results: Mapping[str, Result], claims: Mapping[str, Result] | None = 
 
 
 def has_present_plan(result: Result) -> bool:
-    """Whether a learning run was made by the present plan, apart from what that measures.
+    """Whether a learning run was made by the present plan, apart from what that measures. A recorded run has the plan
+    that it was made by.
 
     Code and recipes may have changed since: results tell their commits.
     """
+    if (result["method"], result["seed"]) in RECORDED:
+        return True
     return _training(result["plan"]) == _training(plan_of(result["method"]).written())
 
 

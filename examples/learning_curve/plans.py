@@ -84,37 +84,10 @@ class Plan:
             variables["FREEZE_VISION_TOWER"] = int(self.freeze_vision_tower)
         return variables
 
-    def method_of(self, name: str) -> str:
-        """The method that the run of a name trains."""
-        return "compose" if self.composition else name
-
-    def rl_options(self) -> tuple[str, ...]:
-        """Options of verl in reinforcement learning."""
-        return ()
-
     def written(self) -> dict[str, Any]:
         """As a JSON file has it."""
         fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return fields
-
-
-@dataclass(frozen=True)
-class BranchingPlan(Plan):
-    """Of a method whose rollouts share their first turn.
-
-    Attributes:
-        method: whose plan it is otherwise.
-        branches: see `rollout.branching.Branching`.
-    """
-
-    method: str = "longvt"
-    branches: int = 2
-
-    def method_of(self, name: str) -> str:
-        return self.method
-
-    def rl_options(self) -> tuple[str, ...]:
-        return (f"++actor_rollout_ref.rollout.custom.video_tools.branching.branches={self.branches}",)
 
 
 NO_TOOLS = "direct"
@@ -133,7 +106,6 @@ MINUTES = {"data": 1, "cold": 1, "sft": 12, "rl": 4, "rft": 14, "ablation": 3}
 SECONDS_PER_STEP = {
     "framethinker": 30,
     "longvt": 28,
-    "longvt_branching": 22,
     "videozoomer": 65,
     "videobrain": 21,
     "framemind": 38,
@@ -174,7 +146,6 @@ PLANS = {
     "direct": Plan(num_direct_rows=0, compares_without_tools=False, rl_steps=50),
     "compose_temporal": Plan(composition="demo", num_direct_rows=0, compares_without_tools=False),
     "longvt": Plan(rft=RolloutTuning()),
-    "longvt_branching": BranchingPlan(compares_without_tools=False),
     "framethinker": Plan(),
     "videozoomer": Plan(rl_steps=16),
     "framemind": Plan(rl_steps=16),

@@ -3,8 +3,7 @@
 Usage: python -m examples.learning_curve.run --method videozoomer [--seed 0] [--out FOLDER] [--ablation]
 
 `--method compose_temporal` is the packaged composition `demo`, `compose_spatial` the composition `spatial` on
-NeedleClips' questions in space, `direct` answers without tools, and `longvt_branching` is LongVT with two rollouts for
-each first turn.
+NeedleClips' questions in space, and `direct` answers without tools.
 
 Every stage is one of the package's own commands or recipes, on NeedleClips and the tiny model:
 
@@ -80,7 +79,7 @@ class Learning:
     """The stages of one method and seed, in a folder of their own."""
 
     def __init__(self, method: str, seed: int, out: Path, plan: Plan, ablation: Ablation | None = None) -> None:
-        self.name, self.method = method, plan.method_of(method)
+        self.name, self.method = method, "compose" if plan.composition else method
         self.seed, self.out, self.plan, self.ablation = seed, out.resolve(), plan, ablation
         self.begun = self.out / "plan.json"
         self.data, self.train = self.out / "data", self.out / "train.parquet"
@@ -323,7 +322,6 @@ class Learning:
         self._recipe(
             f"{self.method}_grpo",
             *self._options("+actor_rollout_ref.rollout.custom.video_tools"),
-            *self.plan.rl_options(),
             *options,
             RUN_DIR=self.out / name,
             MODEL_PATH=model,

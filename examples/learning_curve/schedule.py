@@ -8,9 +8,10 @@ METHODS = ("framethinker", "videozoomer", "longvt", "videobrain", "framemind")
 COMPARED = ("direct", "compose_temporal")
 """Trained on the same questions: without tools, and a composition."""
 
-BRANCHING, BRANCHED_FROM = "longvt_branching", "longvt"
-"""Trained on the same questions as the latter, from a cold start that is made alike, with two rollouts for each first
-turn."""
+SHARED_TURNS, COMPARED_WITH = "longvt_branching", "longvt"
+"""The former was trained as the latter, but every two rollouts of a question shared their first turn."""
+LAST_COMMIT = "983c6c5a"
+"""The last commit with code for shared turns."""
 
 
 class Planned(NamedTuple):
@@ -33,5 +34,6 @@ SCHEDULE = (
     Planned("compose_spatial", 2),
     *(Planned(method, 13) for method in (*METHODS, *COMPARED)),
     Planned("compose_spatial", 0),
-    *(Planned(BRANCHING, seed) for seed in (11, 12, 13)),
 )
+RECORDED = tuple(Planned(SHARED_TURNS, seed) for seed in (11, 12, 13))
+"""Runs that are shown from their recorded results, since the package no longer has the code."""

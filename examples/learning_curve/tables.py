@@ -19,7 +19,7 @@ from examples.learning_curve.claims import learning_runs, report
 from examples.learning_curve.equal_cost import COSTS, accuracy_at, largest_common, mean_of_runs
 from examples.learning_curve.provenance import REPO
 from examples.learning_curve.report import GAIN, RFT_LESS_RL, RL_WITHOUT_TOOLS, SFT_WITHOUT_TOOLS
-from examples.learning_curve.schedule import BRANCHING, COMPARED, METHODS
+from examples.learning_curve.schedule import COMPARED, METHODS, SHARED_TURNS
 from examples.learning_curve.stored import CLAIMS_FOLDER, Result, load
 from examples.learning_curve.texts import count_spread, gain_interval, gain_spread, interval, points, spread, thousands
 from verl_video_tools.evaluation.table_text import markdown_table
@@ -134,7 +134,7 @@ def equal_cost(chosen: Chosen) -> str:
 def claims(chosen: Chosen) -> str:
     """What the runs of each claim have decided so far; some are decided by learning runs."""
     counted = {name: run for name, run in chosen.results.items() if name not in chosen.remarks}
-    paired = [run for run in chosen.of(BRANCHING) if learning_runs.counterpart(run, counted.values())]
+    paired = [run for run in chosen.of(SHARED_TURNS) if learning_runs.counterpart(run, counted.values())]
     results = dict(chosen.claims) | {name: run for name, run in counted.items() if RFT_LESS_RL in run or run in paired}
     return report.table(report.read(results)) if results else NOT_RUN.capitalize() + "."
 

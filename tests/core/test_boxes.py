@@ -1,25 +1,16 @@
-"""Boxes and points, against a count of small cells, and the algebra that every overlap obeys."""
+"""Overlap of boxes, against a count of small cells, and the algebra that every overlap obeys."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.core.boxes import (
-    Box,
-    box_giou,
-    box_iou,
-    centre_distance,
-    centre_reward,
-    giou_reward,
-    point_in_box,
-)
+from verl_video_tools.core.boxes import Box, box_iou
 
-REWARDS = (box_iou, giou_reward, centre_reward)
 IMPROPER = [
     (5, 0, 3, 4),
     (0, 5, 4, 3),
@@ -42,74 +33,28 @@ def cells(box: Sequence[int]) -> set[tuple[int, int]]:
 
 
 @given(first=whole_boxes, second=whole_boxes)
-def test_overlaps_are_those_of_counted_cells(first: tuple[int, ...], second: tuple[int, ...]) -> None:
+def test_overlap_is_that_of_counted_cells(first: tuple[int, ...], second: tuple[int, ...]) -> None:
     shared, union = cells(first) & cells(second), cells(first) | cells(second)
-    edges = [*map(min, first[:2], second[:2]), *map(max, first[2:], second[2:])]
-    hull = cells(edges)
     assert box_iou(first, second) == pytest.approx(len(shared) / len(union))
-    giou = len(shared) / len(union) - (len(hull) - len(union)) / len(hull)
-    assert box_giou(first, second) == pytest.approx(giou)
-    assert giou_reward(first, second) == pytest.approx((1 + giou) / 2)
-
-
-@given(first=whole_boxes, second=whole_boxes)
-def test_centres(first: tuple[int, ...], second: tuple[int, ...]) -> None:
-    apart = math.hypot(
-        (first[0] + first[2] - second[0] - second[2]) / 2, (first[1] + first[3] - second[1] - second[3]) / 2
-    )
-    diagonal = math.hypot(
-        max(first[2], second[2]) - min(first[0], second[0]), max(first[3], second[3]) - min(first[1], second[1])
-    )
-    assert centre_distance(first, second) == pytest.approx(apart)
-    assert centre_reward(first, second) == pytest.approx(1 - apart / diagonal)
-
-
-@given(point=st.tuples(st.integers(-1, 17), st.integers(-1, 17)), box=whole_boxes)
-def test_a_point_is_in_the_cells_of_a_box(point: tuple[int, int], box: tuple[int, ...]) -> None:
-    assert point_in_box(point, box) == (point in cells(box))
 
 
 @given(first=any_boxes, second=any_boxes)
-def test_any_four_numbers_give_a_reward_that_knows_no_order(first: Box, second: Box) -> None:
-    for reward in REWARDS:
-        assert 0.0 <= reward(first, second) <= 1.0
-        assert reward(first, second) == reward(second, first)
-    assert -1.0 <= box_giou(first, second) <= box_iou(first, second)
-    assert centre_distance(first, second) >= 0.0
+def test_any_four_numbers_give_a_share_that_knows_no_order(first: Box, second: Box) -> None:
+    assert 0.0 <= box_iou(first, second) <= 1.0
+    assert box_iou(first, second) == box_iou(second, first)
 
 
 @given(box=any_boxes)
 def test_a_box_meets_itself(box: Box) -> None:
-    for reward in REWARDS:
-        assert reward(box, box) == (1.0 if Box(*box).is_proper() else 0.0)
+    assert box_iou(box, box) == (1.0 if Box(*box).is_proper() else 0.0)
 
 
 @pytest.mark.parametrize("improper", IMPROPER)
-def test_a_box_that_covers_nothing_is_worth_no_more_than_one_that_misses(improper: Sequence[float]) -> None:
+def test_a_box_that_covers_nothing_overlaps_nothing(improper: Sequence[float]) -> None:
     truth = (0, 0, 4, 4)
-    for reward in REWARDS:
-        assert reward(improper, truth) == reward(truth, improper) == 0.0
-        assert reward((1000, 1000, 1001, 1001), truth) >= 0.0
-    assert box_giou(improper, truth) == -1.0 < box_giou((1000, 1000, 1001, 1001), truth)
-    assert centre_distance(improper, truth) == math.inf
-    assert not point_in_box((0, 0), improper)
+    assert box_iou(improper, truth) == box_iou(truth, improper) == 0.0
 
 
-def test_a_nearer_box_is_worth_more_though_neither_overlaps() -> None:
-    truth, near, far = (0, 0, 4, 4), (5, 0, 9, 4), (50, 0, 54, 4)
-    assert box_iou(near, truth) == box_iou(far, truth) == 0.0
-    assert giou_reward(near, truth) > giou_reward(far, truth) > 0.0
-    assert centre_reward(near, truth) > centre_reward(far, truth) > 0.0
-
-
-@pytest.mark.parametrize("function", [*REWARDS, box_giou, centre_distance])
-def test_three_numbers_are_no_box(function: Callable[..., float]) -> None:
+def test_three_numbers_are_no_box() -> None:
     with pytest.raises(ValueError, match="left, top, right, bottom"):
-        function((0, 0, 4), (0, 0, 4, 4))
-    with pytest.raises(ValueError, match=r"\[x, y\]"):
-        point_in_box((0, 0, 4), (0, 0, 4, 4))
-
-
-def test_a_point_that_is_not_finite_is_nowhere() -> None:
-    assert not point_in_box((math.nan, 1), (0, 0, 4, 4))
-    assert not point_in_box((math.inf, 1), (0, 0, 4, 4))
+        box_iou((0, 0, 4), (0, 0, 4, 4))

@@ -125,8 +125,8 @@ async def test_the_agent_loop_asks_the_retriever_of_its_configuration(monkeypatc
 
     monkeypatch.setattr(retrieval_actor, "connect", connect)
     monkeypatch.setattr(verl_video_tools.verl_plugin.settings, "get_method", lambda name: SearchingFrameThinker())
-    rollout = await run_loop([choose(20, 60), answer("B")], retrieval_fields={"model": "/m", "frame_mode": "keyframe"})
-    assert connected == [RetrievalConfig(model="/m", frame_mode="keyframe")]
+    rollout = await run_loop([choose(20, 60), answer("B")], retrieval_fields={"model": "/m", "num_threads": 2})
+    assert connected == [RetrievalConfig(model="/m", num_threads=2)]
     assert rollout.trajectory.calls()[0].retrieved_frames == [[59, 57, 55, 53]]
 
 

@@ -148,12 +148,12 @@ def test_a_method_that_searches(
     turns = [f"<thinking>a</thinking><tool_call>{json.dumps(search)}</tool_call>", "<answer>A</answer>"]
     with JudgeServer(reply=scripted({f"Question {number}?": turns for number in range(3)})) as server:
         model = adapter.VideoToolsModel(
-            "videobrain", base_url=server.base_url, retrieval_model="DIR", retrieval_image_batch_size=8
+            "videobrain", base_url=server.base_url, retrieval_model="DIR", retrieval_num_threads=8
         )
         assert ask(model, task, docs[:1]) == ask(model, task, docs[1:2]) == ["A"]  # each in an event loop of its own
         assert len(server.requests) == 4
         shown = texts_of(server.requests[1]["messages"][-1])
-    assert configs == [RetrievalConfig(model="DIR", image_batch_size=8)]
+    assert configs == [RetrievalConfig(model="DIR", num_threads=8)]
     assert encoder.text_batches == [["something red"]] * 2
     assert shown.count("<image>") == get_method("videobrain").clip_frames
 

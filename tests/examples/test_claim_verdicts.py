@@ -176,7 +176,7 @@ def branching_runs(seed: int, accuracy: float, tokens: int) -> dict[str, Any]:
         return {
             "method": method,
             "seed": seed,
-            "plan": PLANS[method].written(),
+            "plan": PLANS["longvt"].written(),
             "accuracy": {
                 "after RL": {"needs another look": {"mean": mean}, "all questions": {"mean": mean}},
                 "after RFT": {"all questions": {"mean": mean}},

@@ -20,7 +20,7 @@ from rich.console import Console
 from examples.learning_curve import learn_all, plans
 from examples.learning_curve.learn_all import LearnAll, cause_of
 from examples.learning_curve.run import Learning
-from examples.learning_curve.schedule import BRANCHING, METHODS, SCHEDULE, Planned
+from examples.learning_curve.schedule import METHODS, SCHEDULE, Planned
 from tests.process_trees import descendants_of, kill
 
 REPO = Path(__file__).parents[2]
@@ -263,19 +263,17 @@ def test_the_cause_of_a_failure(lines: list[str], cause: str) -> None:
 
 
 def test_the_schedule_has_whole_columns() -> None:
-    """Five methods and two comparisons by three seeds, questions in space by three others, and last shared turns."""
-    assert len({*SCHEDULE}) == len(SCHEDULE) == 27
+    """Five methods and two comparisons by three seeds, and questions in space by three others."""
+    assert len({*SCHEDULE}) == len(SCHEDULE) == 24
     by_seed: dict[int, list[str]] = {}
-    *columns, _, _, _ = SCHEDULE
-    assert SCHEDULE[-3:] == tuple(Planned(BRANCHING, seed) for seed in (11, 12, 13))
-    for planned in columns:
+    for planned in SCHEDULE:
         by_seed.setdefault(planned.seed, []).append(planned.method)
     assert by_seed == {
         **{seed: [*METHODS, "direct", "compose_temporal"] for seed in (11, 12, 13)},
         **{seed: ["compose_spatial"] for seed in (0, 1, 2)},
     }
     seeds = [planned.seed for planned in SCHEDULE if planned.method == METHODS[0]]
-    assert [planned.seed for planned in columns if planned.seed > 10] == [seed for seed in seeds for _ in range(7)]
+    assert [planned.seed for planned in SCHEDULE if planned.seed > 10] == [seed for seed in seeds for _ in range(7)]
     assert {planned.method for planned in SCHEDULE} <= {*plans.PLANS, "videobrain"} <= {*plans.SECONDS_PER_STEP}
 
 

@@ -283,29 +283,6 @@ def test_what_the_methods_are_compared_with(
     assert len(results["cost"]["measurements"]) == 3
 
 
-def test_rollouts_that_share_turns_differ_from_the_methods_run_in_nothing_else(
-    example: dict[str, Any], tmp_path: Path
-) -> None:
-    recipes = {}
-    for name in ("longvt", "longvt_branching"):
-        small = {"num_train_videos": 2, "num_validation_videos": 2, "rl_steps": STEPS, "num_direct_rows": 4}
-        plan = replace(example["PLANS"][name], **small, compares_without_tools=False)
-        run = example["Learning"](name, 1, tmp_path / name, plan)
-        type(run).run.__globals__["_run"] = training = Training()
-        run.run()
-        recipes[name] = [
-            (stem, [option.replace(f"{tmp_path}/{name}/", "") for option in options])
-            for stem, options, _ in training.recipes
-        ]
-        assert json.loads((tmp_path / name / "results.json").read_text())["method"] == name
-    plain, branching = recipes["longvt"], recipes["longvt_branching"]
-    assert branching[0] == plain[0] and branching[0][0] == "longvt_sft"
-    (recipe, options), (expected, without) = branching[1], plain[1]
-    assert recipe == expected == "longvt_grpo"
-    assert [*set(options) - set(without)] == ["++actor_rollout_ref.rollout.custom.video_tools.branching.branches=2"]
-    assert len(options) == len(without) + 1
-
-
 def test_a_failing_stage_is_named_and_goes_on_at_the_next_start(
     example: dict[str, Any], before_rl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

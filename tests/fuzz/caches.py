@@ -8,29 +8,24 @@ from random import Random
 from typing import Any, ClassVar
 
 import numpy as np
-from safetensors.numpy import save
 
 from tests.fuzz import texts
 from tests.fuzz.damage import damaged, damages
 from tests.fuzz.surface import Surface
 from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
-from verl_video_tools.services.retrieval.embeddings import DiskTier, FrameEmbeddings
 from verl_video_tools.video.batch import FrameFacts
 from verl_video_tools.video.frame_store import PAGE_BYTES, FrameKey, FrameStore
 
 PIXELS_HWC = np.arange(6 * 8 * 3, dtype=np.uint8).reshape(6, 8, 3)
 FACTS = FrameFacts(7, 0.25, False)
 OTHER_FACTS = FrameFacts(9, 0.75, True)
-INDICES = [3, 5, 8]
-EMBEDDINGS_TD = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
-DTYPES = ("float16", "float32", "float64", "int64", "int8", "bool")
 ENTRY = CacheKey("Which animal?", "a dog", "a cat", "Judge.", "model")
 CHANGED = ("question", "truth", "answer", "prompt", "model")
 
 
 class Caches(Surface):
-    """The frame store, verdicts of judges, embeddings of frames."""
+    """The frame store, and verdicts of judges."""
 
     name: ClassVar[str] = "caches"
     unit: ClassVar[str] = "files"
@@ -39,22 +34,15 @@ class Caches(Surface):
         super().__init__(folder)
         self.frames = FrameStore(folder / "frames", 1 << 20)
         self.verdicts = VerdictCache(folder / "verdicts")
-        self.embeddings = DiskTier(folder / "embeddings", "encoder")
 
     def make(self, random: Random) -> Any:
-        cache = random.choice(("frames", "frames", "ledger", "verdicts", "verdicts", "embeddings"))
+        cache = random.choice(("frames", "frames", "ledger", "verdicts", "verdicts"))
         case: dict[str, Any] = {"cache": cache, "damages": damages(random), "as": None}
         roll = random.random()
         if cache == "frames" and roll < 0.2:
             case["as"] = "another frame"
         if cache == "verdicts" and roll < 0.4:
             case["as"] = random.choice((*CHANGED, "label")) if roll < 0.2 else texts.value(random)
-        if cache == "embeddings" and roll < 0.5:
-            shape = [random.choice((0, 1, 2, 3, 4)) for _ in range(random.choice((0, 1, 1, 2, 2, 3)))]
-            case["as"] = {
-                random.choice(("indices", "indices", "index")): [random.choice(DTYPES), shape[:1]],
-                random.choice(("embeddings", "embeddings", "x")): [random.choice(DTYPES), shape],
-            }
         return case
 
     def check(self, case: Any) -> int:
@@ -62,7 +50,6 @@ class Caches(Surface):
             "frames": self._frame,
             "ledger": self._ledger,
             "verdicts": self._verdict,
-            "embeddings": self._embeddings,
         }[case["cache"]](case["damages"], case["as"])
         return 1
 
@@ -109,24 +96,6 @@ class Caches(Surface):
         assert self.verdicts.get(ENTRY) in (None, AnswerLabel.INCORRECT), "another verdict is believed"
         self.verdicts.put(ENTRY, AnswerLabel.INCORRECT)
         assert self.verdicts.get(ENTRY) == AnswerLabel.INCORRECT, "it does not heal"
-
-    def _embeddings(self, kinds: list[Any], tensors: Any) -> None:
-        known = FrameEmbeddings(np.array(INDICES), EMBEDDINGS_TD)
-        folder = self.folder / "embeddings" / "encoder" / "video"
-        for path in folder.glob("*"):
-            path.unlink()
-        self.embeddings.add("video", known)
-        (path,) = folder.glob("*")
-        if tensors is None:
-            path.write_bytes(damaged(path.read_bytes(), kinds))
-        else:
-            path.write_bytes(save({name: np.ones(shape, dtype) for name, (dtype, shape) in tensors.items()}))
-        found = self.embeddings.with_stored("video", FrameEmbeddings.none())
-        if len(found.indices_T):
-            assert found.indices_T.tolist() == INDICES and np.array_equal(found.embeddings_TD, EMBEDDINGS_TD), found
-        self.embeddings.add("video", known)
-        healed = self.embeddings.with_stored("video", FrameEmbeddings.none())
-        assert np.array_equal(healed.embeddings_TD, EMBEDDINGS_TD), "it does not heal"
 
 
 def _file_of(verdicts: VerdictCache, key: CacheKey) -> Path:

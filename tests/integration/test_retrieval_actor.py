@@ -27,7 +27,7 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [first, *(str(shutil.copy(first, folder / f"{number}.mp4")) for number in range(1, 8))]
 
 
-async def test_two_clients_share_one_actor_and_64_queries_batch(videos: list[str]) -> None:
+async def test_two_clients_share_one_actor_and_64_queries_at_once(videos: list[str]) -> None:
     config = RetrievalConfig(model=str(clip_dir()))
     clients = RayRetriever(config), RayRetriever(config)
     queries = [
@@ -39,11 +39,8 @@ async def test_two_clients_share_one_actor_and_64_queries_batch(videos: list[str
     for number in (0, 1, 9):
         expected = await in_process.best_frames(videos[number % 8], range(0, 90, 5), f"red {number}", 4, SECONDS)
         assert found[number] == expected
-    first, second = [await client.stats() for client in clients]
+    first, second = (client._actor._actor_id for client in clients)
     assert first == second
-    assert (first.queries, first.failures, first.text_queries) == (64, 0, 64)
-    assert first.frames_encoded == 8 * 18
-    assert first.text_queries / first.text_batches > 4
 
 
 async def test_errors_keep_their_type_without_the_far_sides_stack(tmp_path: Path) -> None:
@@ -56,13 +53,14 @@ async def test_errors_keep_their_type_without_the_far_sides_stack(tmp_path: Path
 
 
 async def test_a_killed_actor_fails_the_query_and_the_next_one_starts_another(videos: list[str]) -> None:
-    client = RayRetriever(RetrievalConfig(model=str(clip_dir()), max_wait_ms=1.0))
+    client = RayRetriever(RetrievalConfig(model=str(clip_dir())))
     before = await client.best_frames(videos[0], [0, 40, 70], "red", 1, SECONDS)
-    ray.kill(client._actor)
+    killed = client._actor
+    ray.kill(killed)
     with pytest.raises(RetrievalError, match="the retrieval service failed"):
         await client.best_frames(videos[0], [0, 40, 70], "red", 1, SECONDS)
     assert await client.best_frames(videos[0], [0, 40, 70], "red", 1, SECONDS) == before
-    assert (await client.stats()).queries == 1
+    assert client._actor._actor_id != killed._actor_id
 
 
 async def test_an_encoder_that_cannot_be_loaded_is_named(videos: list[str], tmp_path: Path) -> None:

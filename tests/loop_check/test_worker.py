@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import ray.cloudpickle
 import torch
-from omegaconf import OmegaConf
 from verl.utils.import_utils import load_class_from_fqn
 
 from tests.loop_check.runs import run_config
@@ -87,14 +86,6 @@ def test_the_callback_writes_the_runs_settings(monkeypatch: pytest.MonkeyPatch, 
     assert (settings.estimator, settings.temperature, settings.top_p, settings.top_k) == ("grpo", 0.7, 1.0, -1)
     assert (settings.divides_by_std, settings.kl_in_reward) == (True, False)
     assert settings.logprobs_mode == "processed_logprobs" and settings.mm_processor_kwargs == {"max_pixels": 3136}
-
-
-@pytest.mark.slow
-def test_rollouts_that_share_turns_are_refused() -> None:
-    config = run_config(agent_name="framethinker")
-    OmegaConf.update(config.actor_rollout_ref.rollout, "custom.video_tools.branching.branches", 2, force_add=True)
-    with pytest.raises(UsageError, match=r"branching\.branches=1"):
-        callback.run_settings(config)
 
 
 def test_fields_that_a_run_does_not_have() -> None:

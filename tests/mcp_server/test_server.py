@@ -155,16 +155,6 @@ async def test_a_part_of_a_frame(root: Path) -> None:
     assert small.size == (24, 16)
 
 
-async def test_the_part_around_a_point(root: Path) -> None:
-    asked_for = {"video": "clip.mp4", "seconds": 3.0, "point": [0.5, 1], "window": 0.5}
-    async with client(root) as asked:
-        labels, (picture,) = frames(await asked.call_tool("zoom", asked_for))
-    assert labels == ["frame 30 at 3.000 s, pixels [24, 32, 72, 64] of 96x64:"]  # 1 is the edge: moved up
-    with Video(root / "clip.mp4") as video:
-        whole = video.frames_at([3.0]).frames_THWC[0]
-    np.testing.assert_array_equal(np.asarray(picture), whole[32:, 24:72])
-
-
 async def test_frames_in_one_picture(root: Path) -> None:
     part = {"video": "clip.mp4", "start_seconds": 1.0, "end_seconds": 3.0, "num_frames": 3, "columns": 2}
     async with client(root) as asked:
@@ -239,10 +229,6 @@ async def test_no_other_file_is_opened(root: Path) -> None:
         ("zoom", {"seconds": 1.0, "box": [0.5, 0, 0.2, 1]}, "reversed_box: "),
         ("zoom", {"seconds": 1.0, "box": [0, 0, 1]}, "malformed_call: box must be [left, top, right, bottom]"),
         ("zoom", {"seconds": 1.0, "box": [0, 0, 1, 1], "unit": "percent"}, "unit"),
-        ("zoom", {"seconds": 1.0}, "give either box or point"),
-        ("zoom", {"seconds": 1.0, "box": [0, 0, 1, 1], "point": [0, 0]}, "give either box or point"),
-        ("zoom", {"seconds": 1.0, "point": [0.5, 1.5]}, "point_outside: point [0.5, 1.5] is outside the frame"),
-        ("zoom", {"seconds": 1.0, "point": [0.5, 0.5], "window": 0}, "window"),
         ("show_grid", {"num_frames": 5}, "too_many_frames"),
         ("show_grid", {"num_frames": 3, "end_seconds": 1}, "and a call shows 15000; ask for fewer frames"),
         ("show_grid", {"num_frames": 2, "start_seconds": 3, "end_seconds": 1}, "reversed_segment"),

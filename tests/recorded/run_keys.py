@@ -38,7 +38,6 @@ WITH_TOKENS = {
 """Keys that `trainer.video_tools.record_tokens` adds, from the code that writes them: the recorded run had them off."""
 
 ADDED_RECORD_KEYS = {
-    "branch_advantage": ["float"],
     "num_cached_tokens": ["integer"],
     "num_sampled_tokens": ["integer"],
     "trajectory.sampling": ["object"],

@@ -105,12 +105,6 @@ def test_chromium_compares_what_the_address_names_within_a_group(tmp_path: Path,
     assert texts_of(page, "h2") == ["Reward 1, advantage 0.25"]
 
 
-def test_chromium_shows_what_turns_that_are_not_shared_have_earned(tmp_path: Path, browse: Browse) -> None:
-    written(tmp_path, [line(0) | {"advantage": 0.0, "branch_advantage": -0.75}])
-    heading = texts_of(browse(tmp_path / "view.html", "rollout=0"), "h2")
-    assert heading == ["Reward 1, advantage 0, after shared turns -0.75"]
-
-
 def test_chromium_marks_the_words_that_differ(tmp_path: Path, browse: Browse) -> None:
     lines = [line(0, text="he walks in, sits down and reads"), line(1, text="she walks in and reads aloud")]
     written(tmp_path, lines)

@@ -103,10 +103,7 @@ def test_tokens_are_counted_in_runs_with_mask_and_probabilities(tmp_path: Path) 
     (sequence,) = page.blocks["rollout-0"]["sequences"]
     assert sequence["prompt"] == [[5, 1, 0], [7, 3, 0]]
     assert sequence["response"] == [[8, 1, 1, -0.5, -0.5], [8, 1, 1, -0.25, -0.125], [7, 2, 0], [9, 1, 1, -1.0, -1.0]]
-    assert (sequence["advantage"], sequence["branch_advantage"]) == (0.25, None)
-    recorded["sequences"][0]["advantages"][-1] = -0.5
-    (sequence,) = Page(written(tmp_path, [recorded])).blocks["rollout-0"]["sequences"]
-    assert (sequence["advantage"], sequence["branch_advantage"]) == (0.25, -0.5)
+    assert sequence["advantage"] == 0.25
     assert page.blocks["vocabulary"] == {str(id): f"<{id}>" for id in (5, 7, 8, 9)}
 
 

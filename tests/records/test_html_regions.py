@@ -6,7 +6,6 @@ import io
 from pathlib import Path
 from typing import Any
 
-import pytest
 from PIL import Image
 
 from tests.records.conftest import Browse
@@ -57,37 +56,6 @@ def test_chromium_draws_boxes_on_whole_frames_beside_their_parts(
     assert "one picture of 3 frames" in page.texts
     marks = [attributes.get("class") for tag, attributes in page.tags if tag == "line"]
     assert marks.count("tool") == 2 + 3
-
-
-def test_chromium_draws_the_point_that_a_call_named(tmp_path: Path, browse: Browse, make_video: MakeVideo) -> None:
-    path = make_video(num_frames=50, width=64, height=36)
-    recorded = with_parts(path)
-    call = recorded["trajectory"].turns[0].calls[0]
-    call.result = {"box": [0, 0, 32, 18], "point": [16.5, 9]}
-    whole = FrameRecord(12, 2.4, 56, 28)  # no part of it was shown
-    call.frames = [call.frames[0], whole, call.frames[-1]]
-    written(tmp_path, [recorded], thumbnails=decode_thumbnails([(path, recorded["trajectory"])]))
-    page = browse(tmp_path / "view.html", "rollout=0")
-    points = [attributes["d"] for tag, attributes in page.tags if tag == "path" and attributes["class"] == "point"]
-    assert points == ["M 16.5 9 h 0"] * 2  # on the part's frame and the whole one, not on the first look or the grid
-    titles = [attributes.get("title") or "" for tag, attributes in page.tags if tag == "figcaption"]
-    assert sum("point 16.5, 9 (x, y)" in title for title in titles) == 2
-    views = [attributes["viewbox"] for _, attributes in page.tags if attributes.get("class") == "marks"]
-    assert views == ["0 0 64 36"] * 2
-
-
-@pytest.mark.parametrize("point", [None, "here", [1], [1, "<b>"], {"x": 1, "y": 2}])
-def test_chromium_draws_no_point_of_another_form(
-    tmp_path: Path, browse: Browse, make_video: MakeVideo, point: Any
-) -> None:
-    path = make_video(num_frames=50, width=64, height=36)
-    recorded = with_parts(path)
-    recorded["trajectory"].turns[0].calls[0].result = {"point": point}
-    written(tmp_path, [recorded], thumbnails=decode_thumbnails([(path, recorded["trajectory"])]))
-    page = browse(tmp_path / "view.html", "rollout=0")
-    assert not [tag for tag, _ in page.tags if tag == "path"]
-    boxes = [tag for tag, attributes in page.tags if tag == "rect" and attributes["class"] == "box"]
-    assert len(boxes) == 2  # the rest is drawn
 
 
 def test_chromium_tells_times_where_there_are_no_thumbnails(tmp_path: Path, browse: Browse) -> None:

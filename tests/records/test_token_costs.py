@@ -43,9 +43,9 @@ def test_frames_of_the_first_look_and_of_calls_count_and_refused_calls_do_not() 
     assert visual_tokens(made["trajectory"], FACTOR, frames_per_patch=2) == 2 + 4 + 4 + 1
 
 
-@pytest.mark.parametrize(("sampled", "counted"), [(4, 4), (0, 0), (None, 10)])
-def test_a_turn_that_siblings_share_counts_once(sampled: int | None, counted: int) -> None:
-    """Frames count for each rollout, which was shown them. Records of before have no count of their own."""
+@pytest.mark.parametrize(("sampled", "counted"), [(14, 14), (None, 10)])
+def test_a_turn_that_is_not_trained_on_counts(sampled: int | None, counted: int) -> None:
+    """Records of rollouts that never reached the engine have no count of their own."""
     assert tokens_of(read(line("a") | {"num_sampled_tokens": sampled}), FACTOR) == Tokens(counted, visual=4)
 
 

@@ -12,6 +12,7 @@ from tests.verl_plugin.harness import Rollout, make_row, run_loop, video
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.methods.framemind import FrameMind, resolution_ladder
 from verl_video_tools.rollout import rollout_videos
+from verl_video_tools.verl_plugin.group_scores import begin_group
 from verl_video_tools.verl_plugin.settings import group_methods, is_validation
 from verl_video_tools.video import cache_stats
 
@@ -52,6 +53,14 @@ async def test_validation_takes_the_validation_rung() -> None:
     result = await rollout([ANSWER], sampling_params=VALIDATION, method_fields=fields)
     assert plan_initial_frames(result) == (4, 84)
     assert plan_initial_frames(await rollout([ANSWER], sampling_params=SAMPLING, method_fields=fields)) == (8, 28)
+
+
+async def test_the_workers_word_on_validation_counts_more_than_the_sampling() -> None:
+    fields = {"initial_frames": 4}
+    begin_group(validates=True)
+    assert plan_initial_frames(await rollout([ANSWER], sampling_params=SAMPLING, method_fields=fields)) == (4, 84)
+    begin_group(validates=False)
+    assert plan_initial_frames(await rollout([ANSWER], sampling_params=VALIDATION, method_fields=fields)) == (8, 28)
 
 
 async def test_a_rollout_names_its_rung() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 
@@ -50,7 +49,7 @@ def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -
     line = by_name["a_1"]
     counts = [line[f"num_{name}"] for name in ("sequences", "prompt_tokens", "generated_tokens", "observation_tokens")]
     assert counts == [3, 3 + 4 + 5, 1 + 2 + 3, 3]
-    assert line["num_cached_tokens"] == 7
+    assert (line["num_cached_tokens"], line["num_sampled_tokens"]) == (7, 9)
     assert (line["advantage"], line["reward"], line["trajectory"].question) == (-0.5, {"score": 0.0}, "a_1")
     assert [len(sequence["prompts"]) for sequence in line["sequences"]] == [3, 4, 5]
     assert line["sequences"][0].keys() == {
@@ -59,18 +58,6 @@ def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -
     validation = step.trainer._lines(step.batch, 1, trained=False)
     assert all(line["advantage"] is None for line in validation)
     assert validation[0]["sequences"][0].keys() == {"prompts", "responses", "response_mask", "rollout_log_probs"}
-
-
-def test_a_rollout_that_shared_turns_has_two_advantages(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = Step(monkeypatch)
-    step.advantages()
-    row = step.queue.rows["b_0_1"]
-    row["advantages"] = torch.tensor([0.0, 0.5, -0.25])
-    row["extra_fields"]["num_sampled_tokens"] = 2
-    found = {line["uid"] + str(line["session_id"]): line for line in step.trainer._lines(step.batch, 1, trained=True)}
-    assert (found["b0"]["advantage"], found["b0"]["branch_advantage"]) == (0.5, -0.25)
-    assert (found["b0"]["num_sampled_tokens"], found["b1"]["num_sampled_tokens"]) == (2, None)
-    assert (found["b1"]["advantage"], found["b1"]["branch_advantage"]) == (0.25, None)
 
 
 def test_records_of_an_engine_that_gives_no_log_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,8 +66,6 @@ def run(
     judged: tuple[str, ...] = (),
     update: int = 0,
     num_updates: int = 1,
-    branching: Mapping[str, int] | None = None,
-    prefix_tokens: Mapping[str, int] | None = None,
     flagged_mask: Sequence[int] = (1, 0, 1),
 ) -> dict[str, dict[str, Any]]:
     """Advantage step over rollouts given as (key, score, flagged); the judge failed on those in `unjudged`.
@@ -75,8 +73,6 @@ def run(
     Args:
         penalties: taken from the reward at the first token, for leaving the reference.
         update: number of the local update in its step, which has `num_updates`.
-        branching: section of the rollout's configuration.
-        prefix_tokens: of the response, shared with siblings; rollouts that are not named share nothing.
         flagged_mask: of those that are flagged; zeros, where they have not reached the engine.
     """
 
@@ -94,11 +90,7 @@ def run(
             "rollout_log_probs": torch.zeros(3),
             "old_log_probs": torch.zeros(3),
             "ref_log_prob": torch.tensor([-(penalties or {}).get(key, 0.0), 0.0, 0.0]),
-            "extra_fields": {
-                **pack_record(trajectory),
-                "reward_extra_info": reward_info(key),
-                "num_prefix_tokens": (prefix_tokens or {}).get(key),
-            },
+            "extra_fields": {**pack_record(trajectory), "reward_extra_info": reward_info(key)},
         }
     queue = MemoryQueue(rows)
     monkeypatch.setattr(trainer_advantages, "tq", queue)
@@ -109,7 +101,7 @@ def run(
     algorithm |= {"gamma": 1.0, "lam": 1.0, "rollout_correction": {name: correction[name] for name in correction}}
     trainer.kl_ctrl_in_reward = FixedKLController(kl_coef=1.0)
     judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
-    rollout = {"n": 4, "custom": {"video_tools": {"judge": judge, "branching": dict(branching or {})}}}
+    rollout = {"n": 4, "custom": {"video_tools": {"judge": judge}}}
     actor = {"ppo_mini_batch_size": WHOLE_BATCH}
     trainer.config = OmegaConf.create(
         {"algorithm": algorithm, "actor_rollout_ref": {"rollout": rollout, "actor": actor}}
@@ -188,7 +180,7 @@ class Step:
                 if turn == num_turns[name] - 1:
                     flags = ["aborted"] if name in flagged else []
                     extra_fields |= pack_record(Trajectory(method="framethinker", question=name, flags=flags))
-                    extra_fields["num_cached_tokens"] = 7
+                    extra_fields |= {"num_cached_tokens": 7, "num_sampled_tokens": 9}
                 length = turn + 2
                 zeros, mask = torch.zeros(length), torch.tensor([0] + [1] * (length - 1))
                 rows[f"{name}_{turn}"] = {

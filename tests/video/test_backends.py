@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,12 +21,10 @@ from tests.video.conftest import Reference
 from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import BackendError, DeadlineError, SetupError, UnreadableVideoError, UsageError
 from verl_video_tools.video import Video
-from verl_video_tools.video.segments import DecodeRun
 
 DECODABLE = {
     "torchcodec": {"h264.mp4", "uneven.mkv", "hevc.mp4", "vp9.webm", "rotated_90.mp4"},
     "decord": {"h264.mp4", "uneven.mkv", "rotated_90.mp4"},
-    "ffmpeg": {"h264.mp4", "uneven.mkv", "edit_list.mp4", "hevc.mp4", "rotated_90.mp4"},
 }
 """Representative kinds that a backend must get right; of the others it may say that it cannot."""
 
@@ -35,8 +32,6 @@ DECODABLE = {
 @cache
 def load_error(backend: str) -> str | None:
     """Why a backend cannot be used here, None if it can."""
-    if backend == "ffmpeg":
-        return None if shutil.which("ffmpeg") else "the program ffmpeg is not installed"
     if backend == "torchcodec":  # in this process, as the backend loads it: another would import torch again
         try:
             import_module("torchcodec.decoders")
@@ -112,10 +107,10 @@ def test_every_backend_scales_alike(backend: str, reference_of: Callable[[str], 
 def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch, reference_of: Callable[[str], Reference]) -> None:
     path = reference_of("h264.mp4").path
     assert Video(path).backend == "pyav"
-    monkeypatch.setenv("VVT_VIDEO_BACKEND", "ffmpeg")
+    monkeypatch.setenv("VVT_VIDEO_BACKEND", "decord")
     assert Video(path, backend="pyav").backend == "pyav"
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(SetupError, match="needs the program ffmpeg"):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SetupError, match="the backend 'decord' needs"):
         Video(path)
     monkeypatch.setenv("VVT_VIDEO_BACKEND", "opencv")
     with pytest.raises(UsageError, match=r"VVT_VIDEO_BACKEND must be one of pyav, .*'opencv'"):
@@ -185,8 +180,6 @@ def test_a_frame_with_another_time_is_refused(backend: str, reference_of: Callab
         pts_at = video._reader.pts_at
         video._decoder._reader.pts_at = lambda index, deadline: pts_at(index, deadline) + (index == 50) * 3000
         with pytest.raises(BackendError, match=rf"{backend}: .*50.*use the backend 'pyav'"):
-            if backend == "ffmpeg":
-                video._decoder._reader.runs = lambda *_: iter([DecodeRun(None, {10**9: 50})])
             video.frames_at_indices([50])
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,8 +9,6 @@ import pytest
 from tests.videos.files import write_video
 from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.video import source
-from verl_video_tools.video.backends.ffmpeg_backend import FfmpegBackend
-from verl_video_tools.video.source import NEVER
 from verl_video_tools.video.video import Video
 
 LISTS = {
@@ -50,24 +46,6 @@ def test_a_pattern_of_pictures_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a%03d.png").write_bytes(still.read_bytes()[:100])
     with pytest.raises(UnreadableVideoError):
         Video(tmp_path / "a%03d.png")
-
-
-@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="the program ffmpeg is not installed")
-def test_the_program_ffmpeg_opens_no_list(secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a file has become another one since it was opened."""
-    commands: list[list[str]] = []
-    monkeypatch.setattr(FfmpegBackend, "_run", lambda self, command, deadline: bool(commands.append(command)))
-    with Video(secret) as video:
-        assert video._source is not None
-        list(FfmpegBackend(video._source, video._reader)._decode_from(None, {0: 0}, NEVER))
-    evil = secret.with_name("evil.mp4")
-    evil.write_text(LISTS["concat"].format(name=secret.name))
-    (command,) = commands
-    target = str(secret.with_name("shown.nut"))
-    command = [*(f"file:{evil}" if word == f"file:{secret}" else word for word in command[:-1]), target]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode != 0
-    assert "whitelist" in done.stderr or "Invalid" in done.stderr
 
 
 def test_a_picture_larger_than_the_cap_is_refused(secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.video import fps_seconds, linspace_indices, nearest_indices, not_before, uniform_seconds
+from verl_video_tools.video import fps_seconds, linspace_indices, not_before, uniform_seconds
 
 
 @pytest.mark.parametrize(
@@ -108,19 +108,3 @@ def test_candidates_of_retrieval(num_frames: int, count: int) -> None:
     candidates = linspace_indices(0, num_frames - 1, count)
     assert len(candidates) == min(count, num_frames)
     assert (candidates[0], candidates[-1]) == (0, num_frames - 1)
-    cheap = nearest_indices(candidates, range(0, num_frames, 250))
-    assert set(cheap) <= set(range(0, num_frames, 250)) and len(cheap) <= len(candidates)
-
-
-def test_nearest_indices() -> None:
-    assert nearest_indices((0, 4, 5, 6, 11, 99), (0, 10, 20)) == (0, 10, 20)
-    assert nearest_indices((5, 5), (0, 10)) == (0,)
-    assert nearest_indices((), (3,)) == ()
-    with pytest.raises(ValueError, match="at least one"):
-        nearest_indices((1,), ())
-
-
-@given(st.lists(st.integers(0, 1000), min_size=1), st.sets(st.integers(0, 1000), min_size=1))
-def test_nearest_indices_are_the_nearest(indices: list[int], allowed: set[int]) -> None:
-    expected = {min(allowed, key=lambda choice: (abs(choice - index), choice)) for index in indices}
-    assert nearest_indices(indices, sorted(allowed)) == tuple(sorted(expected))

@@ -57,8 +57,6 @@ class CallErrorCode(StrEnum):
     """The box ends before it starts, to the right or downwards."""
     BOX_OUTSIDE = "box_outside"
     """The box leaves the frame."""
-    POINT_OUTSIDE = "point_outside"
-    """The point is outside the frame."""
     BOX_TOO_SMALL = "box_too_small"
     """The box covers fewer pixels than the call shows, or none."""
     TOO_MANY_FRAMES = "too_many_frames"

@@ -8,7 +8,7 @@ from typing import cast
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.check import Check, Status
-from verl_video_tools.verl_plugin.settings import branching_config, tokens_missing
+from verl_video_tools.verl_plugin.settings import tokens_missing
 
 
 def check_limits(config: DictConfig) -> Iterator[Check]:
@@ -40,8 +40,6 @@ def check_group(config: DictConfig) -> Iterator[Check]:
         return
     number, temperature = int(rollout.n), float(rollout.temperature)
     group, name, found = "configuration", "group", f"{number} per question, temperature {temperature:g}"
-    if (branches := branching_config(rollout).branches) > 1:
-        found += f", {branches} from each shared prefix"
     if number < 2:
         detail = "GRPO compares the rollouts of a question, and one alone has no advantage: nothing is learnt"
         yield Check(group, name, Status.FAILED, found, detail, "ROLLOUT_N=8, or another number above 1")

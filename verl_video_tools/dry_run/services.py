@@ -44,7 +44,7 @@ def load_retriever(config: DictConfig) -> tuple[RetrievalService | None, list[Ch
         return None, []
     started = time.perf_counter()
     try:
-        service = local(replace(found, num_gpus=0.0, disk_cache_dir=None))
+        service = local(replace(found, num_gpus=0.0))
     except (VideoToolsError, ImportError) as error:
         return None, [Check("retriever", "encoder", Status.FAILED, found.model, one_line(error), fix)]
     detail = f"loaded in {time.perf_counter() - started:.1f} s"

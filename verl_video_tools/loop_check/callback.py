@@ -13,10 +13,9 @@ import transfer_queue as tq
 from omegaconf import OmegaConf
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 
-from verl_video_tools.core.errors import UsageError
 from verl_video_tools.loop_check.records import RunSettings, Trained
 from verl_video_tools.loop_check.worker import tap_folder
-from verl_video_tools.verl_plugin.settings import branching_config, plain_dict
+from verl_video_tools.verl_plugin.settings import plain_dict
 
 _PARTITION = "train"
 
@@ -37,14 +36,8 @@ class TrainedTap(CheckpointCallback):
 
 
 def run_settings(config: Any) -> RunSettings:
-    """What the audit must know of a run's options.
-
-    Raises:
-        UsageError: rollouts share turns; the audit looks for each turn among the requests of its own rollout.
-    """
+    """What the audit must know of a run's options."""
     rollout = config.actor_rollout_ref.rollout
-    if branching_config(rollout).branches > 1:
-        raise UsageError("rollouts that share turns cannot be audited; set branching.branches=1")
     return RunSettings(
         estimator=str(config.algorithm.adv_estimator),
         divides_by_std=bool(config.algorithm.get("norm_adv_by_std_in_grpo", True)),

@@ -21,12 +21,10 @@ from verl_video_tools import __version__
 from verl_video_tools.core.errors import CallErrorCode, CallRejected, RetrievalError, VideoError
 from verl_video_tools.core.image_files import encode_image
 from verl_video_tools.core.types import (
-    Box,
     FrameBatch,
     FrameRecord,
     FrameRequest,
     PixelEnvelope,
-    Region,
     Retriever,
     Sample,
     Tool,
@@ -37,7 +35,6 @@ from verl_video_tools.mcp_server.folder import VideoFolder
 from verl_video_tools.mcp_server.limits import CallLimits
 from verl_video_tools.mcp_server.subtitles import SubtitleFolder
 from verl_video_tools.methods.toolkit.box_argument import region_argument
-from verl_video_tools.methods.toolkit.point_argument import point_argument, window_around
 from verl_video_tools.methods.toolkit.selectors import NUM_CANDIDATES
 from verl_video_tools.methods.toolkit.subtitle_tools import SubtitlesAt, SubtitleSearch
 from verl_video_tools.video import (
@@ -167,34 +164,16 @@ class VideoTools:
         self,
         video: VideoName,
         seconds: Annotated[float, Field(description="Time of the frame, 0 to the duration of the video.")],
-        box: Annotated[
-            list[float] | None, Field(description="[left, top, right, bottom], the upper left corner is [0, 0].")
-        ] = None,
-        point: Annotated[
-            list[float] | None, Field(description="[x, y], in place of a box: shows what is around this point.")
-        ] = None,
+        box: Annotated[list[float], Field(description="[left, top, right, bottom], the upper left corner is [0, 0].")],
         unit: Annotated[
             Literal["normalised", "pixels"],
-            Field(description="Of box and point: shares of the frame's width and height (0 to 1), or its pixels."),
+            Field(description="Of the box: shares of the frame's width and height (0 to 1), or its pixels."),
         ] = "normalised",
-        window: Annotated[
-            float, Field(description="Of the part around a point: share of the frame's width and height.", gt=0, le=1)
-        ] = 0.25,
         frame_pixels: FramePixels = FRAME_PIXELS,
     ) -> list[ContentBlock]:
-        """Show a part of the frame that is on screen at a time, cut out of the video at full resolution.
-
-        The part is a box, or what is around a point.
-        """
-        if (box is None) == (point is None):
-            raise ToolError("give either box or point")
+        """Show a part of the frame that is on screen at a time, cut out of the video at full resolution."""
         async with self._opened(video) as opened:
-            if point is not None:
-                place = point_argument({"point": point}, "point", _size(opened), unit)
-                pixels = window_around(place, _size(opened), window)
-                region = Region(Box(*pixels))
-            else:
-                region, pixels = region_argument({"box": box}, "box", _size(opened), unit)
+            region, pixels = region_argument({"box": box}, "box", _size(opened), unit)
             width, height = self._limits.frame_size((pixels.width, pixels.height), 1, frame_pixels)
             indices = await self._indices_at(opened, (seconds,))
             return await self._pictures(opened, FrameRequest(width, height, indices=indices, region=region))

@@ -63,7 +63,7 @@ def tokens_of(line: Mapping[str, Any], factor: int) -> Tokens:
         raise UsageError(
             f"step {line.get('step')}: a rollout of {line.get('agent_name')!r} without num_generated_tokens"
         )
-    sampled = line.get("num_sampled_tokens")  # which turns that siblings share are for one of them only
+    sampled = line.get("num_sampled_tokens")  # these include a verification turn, which is not trained on
     return Tokens(generated if sampled is None else sampled, visual_tokens(line["trajectory"], factor))
 
 

@@ -78,7 +78,6 @@ def summary_of(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dic
         "stop": None if trajectory.stop_reason is None else str(trajectory.stop_reason),
         "score": (line.get("reward") or {}).get("score"),
         "advantage": line.get("advantage"),
-        "branch_advantage": line.get("branch_advantage"),
         "calls": counts["executed_calls"],
         "frames": counts["initial_frames"] + counts["tool_frames"],
         "answer": trajectory.answer,
@@ -126,5 +125,4 @@ def _sequence(sequence: Mapping[str, Any]) -> dict[str, Any]:
         "prompt": [[id, len(list(run)), 0] for id, run in groupby(sequence["prompts"])],
         "response": response,
         "advantage": trained[0] if trained else None,
-        "branch_advantage": trained[-1] if trained and trained[-1] != trained[0] else None,
     }

@@ -7,13 +7,11 @@ import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from verl_video_tools.core.errors import PolicyError
 from verl_video_tools.core.reasoning import SpokenTurn, opens_reasoning, take_apart
 from verl_video_tools.core.types import ImagePart, Message, Method
-from verl_video_tools.rollout.branching import SharedPrefix
 from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.sequences import RolloutTokens
@@ -50,15 +48,9 @@ class TokenPolicy:
     """Tokens that end a turn."""
     with_logprobs: bool
     """Keep the engine's log-probabilities."""
-    prefix: SharedPrefix | None = None
-    """Turns that siblings share."""
-    num_prefix_turns: int = 0
-    """How many."""
 
     num_sampled_tokens: int = 0
-    """By the engine for this rollout, which shared turns are only where it has come to them first."""
-    _parted_at: int | None = None
-    """Tokens of the response before the first turn that is not shared; None before that turn."""
+    """All that the engine generated for this rollout."""
     server_fields: dict[str, Any] = field(default_factory=dict)
     """Oldest and newest policy version that generated a turn."""
     num_cached_tokens: int | None = None
@@ -67,13 +59,6 @@ class TokenPolicy:
     generation_seconds: float = 0.0
     own_seconds: float = 0.0
     """What the policy took, generation included; what a rollout takes beside is its tools' and observations'."""
-
-    @property
-    def num_prefix_tokens(self) -> int | None:
-        """Of the response, those that siblings share; None where they share nothing."""
-        if self.prefix is None:
-            return None
-        return len(self.tokens.current.response_ids) if self._parted_at is None else self._parted_at
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn:
         started = time.perf_counter()
@@ -117,7 +102,13 @@ class TokenPolicy:
             params |= {"stop": list(self.method.stop), "include_stop_str_in_output": True}
         images = await self.send_images(stream.images)
         started = time.perf_counter()
-        output, is_reused = await self._sample(stream, params, images)
+        output = await self.server.generate(
+            request_id=self.request_id,
+            prompt_ids=stream.ids,
+            sampling_params=params,
+            image_data=images,
+            mm_processor_kwargs=dict(self.mm_processor_kwargs) or None,
+        )
         self.generation_seconds += time.perf_counter() - started
         token_ids = list(output.token_ids)
         if not token_ids or output.stop_reason in _NOT_THE_POLICYS:
@@ -130,7 +121,7 @@ class TokenPolicy:
             if logprobs is not None:
                 del logprobs[-num_surplus:]
         stream.append_turn(token_ids, logprobs)
-        self.num_sampled_tokens += 0 if is_reused else len(token_ids)
+        self.num_sampled_tokens += len(token_ids)
         if not self._has_turned:
             self._has_turned, self.num_cached_tokens = True, output.extra_fields.get("num_cached_tokens")
         _merge_server_fields(self.server_fields, output.extra_fields)
@@ -139,23 +130,6 @@ class TokenPolicy:
         text = self.decode(token_ids[:-1] if ended else token_ids)
         stopped = ended or any(string in text for string in self.method.stop)
         return text, not stopped and len(token_ids) >= max_tokens
-
-    async def _sample(self, stream: TokenStream, params: dict[str, Any], images: list[Any]) -> tuple[Any, bool]:
-        """The engine's output, and whether it was sampled for a sibling."""
-        generate = partial(
-            self.server.generate,
-            request_id=self.request_id,
-            prompt_ids=stream.ids,
-            sampling_params=params,
-            image_data=images,
-            mm_processor_kwargs=dict(self.mm_processor_kwargs) or None,
-        )
-        if self.prefix is not None and stream is self.tokens.current:
-            if (number := len(stream.sampled_turns)) < self.num_prefix_turns:
-                return await self.prefix.sample(number, stream.ids, generate)
-            if self._parted_at is None:
-                self._parted_at = len(stream.response_ids)
-        return await generate(), False
 
 
 def length_to_stop(token_ids: Sequence[int], stop: Sequence[str], decode: Callable[[Sequence[int]], str]) -> int:

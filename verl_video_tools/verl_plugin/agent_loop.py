@@ -44,15 +44,13 @@ from verl_video_tools.services.tool_model.client import connected
 from verl_video_tools.verl_plugin import front_end_switch, retrieval_actor
 from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, takes_image_parts
 from verl_video_tools.verl_plugin.group_router import RequestId, finish_rollout
-from verl_video_tools.verl_plugin.group_scores import running_group, shared_prefix, to_be_compared
+from verl_video_tools.verl_plugin.group_scores import running_group, to_be_compared
 from verl_video_tools.verl_plugin.sent_images import ImageSender
 from verl_video_tools.verl_plugin.settings import (
     CACHED_TOKENS,
     NO_VERSION,
-    PREFIX_TOKENS,
     SAMPLED_TOKENS,
     TOKEN_COUNTS,
-    branching_config,
     check_media,
     group_methods,
     is_validation,
@@ -125,9 +123,7 @@ class VideoAgentLoop(AgentLoopBase):
         validate = is_validation(sampling_params, self.rollout_config) if known is None else known
         group = group_methods(self.run_method, self.rollout_config, validate)
         method = group[session_id % len(group)]
-        branching = branching_config(self.rollout_config, validate)
-        place = branching.prefix(session_id), branching.num_prefixes(len(group))
-        sampling = session_sampling(self.run_method, *place, validate, sampling_params)
+        sampling = session_sampling(self.run_method, session_id, len(group), validate, sampling_params)
         if not validate:
             to_be_compared(self.run_method, sample)
         batch_size = self.data_config.get("val_batch_size" if validate else "train_batch_size") or _ALL_ROWS
@@ -151,8 +147,6 @@ class VideoAgentLoop(AgentLoopBase):
             self.mm_processor_kwargs,
             self.end_ids,
             with_logprobs=self.rollout_config.calculate_log_probs,
-            prefix=shared_prefix(place[0]) if branching.branches > 1 else None,
-            num_prefix_turns=branching.turn - 1,
         )
         episode = Episode(method, sample, self.envelope, budget, self.retriever, group, self.tool_model)
         trajectory, index = episode.trajectory, sample.extra_info.get("index")
@@ -173,11 +167,7 @@ class VideoAgentLoop(AgentLoopBase):
         finally:
             finish_rollout(self.server_manager, request_id)
         sequences = sequences or [await self._placeholder_stream()]
-        told = {
-            CACHED_TOKENS: policy.num_cached_tokens,
-            SAMPLED_TOKENS: policy.num_sampled_tokens,
-            PREFIX_TOKENS: policy.num_prefix_tokens,
-        }
+        told = {CACHED_TOKENS: policy.num_cached_tokens, SAMPLED_TOKENS: policy.num_sampled_tokens}
         return self._outputs(trajectory, sequences, timing, policy.server_fields | told)
 
     def _check(self, stream: TokenStream, validate: bool) -> None:
@@ -224,7 +214,7 @@ class VideoAgentLoop(AgentLoopBase):
         """The rollout as verl takes it. The record goes with the last sequence: reward manager, validation and
         advantage look at no other, and verl hands reward and advantage on to the others."""
         outputs = [self._output(stream, len(trajectory.turns), timing, server_fields) for stream in sequences]
-        told = {name: server_fields.get(name) for name in (CACHED_TOKENS, SAMPLED_TOKENS, PREFIX_TOKENS)}
+        told = {name: server_fields.get(name) for name in (CACHED_TOKENS, SAMPLED_TOKENS)}
         outputs[-1].extra_fields |= {**told, **pack_record(trajectory)}
         return outputs if len(outputs) > 1 else outputs[0]
 

@@ -9,7 +9,6 @@ advantages see one value. Nothing happens for methods without `group_components`
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -24,7 +23,6 @@ from verl_video_tools.core.group_rewards import group_rewards
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
-from verl_video_tools.rollout.branching import SharedPrefix
 from verl_video_tools.verl_plugin.settings import pack_record, unpack_record
 
 logger = logging.getLogger(__name__)
@@ -67,8 +65,6 @@ class RolloutGroup:
     sample: Sample | None = None
     rollouts: dict[int, StoredRollout] = field(default_factory=dict)
     """By the number of the rollout in the group. One whose loop, scoring or storing failed is missing."""
-    prefixes: defaultdict[int, SharedPrefix] = field(default_factory=lambda: defaultdict(SharedPrefix))
-    """What rollouts share (`Branching`), by number."""
     validates: bool | None = None
     """Whether it is one of validation; None where nobody has said so."""
 
@@ -171,21 +167,6 @@ def to_be_compared(method: Method, sample: Sample) -> None:
             f"VideoAgentLoopManager ({page('groups')})"
         )
     group.method, group.sample = method, sample
-
-
-def shared_prefix(number: int) -> SharedPrefix:
-    """Of the running rollout's group.
-
-    Raises:
-        UsageError: another worker than ours runs the rollout, and nobody knows its siblings.
-    """
-    if (group := running_group()) is None:
-        raise UsageError(
-            "rollouts cannot share turns (branching.branches above 1) in the agent loop worker of this run: train with "
-            "trainer_mode=video_tools, and derive a rollout.agent.agent_loop_manager_class of your own from "
-            f"VideoAgentLoopManager ({page('training')})"
-        )
-    return group.prefixes[number]
 
 
 async def write_rewards(rollouts: Sequence[StoredRollout]) -> None:

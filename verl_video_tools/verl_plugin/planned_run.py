@@ -19,7 +19,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.hub import locate_model
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
-from verl_video_tools.verl_plugin.settings import check_branching, configured_methods, judge_config, plain_dict
+from verl_video_tools.verl_plugin.settings import configured_methods, judge_config, plain_dict
 from verl_video_tools.verl_plugin.trainer_defaults import check_reward_function, check_validation_rows
 from verl_video_tools.verl_plugin.trainer_options import trainer_options
 from verl_video_tools.video import envelope_of
@@ -61,7 +61,6 @@ def check_grpo_options(config: DictConfig) -> None:
         raise UsageError(f"verl refuses the options: {' '.join(str(error).split()) or repr(error)}") from error
     check_reward_function(config)
     judge_config(config)
-    check_branching(config)
     trainer_options(config)
     honour_freeze_vision_tower(config)
     check_validation_rows(config)

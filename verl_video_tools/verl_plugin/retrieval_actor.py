@@ -10,7 +10,7 @@ from typing import Any
 from verl_video_tools.core.errors import RetrievalError, SetupError
 from verl_video_tools.services.retrieval.config import RetrievalConfig
 from verl_video_tools.services.retrieval.load_encoder import load_encoder
-from verl_video_tools.services.retrieval.service import RetrievalService, RetrievalStats
+from verl_video_tools.services.retrieval.service import RetrievalService
 
 _QUERIES_AT_ONCE = 1000
 
@@ -30,15 +30,9 @@ class RetrievalActor:
     async def best_frames(
         self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
     ) -> list[int]:
-        return await self._loaded().best_frames(video_path, candidates, text, num_frames, deadline_seconds)
-
-    async def stats(self) -> RetrievalStats:
-        return self._loaded().stats()
-
-    def _loaded(self) -> RetrievalService:
         if self._service is None:
             raise RetrievalError(f"the retrieval service could not start: {self._failure}")
-        return self._service
+        return await self._service.best_frames(video_path, candidates, text, num_frames, deadline_seconds)
 
 
 def node_actor(config: RetrievalConfig) -> Any:
@@ -66,7 +60,7 @@ def node_actor(config: RetrievalConfig) -> Any:
 class RayRetriever:
     """A `core.types.Retriever` that asks the actor of its node.
 
-    A query that meets a dead actor fails; the next one starts another, which knows only what is on disk.
+    A query that meets a dead actor fails; the next one starts another, which knows nothing yet.
     """
 
     def __init__(self, config: RetrievalConfig) -> None:
@@ -77,31 +71,13 @@ class RayRetriever:
         self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
     ) -> list[int]:
         """As `core.types.Retriever.best_frames`; the deadline includes the time that the actor takes to start."""
-        arguments = (video_path, [int(index) for index in candidates], text, num_frames, deadline_seconds)
-        answer: list[int] = await self._ask("best_frames", arguments, deadline_seconds)
-        return answer
-
-    async def stats(self, deadline_seconds: float = 60.0) -> RetrievalStats:
-        """What the node's actor has done so far.
-
-        Raises:
-            RetrievalError: it cannot tell.
-        """
-        answer: RetrievalStats = await self._ask("stats", (), deadline_seconds)
-        return answer
-
-    def start(self) -> None:
-        """Have the actor started, if there is none yet; it loads its encoder in its own process."""
-        if self._actor is None:
-            self._actor = node_actor(self._config)
-
-    async def _ask(self, method: str, arguments: tuple[Any, ...], deadline_seconds: float) -> Any:
         from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
+        arguments = (video_path, [int(index) for index in candidates], text, num_frames, deadline_seconds)
         try:
             self.start()
-            reply = getattr(self._actor, method).remote(*arguments)
-            return await asyncio.wait_for(asyncio.wrap_future(reply.future()), deadline_seconds)
+            reply = self._actor.best_frames.remote(*arguments)
+            answer: list[int] = await asyncio.wait_for(asyncio.wrap_future(reply.future()), deadline_seconds)
         except RayTaskError as error:  # what the service raised, without the far side's stack in its text
             raise error.cause from None
         except TimeoutError as error:
@@ -110,6 +86,12 @@ class RayRetriever:
             if not isinstance(error, ActorUnavailableError):  # one that may come back lives as long as its first handle
                 self._actor = None
             raise RetrievalError(f"the retrieval service failed: {type(error).__name__}: {error}") from error
+        return answer
+
+    def start(self) -> None:
+        """Have the actor started, if there is none yet; it loads its encoder in its own process."""
+        if self._actor is None:
+            self._actor = node_actor(self._config)
 
 
 @cache

@@ -19,7 +19,6 @@ from verl_video_tools.methods import method_names
 from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.verl_plugin.settings import (
-    check_context,
     check_media,
     check_retriever,
     check_tool_model,
@@ -137,8 +136,6 @@ def check_rows(
 
 def _checked_method(name: str, rollout_config: DictConfig, validate: bool) -> Method:
     method = method_from_config(name, rollout_config)
-    if not validate:
-        check_context(method, rollout_config)
     group = group_methods(method, rollout_config, validate)
     for session_id, own in enumerate(group):
         own.own_settings(method)

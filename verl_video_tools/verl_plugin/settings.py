@@ -15,7 +15,6 @@ from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG, REWARD_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
-from verl_video_tools.rollout.branching import Branching
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
@@ -34,12 +33,8 @@ CACHED_TOKENS = "num_cached_tokens"
 """Entry of the last sequence's `extra_fields`: of the first turn's prompt, those that the engine had in its cache."""
 
 SAMPLED_TOKENS = "num_sampled_tokens"
-"""Entry of the last sequence's `extra_fields`: what the engine has sampled for the rollout. Turns that it shares
-(`Branching`) count where they were sampled; a sequence that is not trained on counts, too."""
-
-PREFIX_TOKENS = "num_prefix_tokens"
-"""Entry of the last sequence's `extra_fields`: of its response, those that it shares with siblings; None where rollouts
-share nothing."""
+"""Entry of the last sequence's `extra_fields`: tokens that the engine generated for the rollout, including those of a
+sequence that is not trained on."""
 
 
 def method_from_config(name: str, rollout_config: DictConfig) -> Method:
@@ -75,39 +70,8 @@ def is_validation(sampling_params: Mapping[str, Any], rollout_config: DictConfig
 def group_methods(method: Method, rollout_config: DictConfig, validate: bool) -> list[Method]:
     """The config of each rollout of a group, by its number."""
     options = rollout_config.val_kwargs if validate else rollout_config
-    group_size, branching = int(options.get("n", 1)), branching_config(rollout_config, validate)
-    num_prefixes = branching.num_prefixes(group_size)
-    return [method.for_session(branching.prefix(number), num_prefixes, validate) for number in range(group_size)]
-
-
-def branching_config(rollout_config: DictConfig, validate: bool = False) -> Branching:
-    """Which turns the rollouts of a group share, from `rollout.custom.video_tools.branching`; none in validation.
-
-    Raises:
-        UsageError: an unknown field or a wrong value.
-    """
-    fields = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools.branching"))
-    branching = Branching(**checked_fields(Branching, fields))
-    return Branching() if validate else branching
-
-
-def check_branching(config: DictConfig) -> None:
-    """Before any rollout.
-
-    Args:
-        config: verl's whole configuration.
-
-    Raises:
-        UsageError: as `branching_config`; groups that cannot be divided so; or another estimator than GRPO, which would
-            not know that rollouts share turns.
-    """
-    branching = branching_config(config.actor_rollout_ref.rollout)
-    branching.num_prefixes(int(config.actor_rollout_ref.rollout.n))
-    if branching.branches > 1 and config.algorithm.adv_estimator != "grpo":
-        raise UsageError(
-            f"branching.branches={branching.branches} gives credit by GRPO's rule, and "
-            f"algorithm.adv_estimator={config.algorithm.adv_estimator}; set grpo, or branching.branches=1"
-        )
+    group_size = int(options.get("n", 1))
+    return [method.for_session(number, group_size, validate) for number in range(group_size)]
 
 
 def tokens_missing(rollout_config: DictConfig) -> int:
@@ -132,20 +96,6 @@ def check_engine_length(config: DictConfig) -> None:
             f"rollout.max_model_len={rollout.max_model_len} is {missing} short of "
             f"prompt_length={rollout.prompt_length} and response_length={rollout.response_length}; set "
             f"MAX_MODEL_LEN={rollout.max_model_len + missing}, or smaller MAX_PROMPT_LENGTH and MAX_RESPONSE_LENGTH"
-        )
-
-
-def check_context(method: Method, rollout_config: DictConfig) -> None:
-    """Whether the method's rollouts can share turns, where the run has them do so (`Branching`).
-
-    Raises:
-        UsageError: its turns are sequences of their own, which have no common beginning.
-    """
-    branches, context = branching_config(rollout_config).branches, method.context_policy()
-    if branches > 1 and context != "append":
-        raise UsageError(
-            f"branching.branches={branches} needs one sequence for each rollout, and {method.name} has the context "
-            f"{context!r}; set context=append, or branching.branches=1 ({page('training')})"
         )
 
 

@@ -46,8 +46,8 @@ class ToolkitTool(VideoTool):
 
 
 class ZoomTool(ToolkitTool):
-    """A part of one frame (`methods.toolkit.zoom`): a picture, then one line with its time and its box, or point, as
-    the model wrote it. verl's loop does not tell a tool what was shown, so the frame is named by its time."""
+    """A part of one frame (`methods.toolkit.zoom`): a picture, then one line with its time and its box, as the model
+    wrote it. verl's loop does not tell a tool what was shown, so the frame is named by its time."""
 
     tool_name = "zoom"
     tool_class = Zoom
@@ -60,9 +60,7 @@ class ZoomTool(ToolkitTool):
         super()._configure(fields)
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        # `format_box` takes the two numbers of a point as well.
-        part = f"around {format_box(arguments['point'])}" if "point" in result else format_box(arguments["box"])
-        return f"Shown above: {frames[0].timestamp_seconds:.2f} s, part {part}"
+        return f"Shown above: {frames[0].timestamp_seconds:.2f} s, part {format_box(arguments['box'])}"
 
 
 class GridTool(ToolkitTool):

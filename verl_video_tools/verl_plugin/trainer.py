@@ -63,7 +63,7 @@ from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remo
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.epochs import end_with_epochs
 from verl_video_tools.verl_plugin.row_check import check_datasets
-from verl_video_tools.verl_plugin.settings import branching_config, check_branching, check_engine_length, judge_config
+from verl_video_tools.verl_plugin.settings import check_engine_length, judge_config
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import correct_by_group, exclude, scored, write_no_advantages
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
@@ -104,7 +104,6 @@ class VideoToolsMixin(TellingMixin):
         trainer_defaults.check_reward_function(config)  # wrong options are told before any worker starts
         judge_config(config)
         check_engine_length(config)
-        check_branching(config)
         trainer_defaults.check_switching(config)
         options = trainer_options(config)
         honour_freeze_vision_tower(config)
@@ -354,8 +353,7 @@ class VideoToolsMixin(TellingMixin):
                 self._skips_update = True
         result = super()._compute_advantage(batch, metrics)
         if estimator in _GROUP_RELATIVE:
-            branching = branching_config(self.config.actor_rollout_ref.rollout)
-            correct_by_group(kept, branching, self.config.algorithm, batch.partition_id)
+            correct_by_group(kept, self.config.algorithm, batch.partition_id)
         return result
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:

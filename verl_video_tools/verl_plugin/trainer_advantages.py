@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -12,11 +13,13 @@ from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.rollout.branching import Branching, branch_advantages
-from verl_video_tools.verl_plugin.settings import PREFIX_TOKENS, unpack_record
+from verl_video_tools.verl_plugin.settings import unpack_record
 from verl_video_tools.verl_plugin.trainer_packing import keys_of
 from verl_video_tools.verl_plugin.trainer_records import batch_row
 from verl_video_tools.verl_plugin.trainer_rows import RolloutRows, equal_groups
+
+_EPSILON = 1e-6
+"""Added to the deviation of a group, as verl does."""
 
 
 def scored(keys: list[str], partition_id: str) -> tuple[list[Trajectory], list[Mapping[str, Any]]]:
@@ -48,11 +51,9 @@ def exclude(rollouts: Sequence[RolloutRows], partition_id: str) -> None:
     tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
 
 
-def correct_by_group(
-    rollouts: Sequence[RolloutRows], branching: Branching, algorithm: DictConfig, partition_id: str
-) -> None:
-    """Correct verl's advantages where its comparison of siblings does not hold: those of rollouts that share turns, of
-    rollouts whose last sequence was rejected, and of groups in which all earned the same.
+def correct_by_group(rollouts: Sequence[RolloutRows], algorithm: DictConfig, partition_id: str) -> None:
+    """Correct verl's advantages where its comparison of siblings does not hold: those of rollouts whose last sequence
+    was rejected, and of groups in which all earned the same.
 
     Args:
         rollouts: that count.
@@ -61,8 +62,8 @@ def correct_by_group(
     # What verl has compared: rewards, less the penalty for leaving the reference where that is part of them.
     rewards = summed("token_level_rewards" if algorithm.use_kl_in_reward else "rm_scores", rollouts, partition_id)
     rejects = OmegaConf.select(algorithm, "rollout_correction.rollout_rs") is not None
-    if branching.branches > 1 or (rejects and any(len(rollout.keys) > 1 for rollout in rollouts)):
-        credit_branches(rollouts, rewards, branching, algorithm.get("norm_adv_by_std_in_grpo", True), partition_id)
+    if rejects and any(len(rollout.keys) > 1 for rollout in rollouts):
+        credit_sequences(rollouts, rewards, algorithm.get("norm_adv_by_std_in_grpo", True), partition_id)
     equal = equal_groups([rollout.uid for rollout in rollouts], rewards)
     zero_advantages(keys_of([rollout for rollout in rollouts if rollout.uid in equal]), partition_id)
 
@@ -88,32 +89,33 @@ def write_no_advantages(batch: KVBatchMeta, with_token_rewards: bool) -> None:
     tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
 
-def credit_branches(
-    rollouts: Sequence[RolloutRows],
-    rewards: Sequence[float],
-    branching: Branching,
-    divides_by_std: bool,
-    partition_id: str,
+def credit_sequences(
+    rollouts: Sequence[RolloutRows], rewards: Sequence[float], divides_by_std: bool, partition_id: str
 ) -> None:
-    """Write the advantages of rollouts (`branch_advantages`) over those of verl, which knows of no shared turns, and
-    reads a rollout's at the first trained token of its last sequence: where rejection left none, it has 0 for all.
+    """Write the advantage of each rollout into all its sequences. verl reads it at the first trained token of the last
+    sequence, and takes 0 for the whole rollout where rejection has left no such token.
 
     Args:
-        rollouts: that count; those that share turns have one sequence each (`settings.check_context`).
+        rollouts: that count.
         rewards: of each, which verl has compared.
+        divides_by_std: as GRPO does; Dr. GRPO (arXiv 2503.20783) does not.
     """
-    keys, rollout_of = keys_of(rollouts), [rollout for rollout in rollouts for _ in rollout.keys]
-    scores: dict[str, dict[int, float]] = {}
-    for rollout, score in zip(rollouts, rewards, strict=True):
-        scores.setdefault(rollout.uid, {})[rollout.session_id] = score
-    credit = {uid: branch_advantages(of_group, branching, divides_by_std) for uid, of_group in scores.items()}
-    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask", "extra_fields"])
-    values = []
-    for i, rollout in enumerate(rollout_of):
-        in_prefix, after = credit[rollout.uid][rollout.session_id]
-        own = torch.full(data["response_mask"][i].shape, after)
-        own[: batch_row(data["extra_fields"], i).get(PREFIX_TOKENS) or 0] = in_prefix
-        values.append(own * data["response_mask"][i])
+    keys = keys_of(rollouts)
+    scores: dict[str, list[float]] = {}
+    for rollout, reward in zip(rollouts, rewards, strict=True):
+        scores.setdefault(rollout.uid, []).append(reward)
+    means = {uid: fmean(of_group) for uid, of_group in scores.items()}
+    scales = {
+        uid: stdev(of_group) + _EPSILON if divides_by_std and len(of_group) > 1 else 1.0
+        for uid, of_group in scores.items()
+    }
+    advantages = [
+        (reward - means[rollout.uid]) / scales[rollout.uid]
+        for rollout, reward in zip(rollouts, rewards, strict=True)
+        for _ in rollout.keys
+    ]
+    masks = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask"])["response_mask"]
+    values = [advantage * masks[i].float() for i, advantage in enumerate(advantages)]
     packed = torch.nested.as_nested_tensor(values, layout=torch.jagged)
     fields = TensorDict({name: packed.clone() for name in ("advantages", "returns")}, batch_size=len(keys))
     tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)

@@ -84,7 +84,7 @@ def record_lines(
         if trained:
             masks = [data["response_mask"][i] for i in rows]
             advantages = [data["advantages"][i][mask.bool()] for i, mask in zip(rows, masks, strict=True) if mask.any()]
-            first_advantage, last_advantage = (float(advantages[-1][i]) if advantages else 0.0 for i in (0, -1))
+            first_advantage = float(advantages[-1][0]) if advantages else 0.0
         line: dict[str, Any] = {
             "step": step,
             "uid": rollout.uid,
@@ -96,8 +96,6 @@ def record_lines(
             "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
             "reward": _plain(extra_fields["reward_extra_info"]),
             "advantage": first_advantage if trained else None,
-            # Of turns that siblings do not share, where it is another.
-            "branch_advantage": last_advantage if trained and last_advantage != first_advantage else None,
             "num_sequences": len(rows),
             "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
             **{name: sum(count[name] for count in counts) for name in TOKEN_COUNTS},

@@ -16,7 +16,7 @@ from verl_video_tools.video.pool import (
     run_with_reader,
 )
 from verl_video_tools.video.resize import fit_box, fit_envelope, fit_pixels
-from verl_video_tools.video.sampling import fps_seconds, linspace_indices, nearest_indices, not_before, uniform_seconds
+from verl_video_tools.video.sampling import fps_seconds, linspace_indices, not_before, uniform_seconds
 from verl_video_tools.video.tokens import envelope_of, image_tokens, request_tokens
 from verl_video_tools.video.video import Video
 
@@ -39,7 +39,6 @@ __all__ = [
     "image_tokens",
     "index_at",
     "linspace_indices",
-    "nearest_indices",
     "not_before",
     "open_video",
     "planned_frames",

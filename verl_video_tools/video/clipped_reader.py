@@ -12,7 +12,6 @@ import av
 from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.video.backends import FrameDecoder
 from verl_video_tools.video.readers import FrameReader
-from verl_video_tools.video.segments import DecodeRun
 from verl_video_tools.video.source import Deadline
 
 _ROUNDING_SECONDS = 0.0005
@@ -52,9 +51,6 @@ class ClippedReader:
         outer = range(self.first + within.start, self.first + within.stop)
         near = self._reader.decodable_near(self.first + index, outer, deadline)
         return None if near is None else near - self.first
-
-    def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
-        return self._reader.runs(self._outer(indices), deadline)
 
     def keyframe_indices(self, deadline: Deadline) -> list[int]:
         """The first frame where the clip holds no key frame: none is cheaper there."""

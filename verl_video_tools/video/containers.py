@@ -7,7 +7,6 @@ that holds a playlist would show any file of this machine, or open itself until 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import av
 from av.container import InputContainer
@@ -20,24 +19,21 @@ FORMATS = (
 """FFmpeg's demuxers that read video from one file. Not among them: hls, dash, concat, imf, image2, sdp, mlv, vobsub,
 and the runners of scripts, which all open something else."""
 
-WHITELISTS = {"protocol_whitelist": "file", "format_whitelist": ",".join(dict.fromkeys(FORMATS))}
-"""Options of FFmpeg for whoever opens a file, program or library."""
-
 MAX_PICTURE_PIXELS = 8192 * 8192
 """Largest picture that is decoded; 8K has half of it. A decoder holds several, of at least 1.5 bytes a pixel."""
 
-OPEN_OPTIONS = {**WHITELISTS, "max_pixels": str(MAX_PICTURE_PIXELS)}
-"""Options for opening: to find out about a stream, FFmpeg decodes some of its pictures."""
+OPEN_OPTIONS = {
+    "protocol_whitelist": "file",
+    "format_whitelist": ",".join(dict.fromkeys(FORMATS)),
+    "max_pixels": str(MAX_PICTURE_PIXELS),  # to find out about a stream, FFmpeg decodes some of its pictures
+}
 
 OPEN_SECONDS = 60.0
 """Time that FFmpeg may take to open a file and find its streams."""
 
 
-def open_container(path: str | os.PathLike[str], **options: Any) -> InputContainer:
+def open_container(path: str | os.PathLike[str]) -> InputContainer:
     """Open a local file to read it.
-
-    Args:
-        options: further arguments of `av.open`.
 
     Raises:
         av.FFmpegError: it cannot be opened; for a container that is not read, `av.ArgumentError`.
@@ -50,5 +46,4 @@ def open_container(path: str | os.PathLike[str], **options: Any) -> InputContain
         metadata_errors="replace",
         options=OPEN_OPTIONS,
         timeout=(OPEN_SECONDS, None),
-        **options,
     )

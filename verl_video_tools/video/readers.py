@@ -10,7 +10,7 @@ import av
 from verl_video_tools.video.packet_scan import segments_of_packets
 from verl_video_tools.video.sample_table import segments_of_sample_table
 from verl_video_tools.video.segment_reader import SegmentReader
-from verl_video_tools.video.segments import DecodeRun, PacketsUnusable
+from verl_video_tools.video.segments import PacketsUnusable
 from verl_video_tools.video.sequential_reader import SequentialReader
 from verl_video_tools.video.source import Deadline, VideoSource
 
@@ -48,10 +48,6 @@ class FrameReader(Protocol):
 
     def decodable_near(self, index: int, within: range, deadline: Deadline) -> int | None:
         """Index, one of `within`, of the decodable frame nearest to one that is not; None if there is none."""
-        ...
-
-    def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
-        """Group frames, given by ascending distinct indices, by the stretch of packets to decode for them."""
         ...
 
     def keyframe_indices(self, deadline: Deadline) -> list[int]:

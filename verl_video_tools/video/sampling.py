@@ -63,26 +63,3 @@ def not_before(seconds: Sequence[float], end_seconds: float) -> tuple[float, ...
     still shown.
     """
     return tuple(min(time + 1e-6, end_seconds) for time in seconds)
-
-
-def nearest_indices(indices: Sequence[int], allowed: Sequence[int]) -> tuple[int, ...]:
-    """Replace each index by the nearest allowed one, the earlier of two as near.
-
-    Sorted and without repetition. With `Video.keyframe_indices` this makes cheap candidates for retrieval out of exact
-    ones: a key frame is decoded without any other, at the price of being up to half a group of pictures off.
-
-    Args:
-        indices: frame indices.
-        allowed: ascending frame indices, at least one.
-
-    Raises:
-        ValueError: nothing is allowed.
-    """
-    if len(allowed) == 0:
-        raise ValueError("need at least one allowed index, got none")
-    choices = np.asarray(allowed, dtype=np.int64)
-    targets = np.asarray(indices, dtype=np.int64)
-    after = np.searchsorted(choices, targets).clip(max=len(choices) - 1)
-    before = (after - 1).clip(min=0)
-    is_nearer_before = np.abs(targets - choices[before]) <= np.abs(choices[after] - targets)
-    return tuple(int(index) for index in np.unique(np.where(is_nearer_before, choices[before], choices[after])))

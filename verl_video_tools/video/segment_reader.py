@@ -9,11 +9,8 @@ import numpy as np
 
 from verl_video_tools.video import h264, hevc
 from verl_video_tools.video.damage import SoundFrames
-from verl_video_tools.video.segments import DecodeRun, Segment, SegmentTable
+from verl_video_tools.video.segments import Segment, SegmentTable
 from verl_video_tools.video.source import Deadline, VideoSource
-
-GUESSED_TIMES = frozenset({"mpeg"})
-"""Containers in which FFmpeg guesses the times of most frames, after a seek otherwise than from the start."""
 
 
 class _SeekMisled(Exception):
@@ -159,13 +156,6 @@ class SegmentReader:
             candidates = [*found, *([] if best is None else [best])]
             best = min(candidates, key=lambda candidate: (abs(candidate - index), candidate), default=None)
         return best
-
-    def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
-        """Group frames, given by ascending distinct indices, by the stretch of packets to decode for them."""
-        from_start = bool(self._source.container_names & GUESSED_TIMES)  # other decoders do not compare packets
-        for first_segment, _, wanted in self._runs(indices, deadline):
-            entry = self._table.segment(first_segment, deadline)
-            yield DecodeRun(None if from_start else entry.key_pts, wanted)
 
     def keyframe_indices(self, deadline: Deadline) -> list[int]:
         """Ascending indices of the frames that can be decoded without any other."""

@@ -77,19 +77,6 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeRun:
-    """A stretch to decode at one go.
-
-    Attributes:
-        entry_pts: time of the key frame to begin with, in ticks; None for the start of the file.
-        wanted: frames to take out, {pts in ticks: index}.
-    """
-
-    entry_pts: int | None
-    wanted: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
 class PacketRow:
     """What is kept of a packet.
 

@@ -10,7 +10,6 @@ import av
 import numpy as np
 
 from verl_video_tools.core.errors import UnreadableVideoError
-from verl_video_tools.video.segments import DecodeRun
 from verl_video_tools.video.source import Deadline, VideoSource
 
 
@@ -78,11 +77,6 @@ class SequentialReader:
     def decodable_near(self, index: int, within: range, deadline: Deadline) -> int | None:
         """None: every frame counted was decoded."""
         return None
-
-    def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
-        """All frames at one go, from the start of the file."""
-        if indices:
-            yield DecodeRun(None, {int(self._pts[index]): index for index in indices})
 
     def keyframe_indices(self, deadline: Deadline) -> list[int]:
         """Only the first frame: the others are not known."""

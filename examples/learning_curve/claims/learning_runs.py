@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from examples.learning_curve.report import RFT_LESS_RL
-from examples.learning_curve.schedule import BRANCHED_FROM, BRANCHING
+from examples.learning_curve.schedule import COMPARED_WITH, SHARED_TURNS
 from examples.learning_curve.stored import Result
 from verl_video_tools.core.errors import UsageError
 
 RFT = "longvt_rft"
 """Fine-tuning on rollouts keeps accuracy: the policy after it, and before it."""
-SEEDS = {RFT: 3, BRANCHING: 3}
+SEEDS = {RFT: 3, SHARED_TURNS: 3}
 LEAST, BOUND = -0.02, -0.05
 """Of the mean difference, and of its interval; see `verdict.decide`."""
 
@@ -29,8 +29,8 @@ def compared(results: Mapping[str, Result]) -> Iterator[tuple[str, str, Metrics]
         UsageError: a result decides none, or its counterpart is missing.
     """
     for path, result in results.items():
-        if result.get("method") == BRANCHING:
-            yield path, BRANCHING, _branching(path, result, results)
+        if result.get("method") == SHARED_TURNS:
+            yield path, SHARED_TURNS, _shared_turns(path, result, results)
         elif RFT_LESS_RL in result:
             yield path, RFT, _rft(result)
         else:
@@ -44,7 +44,7 @@ def _rft(result: Result) -> Metrics:
 
 def counterpart(result: Result, results: Iterable[Result]) -> Result | None:
     """The run of the same seed in which each rollout has its own first turn, if it is among the results."""
-    wanted = BRANCHED_FROM, result["seed"]
+    wanted = COMPARED_WITH, result["seed"]
     return next((each for each in results if (each.get("method"), each["seed"]) == wanted), None)
 
 
@@ -55,19 +55,19 @@ def token_share(result: Result, plain: Result) -> float:
         UsageError: the tokens of either are not known.
     """
     if not all("cost" in run for run in (result, plain)):
-        raise UsageError(f"the tokens of {BRANCHING}, or of {BRANCHED_FROM}, seed {result['seed']}, are not known")
+        raise UsageError(f"the tokens of {SHARED_TURNS}, or of {COMPARED_WITH}, seed {result['seed']}, are not known")
     shared, own = (run["cost"]["measurements"][-1]["generated_tokens"] for run in (result, plain))
     return float(shared / own)
 
 
-def _branching(path: str, result: Result, results: Mapping[str, Result]) -> Metrics:
+def _shared_turns(path: str, result: Result, results: Mapping[str, Result]) -> Metrics:
     """Two rollouts for each first turn, less the run of the same seed in which each has its own."""
     if (plain := counterpart(result, results.values())) is None:
-        raise UsageError(f"{path}: give the result of {BRANCHED_FROM}, seed {result['seed']}, too, to compare it with")
+        raise UsageError(f"{path}: give the result of {COMPARED_WITH}, seed {result['seed']}, too, to compare it with")
     accuracies = [run["accuracy"]["after RL"]["needs another look"]["mean"] for run in (result, plain)]
     return {
         "accuracy, needs another look": _difference(*accuracies),
-        f"tokens sampled in training, of {BRANCHED_FROM}'s": _difference(token_share(result, plain), 1.0),
+        f"tokens sampled in training, of {COMPARED_WITH}'s": _difference(token_share(result, plain), 1.0),
     }
 
 

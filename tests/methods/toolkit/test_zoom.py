@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -160,83 +159,17 @@ async def test_a_box_of_a_part_stays_in_the_part_unless_it_is_in_pixels(data: st
     assert plan.result == {"box": list(shown)}
 
 
-@settings(max_examples=100, deadline=None)
-@given(data=st.data(), unit=st.sampled_from(["normalised", "thousandths", "pixels"]))
-async def test_the_part_around_a_point(data: st.DataObject, unit: Any) -> None:
-    """Of the size asked for, inside the frame, with the point in it: in its middle, or the part ends at the edge."""
-    width, height = data.draw(st.integers(1, 2000)), data.draw(st.integers(1, 2000))
-    right, bottom = frame_edges(unit, width, height)
-    point = [data.draw(st.floats(0, right)), data.draw(st.floats(0, bottom))]
-    window, least = data.draw(st.floats(0.01, 1.0)), data.draw(st.integers(1, 56))
-    tool = Zoom(part_by="point", window=window, unit=unit, min_side_pixels=least)
-    plan = await tool.plan({"time": 1, "point": point}, context(width, height))
-    assert plan.frames is not None and plan.frames.region is not None
-    shown = plan.frames.region.in_pixels(width, height)
-    assert plan.result["box"] == list(shown)
-    assert plan.result["point"] == pytest.approx([point[0] / right * width, point[1] / bottom * height])
-    sides = ((shown.left, shown.right, width), (shown.top, shown.bottom, height))
-    for place, (start, end, side) in zip(plan.result["point"], sides, strict=True):
-        assert end - start == min(side, max(math.ceil(side * window), least))
-        assert start <= place <= end and (place < end or place == side)
-        off_middle = place - (start + end) / 2
-        assert abs(off_middle) <= 1 or (off_middle < 0 and start == 0) or (off_middle > 0 and end == side)
-
-
-async def test_a_point_of_a_part_is_of_the_part_and_recorded_in_the_frame() -> None:
-    part = PixelBox(400, 200, 800, 400)
-    tool = Zoom(frame_by="frame", part_by="point", window=0.5)
-    plan = await tool.plan({"frame": 1, "point": [0.5, 0]}, with_shown(seen(None, part)))
-    assert plan.result == {"box": [500, 200, 700, 300], "point": [600.0, 200.0]}
-    own = replace(tool, unit="pixels")
-    plan = await own.plan({"frame": 1, "point": [600, 200]}, with_shown(seen(None, part)))
-    assert plan.result == {"box": [280, 20, 920, 380], "point": [600.0, 200.0]}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ({"point": [0.5]}, "malformed_call: point must be [x, y], two numbers, got [0.5]"),
-        ({"point": [0.5, "1"]}, "malformed_call: point must be"),
-        ({"point": [True, 0]}, "malformed_call: point must be"),
-        ({"point": [0.5, float("nan")]}, "malformed_call: point must be"),
-        ({"point": None}, "malformed_call: give either box or point, got neither"),
-        ({"point": [0.5, 1.01]}, "point_outside: point [0.5, 1.01] is outside the frame, which is [0, 0, 1, 1]"),
-        ({"point": [-0.1, 0]}, "point_outside: "),
-        ({"box": [0, 0, 2, 1]}, "box_outside: "),
-        ({}, "malformed_call: give either box or point, got neither"),
-        ({"point": [0, 0], "box": [0, 0, 1, 1]}, "malformed_call: give either box or point, got both"),
-    ],
-)
-async def test_refusals_of_points(arguments: Any, error: str) -> None:
-    with pytest.raises(CallRejected) as refused:
-        await Zoom(part_by="either").plan({"time": 4, **arguments}, context())
-    assert str(refused.value).startswith(error)
-
-
 async def test_null_stands_for_an_argument_that_is_left_out() -> None:
-    tool, shown = Zoom(frame_by="either", part_by="either"), with_shown(seen(None, None))
-    box, point = {"box": [0, 0, 1, 1]}, {"point": [0.5, 0.5]}
+    tool, shown, box = Zoom(frame_by="either"), with_shown(seen(None, None)), {"box": [0, 0, 1, 1]}
     for frame in ({"time": 1.0}, {"frame": 1}):
-        for part in (box, point):
-            nulls = dict.fromkeys(("time", "frame", "box", "point"))
-            assert await tool.plan({**nulls, **frame, **part}, shown) == await tool.plan({**frame, **part}, shown)
+        nulls = dict.fromkeys(("time", "frame"))
+        assert await tool.plan({**nulls, **frame, **box}, shown) == await tool.plan({**frame, **box}, shown)
 
 
 async def test_the_picture_number_in_a_refusal_is_cut() -> None:
     with pytest.raises(CallRejected) as refused:
         await Zoom(frame_by="frame").plan({"frame": 10**1000, "box": [0, 0, 1, 1]}, with_shown(seen(None)))
     assert len(str(refused.value)) < 200
-
-
-async def test_a_part_is_named_as_the_tool_says() -> None:
-    with pytest.raises(CallRejected, match="malformed_call: box must be"):
-        await Zoom().plan({"time": 4, "point": [0, 0]}, context())
-    with pytest.raises(CallRejected, match="malformed_call: point must be"):
-        await Zoom(part_by="point").plan({"time": 4, "box": [0, 0, 1, 1]}, context())
-    assert list(Zoom(part_by="point").description.parameters) == ["time", "point"]
-    either = Zoom(frame_by="either", part_by="either").description
-    assert either.optional == ("time", "frame", "box", "point")
-    assert "Give either time or frame. Give either box or point." in either.description
 
 
 def test_the_description_offers_what_calls_may_name() -> None:
@@ -301,8 +234,6 @@ def test_the_dearest_call_can_be_made() -> None:
         ({"min_pixels": 300_000}, "min_pixels must be from 1 to max_pixels, 200704"),
         ({"min_pixels": 0}, "min_pixels must be"),
         ({"min_side_pixels": 0}, "min_side_pixels must be at least 1"),
-        ({"window": 0.0}, "window must be above 0"),
-        ({"window": 1.5}, "window must be"),
     ],
 )
 def test_fields_out_of_range(fields: dict[str, Any], what: str) -> None:

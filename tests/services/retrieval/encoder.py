@@ -11,7 +11,6 @@ COLOURS = {"red": (1.0, 0.0, 0.0), "green": (0.0, 1.0, 0.0), "blue": (0.0, 0.0, 
 class ColourEncoder:
     """Frames by their mean colour; texts by the colour they name, else grey."""
 
-    identity = "colours"
     crops_centre = False
 
     def __init__(self) -> None:

@@ -29,8 +29,8 @@ def test_section_of_verls_configuration() -> None:
     assert retrieval_config(OmegaConf.create({})) is None
     assert retrieval_config(_rollout({})) is None
     assert retrieval_config(_rollout({"model": "x", "num_gpus": 1})) == RetrievalConfig(model="x", num_gpus=1.0)
-    with pytest.raises(UsageError, match=r"RetrievalConfig\.frame_mode takes"):
-        retrieval_config(_rollout({"model": "x", "frame_mode": "nearest"}))
+    with pytest.raises(UsageError, match=r"RetrievalConfig\.backend takes"):
+        retrieval_config(_rollout({"model": "x", "backend": "nearest"}))
     assert retrieval_config(_rollout({"model": None, "num_gpus": 1})) is None
 
 
@@ -85,10 +85,10 @@ def test_replay_loads_the_encoder_that_is_asked_for(
         return {}
 
     monkeypatch.setattr(verl_video_tools.replay, "replay", replay)
-    monkeypatch.setattr(verl_video_tools.services.retrieval.client, "local", lambda config: config)
+    monkeypatch.setattr(verl_video_tools.services.retrieval.service, "local", lambda config: config)
     assert _replay(turns) == 0
-    assert _replay(turns, "--retrieval", "model=/m", "--retrieval", "text_batch_size=8") == 0
-    assert given == [None, RetrievalConfig(model="/m", text_batch_size=8)]
+    assert _replay(turns, "--retrieval", "model=/m", "--retrieval", "num_threads=8") == 0
+    assert given == [None, RetrievalConfig(model="/m", num_threads=8)]
     capsys.readouterr()
     assert _replay(turns, "--retrieval", "modell=/m") == 2
     assert "RetrievalConfig has no field 'modell'" in capsys.readouterr().err

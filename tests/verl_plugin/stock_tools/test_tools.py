@@ -108,20 +108,6 @@ async def test_zoom_shows_the_part_and_repeats_its_box(video: Path) -> None:
     assert response.text == "Shown above: 4.00 s, part [250, 0, 750, 500]"
 
 
-async def test_zoom_shows_what_is_around_a_point_and_repeats_the_point(video: Path) -> None:
-    tool = ZoomTool(config={"type": "native", "part_by": "either", "window": 0.5, "min_pixels": 1})
-    response, _, metrics = await call(tool, {"time": 4, "point": [0.5, 0.5]}, video)
-    assert response.text == "Shown above: 4.00 s, part around [0.5, 0.5]" and metrics["ok"]
-    (picture,) = response.image or []
-    request = FrameRequest(*picture.size, indices=(120,), region=Region(Box(0.25, 0.25, 0.75, 0.75), "normalised"))
-    with Video(video) as opened:
-        np.testing.assert_array_equal(np.asarray(picture), opened.frames(request).frames_THWC[0])
-    response, _, _ = await call(tool, {"time": 4, "box": [0, 0, 0.5, 0.5]}, video)
-    assert response.text == "Shown above: 4.00 s, part [0, 0, 0.5, 0.5]"
-    response, _, _ = await call(tool, {"time": 4, "point": [0.5, 2]}, video)
-    assert response.text.startswith("point_outside: ")
-
-
 async def test_grid_is_one_picture_and_lists_the_times(video: Path) -> None:
     response, _, metrics = await call(GridTool(config={"type": "native"}), {"start_time": 2, "end_time": 4}, video)
     times = ", ".join(f"{index / 30:.2f} s" for index in (60, 67, 75, 82, 90, 97, 105, 112, 120))

@@ -5,12 +5,7 @@ arguments; prompts and templates; graders and rewards. Frames by time and number
 policies of the synthetic world in `methods.toolkit.oracle`.
 """
 
-from verl_video_tools.core.boxes import box_giou as box_giou
 from verl_video_tools.core.boxes import box_iou as box_iou
-from verl_video_tools.core.boxes import centre_distance as centre_distance
-from verl_video_tools.core.boxes import centre_reward as centre_reward
-from verl_video_tools.core.boxes import giou_reward as giou_reward
-from verl_video_tools.core.boxes import point_in_box as point_in_box
 from verl_video_tools.core.choices import grade_multiple_choice as grade_multiple_choice
 from verl_video_tools.core.config import require as require
 from verl_video_tools.core.errors import CallError as CallError
@@ -27,9 +22,6 @@ from verl_video_tools.core.prompt_files import load_prompt as load_prompt
 from verl_video_tools.core.templates import Template as Template
 from verl_video_tools.core.templates import render as render
 from verl_video_tools.core.temporal import temporal_iou as temporal_iou
-from verl_video_tools.core.tracks import box_at as box_at
-from verl_video_tools.core.tracks import mean_iou_on_track as mean_iou_on_track
-from verl_video_tools.core.tracks import track_iou as track_iou
 from verl_video_tools.core.types import AnswerLabel as AnswerLabel
 from verl_video_tools.core.types import Box as Box
 from verl_video_tools.core.types import BoxUnit as BoxUnit
@@ -104,9 +96,6 @@ from verl_video_tools.methods.toolkit.hermes import parse_calls as parse_calls
 from verl_video_tools.methods.toolkit.hermes import parse_turn as parse_turn
 from verl_video_tools.methods.toolkit.hermes import tool_schema as tool_schema
 from verl_video_tools.methods.toolkit.picture_labels import picture_label as picture_label
-from verl_video_tools.methods.toolkit.point_argument import point_argument as point_argument
-from verl_video_tools.methods.toolkit.point_argument import point_in_words as point_in_words
-from verl_video_tools.methods.toolkit.point_argument import window_around as window_around
 from verl_video_tools.methods.toolkit.refusals import UNKNOWN as UNKNOWN
 from verl_video_tools.methods.toolkit.refusals import format_error as format_error
 from verl_video_tools.methods.toolkit.refusals import malformed_call as malformed_call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -25,7 +25,6 @@ from verl_video_tools.core.types import (
 from verl_video_tools.methods.toolkit.arguments import time_argument
 from verl_video_tools.methods.toolkit.box_argument import box_in_words, region_argument
 from verl_video_tools.methods.toolkit.frame_size import pixel_bounds
-from verl_video_tools.methods.toolkit.point_argument import point_argument, point_in_words, window_around
 from verl_video_tools.video.resize import MAX_ASPECT_RATIO, fit_envelope
 
 MIN_PICTURE_PIXELS = 1024
@@ -49,11 +48,7 @@ class Zoom:
         frame_by: how a call names the frame. `time`: by `time`, in seconds. `frame`: by `frame`, the position of a
             picture among all that the model was shown, from 0; if that was a part of a frame, the box is of the part,
             unless it is in pixels, which are always the video's. `either`: by one of the two.
-        part_by: how a call names the part. `box`: by `box`, its edges. `point`: by `point`, and `window` is the part's
-            size: for models that point rather than draw. `either`: by one of the two.
-        window: width and height of the part around a point, as a share of those of the frame; near an edge the part
-            is moved, and not cut. At least `min_side_pixels`, as far as the frame has them.
-        unit: what the numbers of a box or point count. `thousandths` is how Qwen3-VL writes them by itself.
+        unit: what the numbers of a box count. `thousandths` is how Qwen3-VL writes them by itself.
         max_pixels: area of the picture at most; a larger region is shrunk, keeping its shape.
         min_pixels: a smaller region is enlarged to this area, keeping its shape: the model sees larger letters, though
             no finer ones. 1 enlarges nothing beyond the model's own minimum.
@@ -66,15 +61,12 @@ class Zoom:
     name: ClassVar[str] = "zoom"
 
     frame_by: Literal["time", "frame", "either"] = "time"
-    part_by: Literal["box", "point", "either"] = "box"
-    window: float = 0.25
     unit: BoxUnit = "normalised"
     max_pixels: int = 200_704
     min_pixels: int = 50_176
     min_side_pixels: int = 28
 
     def __post_init__(self) -> None:
-        require(self, "window", 0.0 < self.window <= 1.0, "above 0 and at most 1")
         require(self, "max_pixels", self.max_pixels >= MIN_PICTURE_PIXELS, f"at least {MIN_PICTURE_PIXELS}")
         require(self, "min_pixels", 1 <= self.min_pixels <= self.max_pixels, f"from 1 to max_pixels, {self.max_pixels}")
         require(self, "min_side_pixels", self.min_side_pixels >= 1, "at least 1")
@@ -82,49 +74,38 @@ class Zoom:
     @property
     def description(self) -> ToolDescription:
         """How the tool is offered to a model."""
-        choices = [names for names in (self._named_by(), self._part_by()) if len(names) > 1]
-        advice = "".join(f" Give either {' or '.join(names)}." for names in choices)
-        shown = {"box": "what is in a box", "point": "what is around a point", "either": "a box, or around a point"}
-        parts = {"box": ("array", box_in_words(self.unit)), "point": ("array", point_in_words(self.unit))}
+        names = self._named_by()
+        advice = " Give either time or frame." if len(names) > 1 else ""
         return ToolDescription(
             name=self.name,
             description=(
-                f"Look closer at a part of one frame: shows {shown[self.part_by]}, from the video at full resolution. "
+                "Look closer at a part of one frame: shows what is in a box, from the video at full resolution. "
                 f"Use it for text and things too small to make out.{advice}"
             ),
             parameters={
-                **{name: _PARAMETERS[name] for name in self._named_by()},
-                **{name: parts[name] for name in self._part_by()},
+                **{name: _PARAMETERS[name] for name in names},
+                "box": ("array", box_in_words(self.unit)),
             },
-            optional=tuple(name for names in choices for name in names),
+            optional=names if len(names) > 1 else (),
         )
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
-        """One picture for ``{"time": seconds, "box": [left, top, right, bottom]}``, or ``{"frame": position, ...}``, or
-        with ``"point": [x, y]`` in place of the box.
+        """One picture for ``{"time": seconds, "box": [left, top, right, bottom]}``, or ``{"frame": position, ...}``.
 
-        The result holds the box in whole pixels of the displayed frame, ``{"box": [...]}``, and the point, if the call
-        named one, in pixels, ``{"box": [...], "point": [...]}``.
+        The result holds the box in whole pixels of the displayed frame, ``{"box": [...]}``.
 
         Raises:
-            CallRejected: `malformed_call`, `out_of_range`, `unknown_frame`, `reversed_box`, `box_outside`,
-                `box_too_small` or `point_outside`.
+            CallRejected: `malformed_call`, `out_of_range`, `unknown_frame`, `reversed_box`, `box_outside` or
+                `box_too_small`.
         """
         named = self._named_frame(arguments, context)
         info = context.videos[named.video] if isinstance(named, ShownFrame) and context.videos else context.info
         part = named.region if isinstance(named, ShownFrame) and self.unit != "pixels" else None
         size = (info.width, info.height) if part is None else (part.width, part.height)
-        point = None
-        if _one_of(self._part_by(), arguments) == "point":
-            point = point_argument(arguments, "point", size, self.unit)
-            pixels = window_around(point, size, self.window, self.min_side_pixels)
-            region = Region(Box(*pixels))
-        else:
-            region, pixels = region_argument(arguments, "box", size, self.unit, self.min_side_pixels)
+        region, pixels = region_argument(arguments, "box", size, self.unit, self.min_side_pixels)
         if part is not None:
             pixels = _within(pixels, part)
             region = Region(Box(*pixels))
-            point = None if point is None else (point[0] + part.left, point[1] + part.top)
         bounds = pixel_bounds(self.min_pixels, self.max_pixels, context.envelope)
         width, height = fit_envelope(pixels.width, pixels.height, bounds)
         if isinstance(named, ShownFrame):
@@ -132,8 +113,7 @@ class Zoom:
             request = FrameRequest(width=width, height=height, indices=index, region=region, video=named.video)
         else:
             request = FrameRequest(width=width, height=height, seconds=(named,), region=region)
-        named_point = {} if point is None else {"point": list(point)}
-        return ToolPlan(frames=request, result={"box": list(pixels), **named_point})
+        return ToolPlan(frames=request, result={"box": list(pixels)})
 
     def dearest(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
         """A picture that costs at least as many tokens as any call's: what `Method.max_cost_call` returns."""
@@ -144,16 +124,18 @@ class Zoom:
     def _named_by(self) -> tuple[str, ...]:
         return ("time", "frame") if self.frame_by == "either" else (self.frame_by,)
 
-    def _part_by(self) -> tuple[str, ...]:
-        return ("box", "point") if self.part_by == "either" else (self.part_by,)
-
     def _named_frame(self, arguments: Mapping[str, Any], context: ToolContext) -> ShownFrame | float:
         """The picture that a call names, or the time in seconds.
 
         Raises:
             CallRejected: see `plan`.
         """
-        if _one_of(self._named_by(), arguments) == "time":
+        names = self._named_by()
+        given = [name for name in names if arguments.get(name) is not None]  # some models write null for neither
+        if len(names) > 1 and len(given) != 1:
+            told = "both" if given else "neither"
+            raise CallRejected(CallErrorCode.MALFORMED_CALL, f"give either time or frame, got {told}")
+        if (given or names)[0] == "time":
             return time_argument(arguments, "time", context.info)
         position = arguments.get("frame")
         if isinstance(position, bool) or not isinstance(position, int):
@@ -168,21 +150,6 @@ class Zoom:
                 f"picture {position} shows {len(shown.tiles)} frames; name one of them alone",
             )
         return shown
-
-
-def _one_of(names: Sequence[str], arguments: Mapping[str, Any]) -> str:
-    """The one of some arguments that a call has; of a single name that one, there or not.
-
-    None stands for an argument that is left out, as some models write it.
-
-    Raises:
-        CallRejected: `malformed_call` if it has none or both.
-    """
-    given = [name for name in names if arguments.get(name) is not None]
-    if len(names) == 1 or len(given) == 1:
-        return (given or names)[0]
-    told = "both" if given else "neither"
-    raise CallRejected(CallErrorCode.MALFORMED_CALL, f"give either {' or '.join(names)}, got {told}")
 
 
 def _within(pixels: PixelBox, part: PixelBox) -> PixelBox:

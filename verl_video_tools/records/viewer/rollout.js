@@ -35,17 +35,12 @@ function drawRollout(article, id, record) {
   add(lazyDetails("Row and record", () => element("pre", { class: "text" }, JSON.stringify(record.row, null, 2))));
 }
 
-function advantages({ advantage, branch_advantage: branch }, digits) {
-  const own = `advantage ${number(advantage, digits)}`;
-  return branch === null ? own : `${own}, after shared turns ${number(branch, digits)}`;
-}
-
 function heading(summary, trajectory) {
   const badges = [summary.method, summary.stop].map((text) => element("span", { class: "badge" }, text));
   badges.push(...trajectory.flags.map((flag) => element("span", { class: "badge bad" }, `flagged: ${flag}`)));
   const place = [summary.step === null ? null : `step ${summary.step}`, summary.uid === null ? null : `group ${summary.uid}`,
     summary.session === null ? null : `rollout ${summary.session}`].filter((part) => part !== null).join(", ");
-  return element("div", {}, element("h2", {}, `Reward ${number(summary.score)}, ${advantages(summary)}`), ...badges,
+  return element("div", {}, element("h2", {}, `Reward ${number(summary.score)}, advantage ${number(summary.advantage)}`), ...badges,
     element("div", { class: "soft" }, place),
     Object.keys(summary.own).length ? element("div", { class: "soft" }, `its own: ${ownOptions(summary.own)}`) : null,
     trajectory.prompt_digest ? element("div", { class: "soft" }, `system prompt from a file, digest ${trajectory.prompt_digest}`) : null);
@@ -84,15 +79,14 @@ function videoSection(summary, record) {
   return nodes;
 }
 
-// `point` is what a call named on its frames, [x, y] in pixels of the video, or nothing.
-function frameStrip(frames, summary, video, point) {
+function frameStrip(frames, summary, video) {
   const holder = element("div");
   const inFrames = summary.in_frames;
   const draw = (pictures) => {
     const strip = element("div", { class: "frames" });
     let untold = 0;
     for (const frame of frames) {
-      const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video, inFrames) : frameFigure(frame, pictures, video, point, inFrames);
+      const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video, inFrames) : frameFigure(frame, pictures, video, inFrames);
       if (shown === null) untold += 1; else strip.append(shown);
     }
     holder.replaceChildren(strip);
@@ -105,17 +99,15 @@ function frameStrip(frames, summary, video, point) {
   return holder;
 }
 
-// A frame, with the point that was named on it; where a part of it was shown, the whole with a box around the part, and
-// the part. Null without a thumbnail.
-function frameFigure(frame, pictures, video, point, inFrames) {
+// A frame; where a part of it was shown, the whole with a box around the part, and the part. Null without a thumbnail.
+function frameFigure(frame, pictures, video, inFrames) {
   const jpeg = pictures[frame.index];
   if (jpeg === undefined) return null;
   const told = frame.region ? `part ${frame.region.join(", ")} of it (left, top, right, bottom), ` : "";
-  const marked = isPoint(point) ? `point ${point.map((place) => number(place, 1)).join(", ")} (x, y), ` : "";
-  const caption = element("figcaption", { title: `frame ${frame.index}, ${clock(frame.timestamp_seconds, 2)}, ${told}${marked}shown at ${frame.width}×${frame.height} pixels` }, placeOf(frame, inFrames));
+  const caption = element("figcaption", { title: `frame ${frame.index}, ${clock(frame.timestamp_seconds, 2)}, ${told}shown at ${frame.width}×${frame.height} pixels` }, placeOf(frame, inFrames));
   const whole = element("div", { class: "whole" }, picture(jpeg, `frame ${frame.index}`));
-  if (frame.region || marked) whole.append(marksOver(frame.region, marked ? point : null, video));
   if (!frame.region) return element("figure", {}, whole, caption);
+  whole.append(boxOver(frame.region, video));
   const part = pictures[[frame.index, ...frame.region].join(",")];
   const pair = element("div", { class: "pair" }, whole, part === undefined ? null : picture(part, `part of frame ${frame.index}`));
   return element("figure", {}, pair, caption);
@@ -123,7 +115,7 @@ function frameFigure(frame, pictures, video, point, inFrames) {
 
 // The frames of one picture. Null unless each has a thumbnail.
 function gridFigure(frame, pictures, video, inFrames) {
-  const cells = frame.tiles.map((tile) => frameFigure({ ...frame, ...tile, tiles: null }, pictures, video, null, inFrames));
+  const cells = frame.tiles.map((tile) => frameFigure({ ...frame, ...tile, tiles: null }, pictures, video, inFrames));
   if (cells.includes(null)) return null;
   const title = `one picture of ${plural(cells.length, "frame")}, row by row, shown at ${frame.width}×${frame.height} pixels`;
   return element("figure", { class: "grid", title }, element("div", { class: "frames" }, ...cells), element("figcaption", {}, `one picture of ${plural(cells.length, "frame")}`));
@@ -133,21 +125,9 @@ function picture(jpeg, name) {
   return element("img", { src: `data:image/jpeg;base64,${jpeg}`, alt: name, loading: "lazy" });
 }
 
-// A result may be any method's, and of any form.
-function isPoint(value) {
-  return Array.isArray(value) && value.length === 2 && value.every(Number.isFinite);
-}
-
-function marksOver(region, point, video) {
+function boxOver([left, top, right, bottom], video) {
   const frame = { viewBox: `0 0 ${video.width} ${video.height}`, preserveAspectRatio: "none", class: "marks" };
-  const marks = [];
-  if (region) {
-    const [left, top, right, bottom] = region;
-    marks.push(svgElement("rect", { class: "box", x: left, y: top, width: right - left, height: bottom - top }));
-  }
-  // A line of no length with round ends: a dot that keeps its size and shape, however the picture is scaled.
-  if (point) for (const kind of ["rim", "point"]) marks.push(svgElement("path", { class: kind, d: `M ${point[0]} ${point[1]} h 0` }));
-  return svgElement("svg", frame, ...marks);
+  return svgElement("svg", frame, svgElement("rect", { class: "box", x: left, y: top, width: right - left, height: bottom - top }));
 }
 
 // `other` is the turn of another rollout that this one is compared with, if any: what differs from it is marked.
@@ -167,7 +147,7 @@ function turnView(turn, position, summary, video, other) {
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
       call.text ? element("div", { class: "text" }, call.text) : null,
       ...(call.model_calls || []).map((asked) => modelCallView(asked, summary, video)),
-      call.frames.length ? frameStrip(call.frames, summary, video, call.result.point) : null));
+      call.frames.length ? frameStrip(call.frames, summary, video) : null));
   });
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
   return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);
@@ -249,7 +229,7 @@ function sequenceView(sequence, vocabulary) {
     ...sequence.response.map((run) => span(run[2] ? "trained" : "observed")(run)));
   const legend = element("div", { class: "legend" }, ...[["prompt", "prompt"], ["trained", "trained (mask 1)"], ["observed", "observation (mask 0)"]]
     .map(([kind, text]) => element("span", { class: kind }, text)));
-  const advantage = sequence.advantage === null ? null : element("div", { class: "soft" }, advantages(sequence, 4));
+  const advantage = sequence.advantage === null ? null : element("div", { class: "soft" }, `advantage ${number(sequence.advantage, 4)}`);
   return element("div", {}, legend, advantage, tokens);
 }
 

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from verl_video_tools.core.config import checked_fields, require
 
 Backend = Literal["transformers", "open_clip"]
-FrameMode = Literal["exact", "keyframe"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,18 +32,8 @@ class RetrievalConfig:
     """GPU share of a node's actor, outside verl's pool, else every query times out; 0: CPU."""
     num_threads: int | None = None
     """CPU threads of the encoder. None: OMP_NUM_THREADS; if that is not set, Ray gives an actor one."""
-    image_batch_size: int = 32
-    """Frames decoded and encoded at a time."""
-    text_batch_size: int = 64
-    """Texts encoded at a time."""
-    max_wait_ms: float = 5.0
-    """Milliseconds that the first text of a batch waits for others."""
     memory_cache_bytes: int = 1 << 30
     """Embeddings in memory; a frame takes 2 to 5 kB. The least recently used video is evicted."""
-    disk_cache_dir: str | None = None
-    """Folder that keeps embeddings; nodes may share it; never cleaned up."""
-    frame_mode: FrameMode = "exact"
-    """`exact`: every candidate is decoded. `keyframe`: the key frame before it represents it."""
 
     def __post_init__(self) -> None:
         require(self, "model", bool(self.model), "a folder or a name")
@@ -52,9 +41,6 @@ class RetrievalConfig:
         require(self, "pretrained", not has_tag or self.backend == "open_clip", "None unless the backend is open_clip")
         require(self, "num_gpus", 0.0 <= self.num_gpus <= 1.0, "0 to 1")
         require(self, "num_threads", self.num_threads is None or self.num_threads >= 1, "at least 1, or None")
-        require(self, "image_batch_size", self.image_batch_size >= 1, "at least 1")
-        require(self, "text_batch_size", self.text_batch_size >= 1, "at least 1")
-        require(self, "max_wait_ms", self.max_wait_ms >= 0, "at least 0")
         require(self, "memory_cache_bytes", self.memory_cache_bytes >= 0, "at least 0")
 
     @classmethod

@@ -5,17 +5,12 @@ Axes: T frames, H height, W width, C colour channels, N texts, D dimensions of a
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from verl_video_tools.core.types import PixelBox
-from verl_video_tools.video.backends import chosen_backend
-from verl_video_tools.video.provider import decoder_version
 
 if TYPE_CHECKING:
     import torch
@@ -27,11 +22,6 @@ MAX_CENTRE_ASPECT = 16
 
 class Encoder(Protocol):
     """Puts frames and texts into one space. Called by one thread at a time."""
-
-    @property
-    def identity(self) -> str:
-        """What embeddings depend on, fit for a file name; those of different identities are never compared."""
-        ...
 
     @property
     def crops_centre(self) -> bool:
@@ -67,26 +57,6 @@ def centre_part(width: int, height: int) -> PixelBox | None:
     longest = MAX_CENTRE_ASPECT * min(width, height)
     left, top = max(0, width - longest) // 2, max(0, height - longest) // 2  # alike at both ends: the centre stays
     return PixelBox(left, top, width - left, height - top) if left or top else None
-
-
-def weights_digest(model: torch.nn.Module) -> str:
-    """16 hexadecimal digits of all weights: a model that is trained further, under whatever name, is another one."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().data)
-    return digest.hexdigest()[:16]
-
-
-def preprocessing_digest(settings: Mapping[str, Any]) -> str:
-    """16 hexadecimal digits of what makes pixels of a frame, before any weight: decoders, and a model's preprocessing.
-
-    Args:
-        settings: of the model's preprocessing. Where it was loaded from does not count.
-    """
-    told = {name: value for name, value in settings.items() if not name.startswith("_") and "path" not in name}
-    parts = [decoder_version(), chosen_backend(None), told]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def normalised(features: torch.Tensor) -> npt.NDArray[np.float32]:

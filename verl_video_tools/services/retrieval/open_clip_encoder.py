@@ -8,12 +8,7 @@ import torch
 from PIL import Image
 
 from verl_video_tools.core.errors import SetupError, UsageError
-from verl_video_tools.services.retrieval.encoders import (
-    covering_size,
-    normalised,
-    preprocessing_digest,
-    weights_digest,
-)
+from verl_video_tools.services.retrieval.encoders import covering_size, normalised
 
 
 class OpenCLIPEncoder:
@@ -46,7 +41,6 @@ class OpenCLIPEncoder:
         self._height: int = size if isinstance(size, int) else size[0]
         self._width: int = size if isinstance(size, int) else size[1]
         self.crops_centre = options.get("resize_mode", "shortest") == "shortest" and self._width == self._height
-        self.identity = f"open_clip-{weights_digest(loaded)}-{preprocessing_digest(options)}"
         self._device = device
         self._model = loaded.eval().to(device)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -20,11 +20,9 @@ import numpy.typing as npt
 
 from verl_video_tools.core.errors import RetrievalError
 from verl_video_tools.core.types import Box, FrameRequest, Region
-from verl_video_tools.services.retrieval.batcher import TextBatcher
 from verl_video_tools.services.retrieval.config import RetrievalConfig
-from verl_video_tools.services.retrieval.embeddings import DiskTier, FrameEmbeddings, MemoryTier
 from verl_video_tools.services.retrieval.encoders import Encoder, centre_part
-from verl_video_tools.video import Video, decode_frames, open_video, run_with_reader
+from verl_video_tools.video import Video, decode_frames, open_video
 from verl_video_tools.video.pool import identify
 
 Input = TypeVar("Input")
@@ -32,27 +30,126 @@ Result = TypeVar("Result")
 
 _VIDEOS_AT_ONCE = 8
 """Videos whose frames are decoded at the same time: bounds the images in memory."""
-_KEYFRAME_BYTES = 1 << 26
-"""Indices of key frames in memory: an hour of video has some kB, one of key frames alone 0.9 MB."""
+_IMAGE_BATCH_SIZE = 32
+"""Frames decoded and encoded at a time."""
+_TEXT_BATCH_SIZE = 64
+"""Texts encoded at a time."""
+_MAX_WAIT_SECONDS = 0.005
+"""How long the first text of a batch waits for others."""
 _SIMILARITY_DECIMALS = 5
 """Cosines are compared to so many decimals: the same image, encoded in another batch, differs in the seventh."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievalStats:
-    """What a service has done so far."""
+@dataclass(frozen=True)
+class FrameEmbeddings:
+    """What is known of one video: T frames in ascending order of their index, D dimensions of an embedding.
 
-    queries: int
-    failures: int
-    """Queries that ended in an error."""
-    frames_asked: int
-    frames_encoded: int
-    """Those of them that no cache had."""
-    text_queries: int
-    """Texts that were encoded, counted once per query."""
-    text_batches: int
-    stored_bytes: int
-    """Embeddings in memory."""
+    Attributes:
+        indices_T: int64, ascending, without duplicates.
+        embeddings_TD: float32.
+    """
+
+    indices_T: npt.NDArray[np.int64]
+    embeddings_TD: npt.NDArray[np.float32]
+
+    @classmethod
+    def none(cls) -> FrameEmbeddings:
+        """Nothing known yet."""
+        return cls(np.empty(0, np.int64), np.empty((0, 0), np.float32))
+
+    @property
+    def nbytes(self) -> int:
+        return self.indices_T.nbytes + self.embeddings_TD.nbytes
+
+    def missing(self, indices: Sequence[int]) -> list[int]:
+        """Those of `indices` that are not known, ascending."""
+        missing: list[int] = np.setdiff1d(indices, self.indices_T).tolist()
+        return missing
+
+    def of(self, indices: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Rows for `indices`, all of which are known."""
+        return self.embeddings_TD[np.searchsorted(self.indices_T, indices)]
+
+    def joined_with(self, other: FrameEmbeddings) -> FrameEmbeddings:
+        """These, and those frames of the other that are not among them."""
+        if not len(self.indices_T):
+            return other
+        # Of a frame that both have, the first one's row.
+        indices_T, rows = np.unique(np.concatenate([self.indices_T, other.indices_T]), return_index=True)
+        return FrameEmbeddings(indices_T, np.concatenate([self.embeddings_TD, other.embeddings_TD])[rows])
+
+
+class EmbeddingCache:
+    """Embeddings by video, up to so many bytes; the least recently used video goes first."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._videos: OrderedDict[str, FrameEmbeddings] = OrderedDict()
+        self.stored_bytes = 0
+
+    def get(self, digest: str) -> FrameEmbeddings | None:
+        if digest in self._videos:
+            self._videos.move_to_end(digest)
+        return self._videos.get(digest)
+
+    def put(self, digest: str, kept: FrameEmbeddings) -> None:
+        """Keep what is known of a video in place of what was before; one larger than the whole cache is not kept."""
+        known = self._videos.pop(digest, None)
+        self.stored_bytes += kept.nbytes - (known.nbytes if known is not None else 0)
+        self._videos[digest] = kept
+        while self.stored_bytes > self._capacity_bytes:
+            _, dropped = self._videos.popitem(last=False)
+            self.stored_bytes -= dropped.nbytes
+
+
+class TextBatcher:
+    """Gathers texts that are asked for at the same time, and those that come while a batch is under way.
+
+    For one event loop.
+
+    Args:
+        encode: embeddings (N, D) of N texts.
+    """
+
+    def __init__(self, encode: Callable[[list[str]], Awaitable[npt.NDArray[np.float32]]]) -> None:
+        self._encode = encode
+        self._waiting: dict[str, list[asyncio.Future[npt.NDArray[np.float32]]]] = {}
+        self._worker: asyncio.Task[None] | None = None
+
+    async def embedding(self, text: str) -> npt.NDArray[np.float32]:
+        """Embedding of one text, shape (D,). The same text, asked for twice in a batch, is encoded once.
+
+        Raises:
+            what `encode` raises, for every text of its batch.
+        """
+        future: asyncio.Future[npt.NDArray[np.float32]] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(text, []).append(future)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work())
+        return await future
+
+    async def _work(self) -> None:
+        while self._waiting:
+            if len(self._waiting) < _TEXT_BATCH_SIZE:
+                await asyncio.sleep(_MAX_WAIT_SECONDS)
+            batch = {text: self._waiting.pop(text) for text in list(self._waiting)[:_TEXT_BATCH_SIZE]}
+            # Whoever gave up meanwhile has cancelled their future.
+            asked = {text: [future for future in futures if not future.done()] for text, futures in batch.items()}
+            asked = {text: futures for text, futures in asked.items() if futures}
+            if asked:
+                await self._answer(asked)
+
+    async def _answer(self, asked: dict[str, list[asyncio.Future[npt.NDArray[np.float32]]]]) -> None:
+        try:
+            embeddings_ND = await self._encode(list(asked))
+        except Exception as error:
+            for future in (future for futures in asked.values() for future in futures if not future.done()):
+                future.set_exception(error)
+            return
+        for embedding_D, futures in zip(embeddings_ND, asked.values(), strict=True):
+            for future in futures:
+                if not future.done():
+                    future.set_result(embedding_D)
 
 
 class RetrievalService:
@@ -60,67 +157,38 @@ class RetrievalService:
 
     Args:
         encoder: runs in one thread of the service.
-        config: batches, caches and frame mode.
+        config: says how much it remembers.
     """
 
     def __init__(self, encoder: Encoder, config: RetrievalConfig) -> None:
         self._encoder = encoder
-        self._config = config
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vvt-encoder")
-        self._texts = TextBatcher(self._encode_texts, config.text_batch_size, config.max_wait_ms / 1e3)
-        self._memory: MemoryTier[FrameEmbeddings] = MemoryTier(config.memory_cache_bytes)
-        self._keyframes: MemoryTier[npt.NDArray[np.int64]] = MemoryTier(_KEYFRAME_BYTES)
-        folder = config.disk_cache_dir
-        self._disk = None if folder is None else DiskTier(Path(folder).expanduser(), encoder.identity)
+        self._texts = TextBatcher(self._encode_texts)
+        self._memory = EmbeddingCache(config.memory_cache_bytes)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._slots = asyncio.Semaphore(_VIDEOS_AT_ONCE)
-        self._num_queries = self._num_failures = self._num_asked = self._num_encoded = 0
 
     async def best_frames(
         self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
     ) -> list[int]:
-        """As `core.types.Retriever.best_frames`.
-
-        With `frame_mode="keyframe"` the key frame before a candidate stands for it; candidates with the same key frame
-        are equally alike, so the earlier one is better. Where the candidates have fewer key frames than `num_frames`
-        they are compared exactly: a choice among equals would be none.
-        """
-        self._num_queries += 1
+        """As `core.types.Retriever.best_frames`."""
+        end = time.monotonic() + deadline_seconds
         try:
             async with asyncio.timeout(deadline_seconds) as timeout:
-                return await self._best_frames(
-                    video_path, candidates, text, num_frames, time.monotonic() + deadline_seconds
-                )
+                return await self._best_frames(video_path, candidates, text, num_frames, end)
         except TimeoutError as error:
-            self._num_failures += 1
             if not timeout.expired():  # a decoder's DeadlineError
                 raise
             raise RetrievalError(
                 f"{video_path}: {len(candidates)} frames were not searched within {deadline_seconds} s"
             ) from error
-        except Exception:
-            self._num_failures += 1
-            raise
-
-    def stats(self) -> RetrievalStats:
-        """Counters since the start."""
-        return RetrievalStats(
-            queries=self._num_queries,
-            failures=self._num_failures,
-            frames_asked=self._num_asked,
-            frames_encoded=self._num_encoded,
-            text_queries=self._texts.num_queries,
-            text_batches=self._texts.num_batches,
-            stored_bytes=self._memory.stored_bytes,
-        )
 
     # ------------------------------------------------------------------------------------------------------- internals
 
     async def _best_frames(
         self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, end: float
     ) -> list[int]:
-        stand_ins = await self._stand_ins(video_path, candidates, num_frames, end)
-        shown, places = np.unique(np.asarray(stand_ins, np.int64), return_inverse=True)
+        shown, places = np.unique(np.asarray(candidates, np.int64), return_inverse=True)
         # A query that fails on its text has its frames encoded all the same: the next one will want them.
         text_D, known = await asyncio.gather(
             self._texts.embedding(text), self._embeddings(video_path, shown.tolist(), end)
@@ -129,32 +197,8 @@ class RetrievalService:
         best = np.argsort(-similarities, kind="stable")[:num_frames]
         return [int(candidates[place]) for place in best]
 
-    async def _stand_ins(
-        self, video_path: str, candidates: Sequence[int], num_frames: int, end: float
-    ) -> Sequence[int]:
-        """The frame that is compared for each candidate."""
-        if self._config.frame_mode == "exact":
-            return candidates
-        keyframes = await self._keyframes_of(video_path, end)
-        stand_ins = keyframes[np.searchsorted(keyframes, candidates, side="right") - 1]
-        if len(np.unique(stand_ins)) < min(num_frames, len(candidates)):
-            return candidates
-        return stand_ins.tolist()
-
-    async def _keyframes_of(self, video_path: str, end: float) -> npt.NDArray[np.int64]:
-        """Indices of a video's key frames, and 0; from memory, since a process keeps but a few readers open."""
-        digest = (await identify(video_path, _left_seconds(end))).digest
-        keyframes = self._keyframes.get(digest)
-        if keyframes is None:
-            video = await open_video(video_path, _left_seconds(end))
-            marked = await run_with_reader(video, Video.keyframe_indices, _left_seconds(end), "find key frames")
-            keyframes = np.union1d(marked, [0]).astype(np.int64)  # a file that was cut may begin between two of them
-            self._keyframes.put(digest, keyframes)
-        return keyframes
-
     async def _embeddings(self, video_path: str, indices: Sequence[int], end: float) -> FrameEmbeddings:
         """Embeddings of at least these frames; each is encoded once, however many queries wait for it."""
-        self._num_asked += len(indices)
         digest = (await identify(video_path, _left_seconds(end))).digest
         known = self._memory.get(digest)
         if known is not None and not known.missing(indices):
@@ -162,20 +206,14 @@ class RetrievalService:
         lock = self._locks.setdefault(digest, asyncio.Lock())
         async with lock:
             known = self._memory.get(digest) or FrameEmbeddings.none()
-            if self._disk is not None and known.missing(indices):
-                known = await asyncio.to_thread(self._disk.with_stored, digest, known)  # another node may have added
             missing = known.missing(indices)
             if missing:
                 async with self._slots:
                     video = await open_video(video_path, _left_seconds(end))
-                    size = self._config.image_batch_size
-                    for start in range(0, len(missing), size):
-                        further = await self._encoded(video, missing[start : start + size], end)
-                        known = known.joined_with(further)
+                    for start in range(0, len(missing), _IMAGE_BATCH_SIZE):
+                        batch = missing[start : start + _IMAGE_BATCH_SIZE]
+                        known = known.joined_with(await self._encoded(video, batch, end))
                         self._memory.put(digest, known)  # at once: after a deadline the next query goes on from here
-                        if self._disk is not None:
-                            written = await asyncio.to_thread(self._disk.add, digest, further)
-                            known = replace(known, files=known.files | written)
             self._memory.put(digest, known)
             return known
 
@@ -187,7 +225,6 @@ class RetrievalService:
         request = FrameRequest(*self._encoder.image_size(*shown), indices=tuple(indices), region=region)
         batch = await decode_frames(video, request, _left_seconds(end))
         embeddings_TD = await self._on_encoder(self._encoder.encode_images, batch.frames_THWC)
-        self._num_encoded += len(indices)
         return FrameEmbeddings(np.asarray(indices, np.int64), embeddings_TD)
 
     async def _encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
@@ -202,3 +239,23 @@ class RetrievalService:
 
 def _left_seconds(end: float) -> float:
     return max(0.0, end - time.monotonic())
+
+
+def local(config: RetrievalConfig) -> RetrievalService:
+    """A service in this process, for one event loop; loads the encoder, which takes seconds.
+
+    Raises:
+        SetupError, UsageError: as `load_encoder`.
+    """
+    from verl_video_tools.services.retrieval.load_encoder import load_encoder
+
+    return RetrievalService(load_encoder(config), config)
+
+
+def local_from_fields(fields: Mapping[str, Any]) -> RetrievalService | None:
+    """`local` with the options of a command line; None without any.
+
+    Raises:
+        UsageError: an unknown field or a wrong value; else as `local`.
+    """
+    return local(RetrievalConfig.from_fields(fields)) if fields else None

@@ -11,12 +11,7 @@ from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.hub import locate_model
-from verl_video_tools.services.retrieval.encoders import (
-    covering_size,
-    normalised,
-    preprocessing_digest,
-    weights_digest,
-)
+from verl_video_tools.services.retrieval.encoders import covering_size, normalised
 
 
 class TransformersEncoder:
@@ -43,9 +38,6 @@ class TransformersEncoder:
         size = dict(self._image_processor.size or {})
         if "shortest_edge" not in size and not {"height", "width"} <= size.keys():
             raise UsageError(f"{model!r} takes images of any resolution; retrieval takes models with a fixed one")
-        # The class, too: `to_dict` tells the same of the two that resize by torchvision and by Pillow.
-        settings = {**self._image_processor.to_dict(), "class": type(self._image_processor).__name__}
-        self.identity = f"transformers-{weights_digest(loaded)}-{preprocessing_digest(settings)}"
         self.crops_centre = "shortest_edge" in size
         self._size = size
         # SigLIP learnt from lower-case texts padded to full length (Siglip2Tokenizer in transformers); CLIP ignores

@@ -8,7 +8,6 @@ frame.
 pyav        exact on every kind of file, replaces frames whose damage FFmpeg notices; the default
 torchcodec  exact mode, frames by index; decodes in this process, so that native code cannot be interrupted
 decord      in a child process with a time limit, since it can hang while it holds the GIL
-ffmpeg      the command line program with a time limit: slowest, and with decoders of its own
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from verl_video_tools.video.frame_converter import is_mirrored
 from verl_video_tools.video.readers import FrameReader
 from verl_video_tools.video.source import Deadline, VideoSource
 
-BackendName = Literal["pyav", "torchcodec", "decord", "ffmpeg"]
+BackendName = Literal["pyav", "torchcodec", "decord"]
 
 BACKEND_VARIABLE = "VVT_VIDEO_BACKEND"
 """Environment variable: the backend of a process, where none is named."""
@@ -84,14 +83,10 @@ def open_backend(name: BackendName, source: VideoSource, reader: FrameReader, de
             from verl_video_tools.video.backends.decord_backend import DecordBackend
 
             return DecordBackend(source, reader)
-        case "ffmpeg":
-            from verl_video_tools.video.backends.ffmpeg_backend import FfmpegBackend
-
-            return FfmpegBackend(source, reader)
 
 
 def _refuse_mirrored(name: BackendName, source: VideoSource, reader: FrameReader, deadline: Deadline) -> None:
-    """decord goes by the angle of the display matrix alone; what the others do depends on the FFmpeg they find."""
+    """decord goes by the angle of the display matrix alone; what torchcodec does depends on its FFmpeg."""
     for _, frame in reader.decode([0], deadline):
         if is_mirrored(frame):
             raise BackendError(
