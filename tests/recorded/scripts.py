@@ -305,7 +305,6 @@ TEMPLATES: dict[str, str] = {
 REFUSED: dict[str, dict[str, Any]] = {
     "unknown method": {"method": "framethinkers"},
     "unknown field": {"settings": {"no_such_field": 1}},
-    "renamed field": {"method": "direct", "settings": {"num_frames": 4}},
     "field out of range": {"settings": {"max_turns": 0}},
     "field of another type": {"settings": {"max_turns": "many"}},
     "compat": {"settings": {"compat": "loose"}},

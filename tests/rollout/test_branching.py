@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from verl_video_tools.core.errors import InvariantError, UsageError
-from verl_video_tools.loop_check.advantages import expected_advantages
 from verl_video_tools.rollout.branching import Branching, SharedPrefix, branch_advantages
 
 TWO = Branching(branches=2)
@@ -81,6 +80,12 @@ def by_branches(rewards: Mapping[int, float], branching: Branching) -> Mapping[i
 
 def by_branches_and_deviation(rewards: Mapping[int, float], branching: Branching) -> Mapping[int, tuple[float, float]]:
     return branch_advantages(rewards, branching, divides_by_std=True)
+
+
+def expected_advantages(rewards: Sequence[float], divides_by_std: bool) -> list[float]:
+    """GRPO's."""
+    values = np.array(rewards) - np.mean(rewards)
+    return list(values / (np.std(rewards, ddof=1) + 1e-6) if divides_by_std else values)
 
 
 def by_groups(rewards: Mapping[int, float], _: Branching) -> Mapping[int, tuple[float, float]]:
