@@ -1,4 +1,15 @@
-"""What three real GRPO steps must show."""
+"""What three real GRPO steps must show. Faults are planted in copies of their records, to show what notices them.
+
+| fault | noticed by |
+|---|---|
+| shifted mask or log-probabilities, other tokens of the same text | the engine's requests (`engine_requests`) |
+| missing or swapped images, a sampled placeholder | the same |
+| shuffled or missing images, features of another image, stale weights | the engine beside plain transformers (`parity`) |
+| one-dimensional positions | the actor beside plain transformers |
+| a lost rollout that counts in its group | advantages by hand |
+
+`test_planted_faults` plants some of these in a real run.
+"""
 
 from __future__ import annotations
 
