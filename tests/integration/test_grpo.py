@@ -4,7 +4,7 @@
 |---|---|
 | shifted mask or log-probabilities, other tokens of the same text | the engine's requests (`engine_requests`) |
 | missing or swapped images, a sampled placeholder | the same |
-| shuffled or missing images, features of another image, stale weights | the engine beside plain transformers (`parity`) |
+| shuffled or missing images, features of another one, stale weights | the engine beside plain transformers (`parity`) |
 | one-dimensional positions | the actor beside plain transformers |
 | a lost rollout that counts in its group | advantages by hand |
 
