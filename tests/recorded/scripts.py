@@ -318,7 +318,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     "mc truth": {"answer": "Q", "extra": CHOICE_EXTRA},
     "no class": {"method": "videobrain"},
     "no segment": {"method": "longvt"},
-    "prompt": {"prompt": "You see {num_frames} frames."},
     "templates": {"method": "longvt", "templates": "observation = 'no frames'"},
     "missing video": {"video": "missing"},
     "missing video, videozoomer": {"method": "videozoomer", "video": "missing"},
