@@ -10,7 +10,7 @@ PYTEST := python -m pytest
 # Where it is set, each of a run's many processes compiles the package again: seconds of a core.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo test test-long test-fast mutants fuzz test-recipes test-next test-grpo test-loops test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
+.PHONY: help install demo test test-long test-fast mutants fuzz test-recipes test-next test-grpo test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -52,11 +52,6 @@ test-next:  ## fast tests and GRPO steps with the newest vLLM that verl's bounds
 
 test-grpo: install  ## three GRPO steps of all methods, engine and actor compared with plain transformers
 	$(PYTEST) $(IN_TURN) -m integration tests/integration/test_grpo.py
-
-LOOP_OUTPUTS ?= $(CURDIR)/outputs/loops
-test-loops: install  ## conformance of our loop and of verl's tool loop in real runs; fills the table of docs/loop-conformance.md
-	VVT_TEST_OUTPUT_DIR="$(LOOP_OUTPUTS)" $(PYTEST) $(IN_TURN) -m recipes tests/integration/test_loop_check.py
-	python docs/make_loop_conformance.py "$(LOOP_OUTPUTS)/loop_check_ours.json" "$(LOOP_OUTPUTS)/loop_check_stock.json"
 
 FAULT_OUTPUTS ?= $(CURDIR)/outputs/faults
 test-faults: install  ## the fault plan in real runs, minutes a cell; what has passed is skipped; CELLS="engine_core:generation ..." FRESH=1

@@ -66,18 +66,13 @@ def layers() -> list[list[str]]:
     return [row.split(" | ") for row in settings["contracts"][0]["layers"]]
 
 
-def ignored() -> set[str]:
-    settings = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-    return {"__init__", *settings["contracts"][0].get("exhaustive_ignores", ())}
-
-
 def find_parts() -> list[Part]:
     """All parts that there are; those that the contract does not name come first."""
     root = REPO / PACKAGE
     folders = {path.parent.name: path for path in root.glob("*/__init__.py")}
     files = folders | {path.stem: path for path in root.glob("*.py")}
     rank = {name: number for number, row in enumerate(layers()) for name in row}
-    names = sorted(files.keys() - ignored(), key=lambda name: (rank.get(name, -1), name))
+    names = sorted(files.keys() - {"__init__"}, key=lambda name: (rank.get(name, -1), name))
     return [Part(name, summary(files[name]), rank.get(name, -1)) for name in names]
 
 

@@ -28,7 +28,6 @@ ABOUT = {
     "chat": "chat.md",
     "mcp": "mcp.md",
     "check-method": "check-method.md",
-    "check-loop": "loop-conformance.md",
     "data convert": "data.md#published-formats",
     "data validate": "data.md#checks",
     "data stats": "data.md#checks",

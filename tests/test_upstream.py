@@ -6,6 +6,7 @@ A page on vLLM names the version that has the defect; with another one, it is no
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import re
@@ -16,15 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from verl_video_tools.core.environment import ENGINES, installed_version
-from verl_video_tools.verl_plugin.private_names import module_file
+from verl_video_tools.core.environment import ENGINES, installed_version, module_exists
 
 DOCS = Path(__file__).parents[1] / "docs" / "upstream"
 PAGES = sorted(path for path in DOCS.glob("*.md") if path.name != "index.md")
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(module_file("verl.trainer.ppo.v1") is None, reason="verl is not installed"),
+    pytest.mark.skipif(not module_exists("verl"), reason="verl is not installed"),
 ]
 
 
@@ -81,9 +81,10 @@ def patched(patch: str) -> Iterator[tuple[Path, str]]:
     """Each installed file of a patch, and what its text would be."""
     for part in re.split(r"^(?=--- )", patch, flags=re.MULTILINE)[1:]:
         head, *hunks = re.split(r"^(?=@@ )", part, flags=re.MULTILINE)
-        name = head.splitlines()[0].removeprefix("--- a/").removesuffix(".py")
-        file = module_file(name.replace("/", ".").removesuffix(".__init__"))
-        assert file is not None, f"{name} is not there"
+        name = head.splitlines()[0].removeprefix("--- a/")
+        package = importlib.util.find_spec(name.partition("/")[0])
+        assert package is not None and package.origin is not None, f"{name} is not installed"
+        file = Path(package.origin).parents[1] / name
         lines = file.read_text(encoding="utf-8").splitlines()
         for hunk in reversed(hunks):
             header, *body = hunk.splitlines()

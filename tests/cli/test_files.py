@@ -27,10 +27,9 @@ WRITTEN = {
     "export-rft": ["data", "export-rft", "run", "OUT"],
     "probe": ["data", "probe", "rows.parquet", "--out", "OUT"],
     "replay": [*REPLAY, "--turns", "turns.json", "--html", "OUT"],
-    "check-loop": ["check-loop", "run", "--model", "model", "--out", "OUT"],
 }
 """Commands with a file to write, `OUT`."""
-TEXTS = {"convert --replay", "validate --report", "probe", "replay", "check-loop"}
+TEXTS = {"convert --replay", "validate --report", "probe", "replay"}
 """Those of them that do not write rows."""
 FOLDERS = {
     "eval-table": (["eval-table", "a", "b", "--out", "."], "table.md"),

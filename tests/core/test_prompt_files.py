@@ -1,4 +1,4 @@
-"""Prompts of users: read once per process, known by their digest, and refused under former names of values."""
+"""Prompts of users: read once per process and known by their digest."""
 
 from __future__ import annotations
 
@@ -16,14 +16,11 @@ from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import METHOD_NAMES, get_method
 
 INFO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=96, height=64)
-FORMER = [
-    ("framethinker", "num_frames", "{initial_frames} or {call_frames}"),
-    ("videozoomer", "max_frames", "{call_frames}"),
-    ("longvt", "max_crop_frames", "{call_frames}"),
-    ("videobrain", "uniform_frames", "{call_frames}"),
-    ("framemind", "clip_max_frames", "{call_frames}"),
-    ("direct", "num_frames", "{initial_frames}"),
-]
+FILLED = {name: "{call_frames}" for name in METHOD_NAMES if name != "compose"} | {
+    "framethinker": "{initial_frames} or {call_frames}",
+    "direct": "{initial_frames}",
+}
+"""Values that a method's prompt may ask for."""
 
 
 @pytest.mark.parametrize("name", METHOD_NAMES)
@@ -41,19 +38,10 @@ async def test_editing_the_file_changes_no_run(name: str, tmp_path: Path, make_v
     assert (await execute(get_method(name), sample, ["B"])).prompt_digest is None
 
 
-@pytest.mark.parametrize(("name", "former", "now"), FORMER)
-def test_a_former_placeholder_is_refused_with_the_new_name(name: str, former: str, now: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", FILLED)
+def test_placeholders_are_filled(name: str, tmp_path: Path) -> None:
     prompt = tmp_path / "prompt.txt"
-    prompt.write_text(f'Reply {{"a": 1}}. You see {{{former}}} frames.')
-    with pytest.raises(UsageError, match=f"holds {{{former}}}, which is {now} now; write that instead"):
-        get_method(name, prompt_file=str(prompt))
-    assert {of for of, *_ in FORMER} == set(METHOD_NAMES) - {"compose"}, "which has no former names"
-
-
-@pytest.mark.parametrize(("name", "former", "now"), FORMER)
-def test_the_new_placeholder_is_filled(name: str, former: str, now: str, tmp_path: Path) -> None:
-    prompt = tmp_path / "prompt.txt"
-    prompt.write_text(f"{now} {{other}}")
+    prompt.write_text(f"{FILLED[name]} {{other}}")
     method = get_method(name, prompt_file=str(prompt))
     images = method.plan_initial_frames(INFO, Sample("Which?", "A", "v.mp4", "mc"), PixelEnvelope())
     system = content_text(method.prompt(Sample("Which?", "A", "v.mp4", "mc"), INFO, ())[0].content)

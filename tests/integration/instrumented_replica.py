@@ -1,4 +1,4 @@
-"""A rollout replica for tests: logs what the server returned, and plants faults on request.
+"""A rollout replica for tests: logs what the server was given and returned, and plants faults on request.
 
 Loaded in every process through `VERL_USE_EXTERNAL_MODULES=tests.integration.instrumented`; environment variables:
 VVT_TEST_SERVER_LOG (file for one JSON line per generation), VVT_TEST_HELD_WEIGHTS (file for one JSON line per update
@@ -59,7 +59,13 @@ class InstrumentedServer(CpuVllmServer):
             await asyncio.sleep(0.01)
         output = await generation
         if path := os.environ.get("VVT_TEST_SERVER_LOG"):
-            line = {"prompt_ids": list(prompt_ids), "token_ids": list(output.token_ids), "version": self.global_steps}
+            sent = kwargs.get("image_data") or ()  # references, which our front end takes
+            line = {
+                "prompt_ids": list(prompt_ids),
+                "images": [name for piece in sent for name in piece.names],
+                "token_ids": list(output.token_ids),
+                "log_probs": list(output.log_probs or ()),
+            }
             with open(path, "a") as file:
                 file.write(json.dumps(line) + "\n")
         return output

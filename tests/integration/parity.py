@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from PIL import Image
+from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from verl_video_tools.core.types import FrameRequest, Trajectory
-from verl_video_tools.loop_check.reference import load, token_log_probs
+from verl_video_tools.core.types import FrameRecord, FrameRequest
 from verl_video_tools.video import Video
 
-Fault = Literal["images_shuffled", "one_dimensional_positions", "image_dropped"]
+Fault = Literal["images_shuffled", "one_dimensional_positions", "image_dropped", "features_of_first_image"]
+"""What is changed before transformers read the sequence; `features_of_first_image` is a stale encoder cache, in which
+all images of one size have the features of the first one of that size."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,22 @@ class Comparison:
     num_after: int
 
 
-def pictures(trajectory: Trajectory, video_path: str) -> list[Image.Image]:
-    """The frames that the model was shown, decoded again from the file by their recorded index and size."""
-    records = [*trajectory.initial_frames, *(frame for call in trajectory.executed_calls() for frame in call.frames)]
+@lru_cache(maxsize=4)
+def load(folder: Path) -> tuple[Any, Any]:
+    """A model in float32, and its processor."""
+    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+    return model.eval(), AutoProcessor.from_pretrained(folder)
+
+
+def pictures(line: dict[str, Any]) -> list[Image.Image]:
+    """The frames that the model was shown in a recorded rollout, decoded again by their index and size."""
+    trajectory = line["trajectory"]
+    called = [frame for call in trajectory.executed_calls() for frame in call.frames]
+    return _decoded(line["extra_info"]["video_path"], (*trajectory.initial_frames, *called))
+
+
+@cache  # several tests look at the same rollouts
+def _decoded(video_path: str, records: tuple[FrameRecord, ...]) -> list[Image.Image]:
     with Video(video_path) as video:
         return [
             Image.fromarray(video.frames(FrameRequest(r.width, r.height, indices=(r.index,))).frames_THWC[0])
@@ -43,10 +59,10 @@ def response_logprobs(
 ) -> np.ndarray:
     """`sequence_logprobs` of a recorded rollout, its pictures decoded again."""
     (tokens,) = line["sequences"]
-    images = pictures(line["trajectory"], line["extra_info"]["video_path"])
-    return sequence_logprobs(folder, tokens["prompts"], tokens["responses"], images, banned, fault)
+    return sequence_logprobs(folder, tokens["prompts"], tokens["responses"], pictures(line), banned, fault)
 
 
+@torch.no_grad()
 def sequence_logprobs(
     folder: Path,
     prompt: list[int],
@@ -61,25 +77,31 @@ def sequence_logprobs(
     Args:
         banned: renormalise without the ids that verl bans in vLLM (vision placeholders, ids beyond the tokenizer).
     """
-    image_id = load(folder)[1].image_token_id
+    model, processor = load(folder)
+    image_id = processor.image_token_id
     ids = np.array(prompt + response)
     keep = np.ones(len(ids), dtype=bool)
     if fault == "images_shuffled":
         images = [images[i] for i in np.random.default_rng(0).permutation(len(images))]
+    if fault == "features_of_first_image":
+        images = [next(first for first in images if first.size == image.size) for image in images]
     if fault == "image_dropped":
         starts = np.flatnonzero((ids == image_id) & (np.roll(ids, 1) != image_id))
         first, run = starts[-1], np.flatnonzero(ids[starts[-1] :] != image_id)[0]
         keep[first : first + run] = False
         images = images[:-1]
-    flat = torch.arange(keep.sum()).expand(3, 1, -1) if fault == "one_dimensional_positions" else None
-    logprobs = token_log_probs(
-        folder,
-        ids[keep].tolist(),
-        images,
-        banned=banned,
-        mm_processor_kwargs=mm_processor_kwargs,
-        position_ids=flat,
-    )
+    ids_1L = torch.tensor(ids[keep])[None]
+    inputs: dict[str, Any] = {"input_ids": ids_1L, "attention_mask": torch.ones_like(ids_1L)}
+    if images:
+        inputs |= processor.image_processor(images, return_tensors="pt", **(mm_processor_kwargs or {}))
+    inputs["mm_token_type_ids"] = (ids_1L == image_id).int()
+    if fault == "one_dimensional_positions":
+        inputs["position_ids"] = torch.arange(ids_1L.shape[1]).expand(3, 1, -1)
+    logits = model(**inputs).logits[0].float()
+    if banned:
+        logits[:, [image_id, processor.video_token_id]] = -torch.inf
+        logits[:, len(processor.tokenizer) :] = -torch.inf
+    logprobs = logits.log_softmax(-1)[:-1].gather(1, ids_1L[0, 1:, None]).squeeze(1)
     result = np.full(len(ids), np.nan, dtype=np.float32)
     result[np.flatnonzero(keep)[1:]] = logprobs
     return result[len(prompt) :]

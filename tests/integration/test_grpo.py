@@ -1,11 +1,24 @@
-"""What three real GRPO steps must show."""
+"""What three real GRPO steps must show. Faults are planted in copies of their records, to show what notices them.
+
+| fault | noticed by |
+|---|---|
+| shifted mask or log-probabilities, other tokens of the same text | the engine's requests (`engine_requests`) |
+| missing or swapped images, a sampled placeholder | the same |
+| shuffled or missing images, features of another one, stale weights | the engine beside plain transformers (`parity`) |
+| one-dimensional positions | the actor beside plain transformers |
+| a lost rollout that counts in its group | advantages by hand |
+
+`test_planted_faults` plants some of these in a real run.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections import Counter, defaultdict
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +26,8 @@ from safetensors.torch import load_file
 
 from tests.integration.advantages import assert_advantages_of_groups
 from tests.integration.conftest import GROUP_SIZE, MAX_PROBS_DIFF, NUM_STEPS, Run
-from tests.integration.parity import compare, load, response_logprobs, summarise
+from tests.integration.engine_requests import NOTICED, Request, Requests, Tokens, by_prompt, differences
+from tests.integration.parity import Fault, compare, load, pictures, response_logprobs, summarise
 from tests.recorded.record import DATA
 from tests.recorded.run_keys import (
     ADDED_METRICS,
@@ -29,6 +43,7 @@ from verl_video_tools.core.types import Sample
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.framemind import resolution_ladder
 from verl_video_tools.records.records import read_records
+from verl_video_tools.verl_plugin.sent_images import image_name
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
@@ -134,10 +149,16 @@ def test_verls_actor_agrees_with_plain_transformers(lines: list[dict], policies:
     assert result.before <= MAX_PROBS_DIFF and result.after <= MAX_PROBS_DIFF, result
 
 
-@pytest.mark.parametrize("fault", ["images_shuffled", "one_dimensional_positions", "image_dropped"])
-def test_planted_faults_are_seen(lines: list[dict], policies: list[Path], fault: str) -> None:
+@pytest.mark.parametrize("fault", ["images_shuffled", "image_dropped", "features_of_first_image"])
+def test_other_images_in_the_engine_are_noticed(lines: list[dict], policies: list[Path], fault: Fault) -> None:
     result = parity(with_observation(of_step(lines, 1))[::4], policies[0], fault=fault)
     assert result.num_after > 50, result
+    assert result.after > 10 * MAX_PROBS_DIFF, result
+
+
+def test_flat_positions_in_the_actor_are_noticed(lines: list[dict], policies: list[Path]) -> None:
+    chosen = with_observation(of_step(lines, 1))[::4]
+    result = parity(chosen, policies[0], "old_log_probs", "one_dimensional_positions", banned=False)
     assert result.after > 10 * MAX_PROBS_DIFF, result
 
 
@@ -158,25 +179,37 @@ def test_weights_changed(policies: list[Path]) -> None:
     assert len(changed) > 0.9 * len(before), f"{len(changed)} of {len(before)} tensors changed"
 
 
-def test_masks_cover_exactly_what_the_server_logged(grpo_run: Run, lines: list[dict]) -> None:
-    logged = defaultdict(list)
-    for text in (grpo_run.folder.parent / "grpo_server.jsonl").read_text().splitlines():
-        generation = json.loads(text)
-        logged[tuple(generation["prompt_ids"])].append(generation["token_ids"])
+@pytest.fixture(scope="module")
+def requests(grpo_run: Run) -> list[Request]:
+    text = (grpo_run.folder.parent / "grpo_server.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def request_differences(line: dict, tokens: Tokens, requests: Requests, processor: Any) -> set[str]:
+    images = [image_name(np.asarray(picture)) for picture in pictures(line)]
+    return differences(tokens, requests, len(line["trajectory"].turns), images, processor.image_token_id)
+
+
+def test_sequences_are_what_the_engine_was_given_and_returned(
+    lines: list[dict], requests: list[Request], policies: list[Path]
+) -> None:
+    processor, logged = load(policies[0])[1], by_prompt(requests)
     for line in lines:
         (tokens,) = line["sequences"]
-        ids, mask = tokens["prompts"] + tokens["responses"], [0] * len(tokens["prompts"]) + tokens["response_mask"]
-        position, turns = 0, 0
-        while position < len(ids):
-            if not mask[position]:
-                position += 1
-                continue
-            end = position
-            while end < len(ids) and mask[end]:
-                end += 1
-            assert ids[position:end] in logged[tuple(ids[:position])]
-            position, turns = end, turns + 1
-        assert turns == len(line["trajectory"].turns)
+        assert request_differences(line, tokens, logged, processor) == set(), (line["step"], line["uid"])
+
+
+@pytest.mark.parametrize(("fault", "noticed"), NOTICED.items())
+def test_faults_between_loop_and_engine_are_noticed(
+    lines: list[dict], requests: list[Request], policies: list[Path], fault: Any, noticed: str
+) -> None:
+    processor = load(policies[0])[1]
+    for line in with_observation(of_step(lines, 1))[::4]:
+        tokens = deepcopy(line["sequences"][0])
+        ids = tokens["prompts"] + tokens["responses"]
+        own = deepcopy([each for each in requests if each["prompt_ids"] == ids[: len(each["prompt_ids"])]])
+        fault(tokens, own, processor)
+        assert noticed in request_differences(line, tokens, by_prompt(own), processor)
 
 
 def test_rewards_equal_a_recomputation_from_the_record(lines: list[dict]) -> None:
@@ -190,6 +223,12 @@ def test_rewards_equal_a_recomputation_from_the_record(lines: list[dict]) -> Non
 
 def test_advantages_are_those_of_the_group(lines: list[dict]) -> None:
     assert_advantages_of_groups(lines)
+
+
+def test_a_lost_rollout_that_counts_is_noticed(lines: list[dict]) -> None:
+    """As if the first rollout of each group were lost, and its siblings were compared with it all the same."""
+    with pytest.raises(AssertionError):
+        assert_advantages_of_groups([line for line in lines if line["session_id"] != 0])
 
 
 def test_training_metrics_reach_the_logger(grpo_run: Run) -> None:

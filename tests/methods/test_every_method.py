@@ -25,21 +25,6 @@ VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, wid
 SAMPLE = Sample("Which?", "A", "v.mp4", "mc", ("a cat", "a dog"))
 OPEN = replace(SAMPLE, question_type="open", ground_truth="a cat", options=())
 
-RENAMED = [
-    ("framethinker", "num_frames", "initial_frames and call_frames"),
-    ("framethinker", "num_frames_long", "initial_frames_long and call_frames_long"),
-    ("framethinker", "require_time_in_question", "time_bonus_for"),
-    ("videozoomer", "glance_frames", "initial_frames"),
-    ("videozoomer", "max_frames", "call_frames"),
-    ("longvt", "max_frames", "initial_frames"),
-    ("longvt", "max_crop_frames", "call_frames"),
-    ("videobrain", "uniform_frames", "call_frames"),
-    ("framemind", "validation_frames", "initial_frames"),
-    ("framemind", "clip_min_frames", "min_call_frames"),
-    ("framemind", "clip_max_frames", "call_frames"),
-    ("direct", "num_frames", "initial_frames"),
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Careless(Direct):
@@ -100,13 +85,6 @@ async def test_components_that_are_not_those_declared_are_named() -> None:
     answered = Trajectory("careless", "Which?", VIDEO, stop_reason=StopReason.ANSWER, answer="A")
     with pytest.raises(TypeError, match=r"Other\.components gave \['acuracy'\], and reward_components are \['accuracy"):
         await Other().score(answered, SAMPLE)
-
-
-@pytest.mark.parametrize(("method", "former", "instead"), RENAMED)
-def test_former_names_of_fields_are_refused_with_the_new_one(method: str, former: str, instead: str) -> None:
-    with pytest.raises(UsageError, match=f"no field {former!r} any more; set {instead} instead"):
-        get_method(method, **{former: 8})
-    assert {name for name, *_ in RENAMED} == set(METHOD_NAMES) - {"compose"}, "which has no former names"
 
 
 @pytest.mark.parametrize("method", [name for name in METHOD_NAMES if name != "compose"])  # its file says both

@@ -305,7 +305,6 @@ TEMPLATES: dict[str, str] = {
 REFUSED: dict[str, dict[str, Any]] = {
     "unknown method": {"method": "framethinkers"},
     "unknown field": {"settings": {"no_such_field": 1}},
-    "renamed field": {"method": "direct", "settings": {"num_frames": 4}},
     "field out of range": {"settings": {"max_turns": 0}},
     "field of another type": {"settings": {"max_turns": "many"}},
     "compat": {"settings": {"compat": "loose"}},
@@ -319,7 +318,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     "mc truth": {"answer": "Q", "extra": CHOICE_EXTRA},
     "no class": {"method": "videobrain"},
     "no segment": {"method": "longvt"},
-    "prompt": {"prompt": "You see {num_frames} frames."},
     "templates": {"method": "longvt", "templates": "observation = 'no frames'"},
     "missing video": {"video": "missing"},
     "missing video, videozoomer": {"method": "videozoomer", "video": "missing"},

@@ -274,7 +274,6 @@ def test_a_row_of_a_recorded_rollout_shows_what_that_was_shown(dataset: Trajecto
             "may not hold initial_frames_selector of FrameThinker",
         ),
         ({"no_such_field": 1}, "no field 'no_such_field'; its fields are"),
-        ({"num_frames": 1}, "no field 'num_frames' any more; set initial_frames and call_frames"),
         ({"initial_frames": "8"}, "initial_frames takes int, got '8'"),
         ([], "must hold a JSON object of fields, got '\\[\\]'"),
     ],

@@ -9,7 +9,6 @@ from dataclasses import asdict
 
 from verl_video_tools import __version__
 from verl_video_tools.cli import probes
-from verl_video_tools.cli.internals import check_internals
 from verl_video_tools.cli.output import hold_output
 from verl_video_tools.core.check import Check, Status, check_lines
 from verl_video_tools.core.environment import NEEDED, OPTIONAL, detect_device
@@ -68,7 +67,7 @@ def examine(device: str) -> list[Check]:
         plugin = probes.check_plugin(blocked)
         if not any(check.status is Status.FAILED for check in plugin):
             held.discarded = True
-    return [check for check in [*checks, *plugin, *check_internals(), *machine, *optional] if check is not None]
+    return [check for check in [*checks, *plugin, *machine, *optional] if check is not None]
 
 
 def render_json(checks: Sequence[Check], device: str) -> str:

@@ -18,7 +18,6 @@ from typer.core import TyperCommand
 from verl_video_tools import __version__
 from verl_video_tools.cli.budget import Budget
 from verl_video_tools.cli.chat import Chat
-from verl_video_tools.cli.check_loop import CheckLoop
 from verl_video_tools.cli.check_method import CheckMethod
 from verl_video_tools.cli.classify import Classify
 from verl_video_tools.cli.convert import Convert
@@ -96,7 +95,6 @@ COMMANDS: dict[str, type] = {
     "chat": Chat,
     "mcp": MCP,
     "check-method": CheckMethod,
-    "check-loop": CheckLoop,
 }
 DATA_COMMANDS: dict[str, type] = {
     "convert": Convert,

@@ -22,12 +22,9 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any], section: 
     """
     section = section or config_class.__name__
     known = sorted(field.name for field in fields(config_class))
-    renamed: Mapping[str, str] = getattr(config_class, "renamed_fields", {})
     annotations = get_type_hints(config_class)
     checked = {}
     for name, value in values.items():
-        if name in renamed:
-            raise UsageError(f"{section} has no field {name!r} any more; set {renamed[name]} instead")
         if name not in known:
             nearest = "".join(f"; did you mean {near!r}?" for near in get_close_matches(name, known, n=1))
             raise UsageError(f"{section} has no field {name!r}; its fields are: {', '.join(known)}{nearest}")

@@ -16,7 +16,7 @@ from verl_video_tools.core.grading import check_question
 from verl_video_tools.core.group_rules import GroupRules
 from verl_video_tools.core.messages import Content, ImagePart, Message
 from verl_video_tools.core.other_rows import OtherRows
-from verl_video_tools.core.prompt_files import check_placeholders
+from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.sample import Sample
 from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.core.services import Judge
@@ -62,9 +62,6 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
     config and not from its class."""
     unpaid_components: ClassVar[tuple[str, ...]] = ()
     """Those of `reward_components` that say something of the rollout and are no part of the sum."""
-    renamed_fields: ClassVar[Mapping[str, str]] = {"first_look_selector": "initial_frames_selector"}
-    """Former names of fields, and what stands in their place: `checked_fields` refuses the one and names the other. A
-    method's own are added to these."""
     recipe_budget: ClassVar[RolloutLimits]
     """What the method's recipe reserves; `replay` applies it when it is given a processor. Every method has one: the
     planner and the recipes read their lengths from it."""
@@ -119,7 +116,6 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
         for name, instead in {"__post_init__": "check_fields", "score": "components"}.items():
             if name in vars(cls):
                 raise TypeError(f"{cls.__name__} overrides Method.{name}; override {instead} instead")
-        cls.renamed_fields = {**Method.renamed_fields, **cls.renamed_fields}
 
     def __post_init__(self) -> None:
         if not hasattr(self, "recipe_budget"):
@@ -134,8 +130,7 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
             load_selector(self.initial_frames_selector)
         require(self, "tool_deadline_seconds", self.tool_deadline_seconds > 0, "above 0")
         check_templates(self)
-        if self.prompt_file is not None:
-            check_placeholders(self.prompt_file, self.renamed_fields)
+        prompt_digest(self.prompt_file)  # reads the file once, so that one that cannot be read fails before a run
         self.check_fields()
 
     def check_fields(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -40,22 +39,6 @@ def prompt_digest(prompt_file: str | Path | None) -> str | None:
     if prompt_file is None:
         return None
     return hashlib.sha256(_text(str(prompt_file)).encode()).hexdigest()[:16]
-
-
-def check_placeholders(prompt_file: str, renamed: Mapping[str, str]) -> None:
-    """Refuse a prompt that asks for values under their former names: they would stand in it unfilled.
-
-    Args:
-        renamed: former names of values, and what stands in their place: one name, or several joined by " and ".
-
-    Raises:
-        UsageError: the file cannot be read, or holds a former name in braces.
-    """
-    text = _text(prompt_file)
-    for former, instead in renamed.items():
-        if f"{{{former}}}" in text:
-            now = " or ".join(f"{{{name}}}" for name in instead.split(" and "))
-            raise UsageError(f"prompt_file {prompt_file!r} holds {{{former}}}, which is {now} now; write that instead")
 
 
 UNKNOWN_PROMPT = ""

@@ -239,11 +239,6 @@ def pack_record(trajectory: Trajectory) -> dict[str, str]:
     return {_RECORD_FIELD: json.dumps(trajectory.to_dict())}
 
 
-def has_record(extra_fields: Mapping[str, Any]) -> bool:
-    """Whether `pack_record` has put a record there: the loop is one of ours."""
-    return _RECORD_FIELD in extra_fields
-
-
 def unpack_record(extra_fields: Mapping[str, Any]) -> Trajectory:
     """Inverse of `pack_record`; once the rollout is scored, with the flag of a judge or a reward that failed on it.
 

@@ -203,11 +203,6 @@ async def test_open_and_segment_rows_share_a_run(video: str, compat: str) -> Non
     assert asked_for["score"] == pytest.approx(2.6)
 
 
-def test_grading_by_run_is_refused_and_names_what_to_do() -> None:
-    with pytest.raises(UsageError, match="no field 'answer_grading' any more; set question_type=segment in"):
-        get_method("longvt", answer_grading="segment")
-
-
 def test_its_rows_need_no_judge_but_a_segment() -> None:
     for name in METHOD_NAMES:
         get_method(name).check_sample(SEGMENT, None)

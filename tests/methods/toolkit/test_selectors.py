@@ -104,9 +104,3 @@ async def test_mistakes_are_told(make_video: MakeVideo) -> None:
     ):
         with pytest.raises(UsageError, match="initial_frames_selector"):
             get_method("videozoomer", initial_frames_selector=path)
-
-
-@pytest.mark.parametrize("method", METHOD_NAMES)
-def test_the_former_name_of_the_field_is_refused(method: str) -> None:
-    with pytest.raises(UsageError, match="no field 'first_look_selector' any more; set initial_frames_selector"):
-        get_method(method, first_look_selector="most_similar")

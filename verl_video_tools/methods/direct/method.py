@@ -25,7 +25,6 @@ class Direct(vt.Method):
 
     name: ClassVar[str] = "direct"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy",)
-    renamed_fields: ClassVar[Mapping[str, str]] = {"num_frames": "initial_frames"}
     thought_tag: ClassVar[str | None] = None
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=128)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.direct.oracle:DirectOracle"

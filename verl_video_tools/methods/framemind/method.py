@@ -63,11 +63,6 @@ class FrameMind(vt.Method):
 
     name: ClassVar[str] = "framemind"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool", "turn")
-    renamed_fields: ClassVar[Mapping[str, str]] = {
-        "validation_frames": "initial_frames",
-        "clip_min_frames": "min_call_frames",
-        "clip_max_frames": "call_frames",
-    }
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(
         prompt_tokens=12_288, response_tokens=16_384, images=128
     )

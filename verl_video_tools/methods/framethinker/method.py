@@ -39,11 +39,6 @@ class FrameThinker(vt.Method):
     name: ClassVar[str] = "framethinker"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "action_bonus", "format", "ccv")
     unpaid_components: ClassVar[tuple[str, ...]] = ("ccv",)
-    renamed_fields: ClassVar[Mapping[str, str]] = {
-        "num_frames": "initial_frames and call_frames",
-        "num_frames_long": "initial_frames_long and call_frames_long",
-        "require_time_in_question": "time_bonus_for",
-    }
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=60)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framethinker.oracle:FrameThinkerOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (

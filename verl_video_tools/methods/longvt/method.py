@@ -27,11 +27,6 @@ class LongVT(vt.Method):
 
     name: ClassVar[str] = "longvt"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "temporal_iou")
-    renamed_fields: ClassVar[Mapping[str, str]] = {
-        "max_frames": "initial_frames",
-        "max_crop_frames": "call_frames",
-        "answer_grading": "question_type=segment in the extra_info of the rows that ask for a segment",
-    }
     # The published 36,000 tokens of prompt hold 512 frames without their times; a time costs up to 9 tokens a frame.
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(
         prompt_tokens=40_960, response_tokens=16_384, images=1152

@@ -55,7 +55,6 @@ class VideoBrain(vt.Method):
     name: ClassVar[str] = "videobrain"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "behavior")
     thought_tag: ClassVar[str | None] = "thinking"
-    renamed_fields: ClassVar[Mapping[str, str]] = {"uniform_frames": "call_frames"}
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=16_384, images=56)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (UniformSample.description, ClipSample.description)

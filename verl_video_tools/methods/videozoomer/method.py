@@ -36,7 +36,6 @@ class VideoZoomer(vt.Method):
 
     name: ClassVar[str] = "videozoomer"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool")
-    renamed_fields: ClassVar[Mapping[str, str]] = {"glance_frames": "initial_frames", "max_frames": "call_frames"}
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(
         prompt_tokens=20_480, response_tokens=32_768, images=128
     )
