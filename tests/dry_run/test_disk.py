@@ -19,7 +19,7 @@ broken
 """
 
 
-def test_checkpoints_that_are_there_are_told(tmp_path: Path) -> None:
+def test_existing_checkpoints_are_reported(tmp_path: Path) -> None:
     for step in (10, 20):
         (tmp_path / f"global_step_{step}").mkdir()
     check = check_folder(tmp_path)

@@ -92,8 +92,8 @@ def check_division(options: RunOptions, cluster: Cluster, model: ModelShape) -> 
         if size not in allowed:
             raise UsageError(
                 f"--{name} {size}: {program} cannot divide {model.name} ({model.heads} heads, {model.kv_heads} of keys "
-                f"and values, MLPs of {model.intermediate:,} and {model.vision_intermediate:,}) among so many of "
-                f"{gpus} GPUs; set one of {', '.join(map(str, allowed))}"
+                f"and values, MLPs of {model.intermediate:,} and {model.vision_intermediate:,}) among {size} of {gpus} "
+                f"GPUs; set one of {', '.join(map(str, allowed))}"
             )
 
 
