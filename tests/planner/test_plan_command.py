@@ -35,8 +35,7 @@ def test_warnings(options: list[str], warning: str, capsys: pytest.CaptureFixtur
     """They change no exit code: no figure has been compared with a GPU."""
     assert run([*LONGVT, *options]) == 0
     text = capsys.readouterr().out
-    assert "8 x h100: an estimate" in text or options
-    assert warning in text and ("warning" in text) == bool(warning)
+    assert ": an estimate\n" in text and warning in text and ("warning" in text) == bool(warning)
 
 
 def test_a_composition_has_the_lengths_of_its_file(capsys: pytest.CaptureFixture[str]) -> None:
