@@ -15,7 +15,7 @@ _DEFAULT = "Default: the recipe's."
 
 @command
 class Plan:
-    """Estimate the tokens and memory of a GRPO run on videos of an hour in 1920x1080."""
+    """Estimate tokens and memory of a GRPO run. Videos are an hour long in 1920x1080."""
 
     model: Annotated[str, typer.Option(help="Name such as qwen2.5-vl-7b, or a folder with config.json.")]
     method: Annotated[str, typer.Option(help="Name of the method.", autocompletion=names_of("methods"))]
