@@ -61,7 +61,7 @@ if [ "$SYNTHETIC" = 0 ]; then
     TOTAL_STEPS=${TOTAL_STEPS:-null}
     VAL_BATCH_SIZE=${VAL_BATCH_SIZE:-$((TRAIN_BATCH_SIZE * ROLLOUT_N))} # as many rollouts at once as a step has
     STORAGE_UNITS=${STORAGE_UNITS:-$((NNODES < 2 ? 8 : 4 * NNODES))}    # TransferQueue asks for two per node or more
-    # They decode: one for six cores, as `vvt plan --cores` counts. A group stays with one of them.
+    # They decode: one for six cores, as `vvt plan` counts. A group stays with one of them.
     CORES_PER_NODE=${CORES_PER_NODE:-96}
     most_workers=$((NNODES * (CORES_PER_NODE < 6 ? 1 : CORES_PER_NODE / 6)))
     AGENT_WORKERS=${AGENT_WORKERS:-$((TRAIN_BATCH_SIZE < most_workers ? TRAIN_BATCH_SIZE : most_workers))}

@@ -1,7 +1,7 @@
 # Sourced by common.sh: the settings that PRESET names, for those variables that the environment leaves unset.
 #
 # PRESET is MODEL_MACHINE, of the files presets/models/MODEL.sh and presets/machines/MACHINE.sh, or a file presets/NAME.sh.
-# They may read METHOD, STAGE and SYNTHETIC. docs/presets.md shows what each takes by `vvt plan`.
+# They may read METHOD, STAGE and SYNTHETIC. docs/presets.md lists them.
 STAGE=${BASH_SOURCE[-1]##*_} # of the recipe's own name: grpo, sft or rft
 STAGE=${STAGE%.sh}
 PRESETS=$REPO/recipes/presets

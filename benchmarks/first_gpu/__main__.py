@@ -17,7 +17,6 @@ where a step failed.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -90,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if Path(model).is_dir():
         model = str(Path(model).resolve())  # steps run in the repository's folder
     gpu = None if options.rehearse else machine.planned_as
-    run = grpo.plan_run(options.method, model, gpu, 1 if options.rehearse else len(machine.gpus), os.cpu_count() or 1)
+    run = grpo.plan_run(options.method, model, gpu, 1 if options.rehearse else len(machine.gpus))
     stages = [each for each in make_stages(run, folder, rehearse=options.rehearse) if each.name in options.only]
     all_well = go(machine, run, stages, folder)
     print(f"\n{(folder / 'page.md').read_text(encoding='utf-8')}\n{folder / 'page.md'}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.first_gpu.grpo import GrpoRun, memory_at
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.planner.constants import constant
+from verl_video_tools.planner.memory import CONTEXT_BYTES
 from verl_video_tools.records.report_curves import LOG_NAMES, read_log
 
 GiB, GB = 2**30, 1e9
@@ -17,14 +17,14 @@ GAP_BOUND = 0.02
 NEAR = 4 / 3
 """A figure is near its plan where neither is more than this times the other."""
 STAGES = {
-    "timing_s/gen": ("generation, all of it", ("decoding", "front end", "prefill", "generation")),
-    "timing_s/old_log_prob": ("old log-probabilities", ("old log-probabilities",)),
-    "timing_s/ref": ("reference log-probabilities", ("reference log-probabilities",)),
-    "timing_s/update_actor": ("update", ("update",)),
-    "timing_s/update_weights": ("weight sync", ("weight sync",)),
-    "timing_s/step": ("the step", ()),
+    "timing_s/gen": "generation",
+    "timing_s/old_log_prob": "old log-probabilities",
+    "timing_s/ref": "reference log-probabilities",
+    "timing_s/update_actor": "update",
+    "timing_s/update_weights": "weight sync",
+    "timing_s/step": "the step",
 }
-"""verl's timer, and the planner's stages that it holds; none are all."""
+"""verl's timers."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def read_figures(run: GrpoRun, folder: Path, used_bytes: float) -> list[Figure]:
     found = [Figure("steps", "", len(steps))]
     found += gap_figures(steps)
     found += memory_figures(run, last, used_bytes)
-    return found + token_figures(run, last) + time_figures(run, last)
+    return found + token_figures(last) + time_figures(last)
 
 
 def gap_figures(steps: Mapping[int, Mapping[str, float]]) -> list[Figure]:
@@ -91,8 +91,8 @@ def gap_figures(steps: Mapping[int, Mapping[str, float]]) -> list[Figure]:
 def memory_figures(run: GrpoRun, values: Mapping[str, float], used_bytes: float) -> list[Figure]:
     """Of the actor's process, as torch counts, and of a whole GPU. The plan is that of the longest rollout seen."""
     longest = int(values.get("prompt_length/max", 0) + values.get("response_length/max", 0))
-    planned = memory_at(run, longest).total - constant("context_bytes") if run.plan and longest else None
-    gpu = max(run.plan.engine.budget, planned or 0) + constant("context_bytes") if run.plan else None
+    planned = memory_at(run, longest).total - CONTEXT_BYTES if run.plan and longest else None
+    gpu = max(run.plan.engine.budget, planned or 0) + CONTEXT_BYTES if run.plan else None
     names = {"peak of the actor, reserved": "reserved", "peak of the actor, allocated": "allocated"}
     found = []
     for name, kind in names.items():
@@ -104,26 +104,16 @@ def memory_figures(run: GrpoRun, values: Mapping[str, float], used_bytes: float)
     return found
 
 
-def token_figures(run: GrpoRun, values: Mapping[str, float]) -> list[Figure]:
-    """What the planned seconds rest on: where these differ, so do those."""
-    work = run.plan.workload if run.plan else None
-    means = [values.get(f"{part}_length/mean", 0.0) for part in ("prompt", "response")]
-    found = [Figure("tokens of a rollout, mean", "", sum(means), work.mean_tokens if work else None)]
+def token_figures(values: Mapping[str, float]) -> list[Figure]:
+    tokens = sum(values.get(f"{part}_length/mean", 0.0) for part in ("prompt", "response"))
+    found = [Figure("tokens of a rollout, mean", "", tokens)]
     if (frames := values.get("frames/total/mean")) is not None:
-        planned = work.mean_initial_frames + work.mean_calls * work.call_frames if work else None
-        found.append(Figure("frames of a rollout, mean", "", frames, planned))
+        found.append(Figure("frames of a rollout, mean", "", frames))
     return found
 
 
-def time_figures(run: GrpoRun, values: Mapping[str, float]) -> list[Figure]:
-    found = []
-    for key, (name, stages) in STAGES.items():
-        if key not in values:
-            continue
-        seconds = run.plan.seconds if run.plan else None
-        planned = sum(seconds[stage] for stage in (stages or seconds)) if seconds else None
-        found.append(Figure(name, "s", values[key], planned))
-    return found
+def time_figures(values: Mapping[str, float]) -> list[Figure]:
+    return [Figure(name, "s", values[key]) for key, name in STAGES.items() if key in values]
 
 
 def read_or_tell(run: GrpoRun, folder: Path, used_bytes: float) -> tuple[list[Figure], str]:

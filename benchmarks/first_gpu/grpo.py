@@ -11,11 +11,10 @@ from benchmarks.first_gpu.rows import FILE_NAME, INFO
 from benchmarks.first_gpu.stages import REPO, Stage
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods import get_method
-from verl_video_tools.planner.constants import GPU, constant
-from verl_video_tools.planner.gpu_memory import ActorMemory, actor_memory
+from verl_video_tools.planner.memory import GPU, ActorMemory, actor_memory
 from verl_video_tools.planner.models import find_model
+from verl_video_tools.planner.options import RunOptions, recipe_options
 from verl_video_tools.planner.plan import Cluster, Plan, make_plan
-from verl_video_tools.planner.recipes import RunOptions, recipe_options
 from verl_video_tools.planner.workload import estimated_tokens
 
 NUM_STEPS, LORA_RANK, ROLLOUTS = 2, 32, 4
@@ -28,7 +27,7 @@ class GrpoRun:
     Attributes:
         model: folder with the weights.
         options: `lora_rank` is 0 where weights, gradients and optimiser of all parameters fit on the GPUs.
-        plan: of the same run; None where the planner knows not this kind of GPU or this model.
+        plan: of the same run; None without a GPU, or if the planner does not know this model.
     """
 
     method: str
@@ -46,14 +45,12 @@ class GrpoRun:
         return NUM_STEPS * self.options.batch_size
 
 
-def plan_run(method: str, model: str, gpu: GPU | None, num_gpus: int, num_cores: int) -> GrpoRun:
-    """Choose what fits: all weights, or else LoRA. Small batches, since only the time per token counts."""
+def plan_run(method: str, model: str, gpu: GPU | None, num_gpus: int) -> GrpoRun:
+    """Choose what fits: all weights, or else LoRA. The batches are small."""
     recipe = recipe_options(method)
     ulysses = max(size for size in (1, 2, 4, 8) if size <= recipe.ulysses and num_gpus % size == 0)
     batch_size = max(4, num_gpus)
-    options = replace(
-        recipe, batch_size=batch_size, mini_batch_size=batch_size, rollouts=ROLLOUTS, ulysses=ulysses, tp=1
-    )
+    options = replace(recipe, batch_size=batch_size, rollouts=ROLLOUTS, ulysses=ulysses, tp=1)
     adapted = replace(options, lora_rank=LORA_RANK)
     try:
         shape = find_model(model)
@@ -61,7 +58,7 @@ def plan_run(method: str, model: str, gpu: GPU | None, num_gpus: int, num_cores:
         return GrpoRun(method, model, num_gpus, adapted, None)
     if gpu is None:
         return GrpoRun(method, model, num_gpus, adapted, None)
-    cluster = Cluster(gpu, num_gpus, num_gpus, constant("host_bytes"), num_cores)
+    cluster = Cluster(gpu, num_gpus, num_gpus)
     tokens = estimated_tokens(shape.factor, options)
     whole, lora = (make_plan(get_method(method), INFO, shape, tokens, each, cluster) for each in (options, adapted))
     plan = whole if whole.actor.total <= gpu.memory_bytes else lora
@@ -98,7 +95,7 @@ def grpo_stage(run: GrpoRun, folder: Path, limit_seconds: float, *, rehearse: bo
         "RUN_DIR": str(folder / "grpo"),
         "SAVE_FREQ": "-1",
         "TRAIN_BATCH_SIZE": str(run.options.batch_size),
-        "MINI_BATCH_SIZE": str(run.options.mini_batch_size),
+        "MINI_BATCH_SIZE": str(run.options.batch_size),
         "ROLLOUT_N": str(run.options.rollouts),
         "ROLLOUT_TP": str(run.options.tp),  # a recipe's own may be more GPUs than there are
         "LORA_RANK": str(run.lora_rank),

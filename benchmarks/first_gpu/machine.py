@@ -14,9 +14,8 @@ from types import TracebackType
 import psutil
 
 from benchmarks.first_gpu.stages import REPO
-from benchmarks.gpu_model.device import planner_gpu
 from verl_video_tools.core.environment import ENGINES, FLASH_ATTENTION, NEEDED
-from verl_video_tools.planner.constants import GPU
+from verl_video_tools.planner.memory import GPU
 
 MiB = 2**20
 _PACKAGES = ("verl", "torch", "transformers", "ray", "TransferQueue", "peft", "av")
@@ -32,8 +31,8 @@ class Machine:
 
     @property
     def planned_as(self) -> GPU | None:
-        """The planner's entry; None for a kind that it does not know."""
-        return planner_gpu(self.gpus[0], self.memory_bytes) if self.gpus else None
+        """What a plan is made for; None without a GPU."""
+        return GPU(self.gpus[0], self.memory_bytes) if self.gpus else None
 
 
 def describe() -> Machine:

@@ -26,7 +26,7 @@ def render(
         table(("step", "verdict", "seconds", "limit", "last line"), map(outcome_row, outcomes)),
         f"## {NUM_STEPS} GRPO steps, the last one against the plan",
         figure_table(figures) if figures else f"No figures: {why_none}.",
-        plan_note(machine, run),
+        plan_note(run),
         *actor_parts(outcomes),
         *doctor_findings(outcomes),
         "## Machine",
@@ -66,14 +66,10 @@ def figure_table(figures: Sequence[Figure]) -> str:
     return table(("", "measured", "planned", "measured/planned", "verdict"), map(row, figures))
 
 
-def plan_note(machine: Machine, run: GrpoRun) -> str:
+def plan_note(run: GrpoRun) -> str:
     if run.plan is None:
-        return "No plan: the planner does not know this kind of GPU, or this model."
-    return (
-        f"Planned for {run.plan.cluster.gpu.name} by `verl_video_tools.planner`: memory at the longest rollout seen, "
-        "seconds at the tokens that the planner takes for a mean rollout. With LoRA the planned seconds are those of "
-        "all weights."
-    )
+        return "No plan: there is no GPU, or the planner does not know this model."
+    return f"Planned for {run.plan.cluster.gpu.name} by `verl_video_tools.planner`: memory at the longest rollout seen."
 
 
 def actor_parts(outcomes: Sequence[Outcome]) -> list[str]:

@@ -1,10 +1,10 @@
-"""The actor on one GPU, from a model's configuration with random weights: memory and seconds against the plan.
+"""The actor on one GPU, from a model's configuration with random weights: seconds, and memory beside the plan.
 
     python -m benchmarks.gpu_model                       # on a GPU: all models that the planner knows
     python -m benchmarks.gpu_model --model tiny          # anywhere, in seconds
 
-Needs torch and transformers, no vLLM and no weights. Lengths are those of LongVT's and VideoZoomer's fullest rollouts.
-On a CPU they are divided by 128 and the ratios, against an H100, say only that everything works.
+Needs torch and transformers, no vLLM and no weights. Lengths are those of LongVT's and VideoZoomer's longest rollouts,
+divided by 128 on a CPU.
 """
 
 from __future__ import annotations
@@ -24,25 +24,14 @@ import torch
 
 from benchmarks.entropy import provide_cross_entropy
 from benchmarks.gpu_model import actor, host
-from benchmarks.gpu_model.device import planner_gpu
 from benchmarks.gpu_model.lengths import METHODS, lengths_of
 from benchmarks.gpu_model.meter import Measured, Meter
 from benchmarks.gpu_model.random_model import TINY, configuration, random_model
-from verl_video_tools.planner.constants import GPU, find_gpu
 from verl_video_tools.planner.models import ModelShape, find_model, known_models
 from verl_video_tools.synthetic import base_model_dir
 
 SHORTEN_ON_CPU = 128
 SECONDS_PER_MODEL = 600
-
-
-def reference_gpu(device: str) -> GPU:
-    """What the plan is for: this GPU, or an H100 where there is none or the planner does not know it."""
-    if device == "cuda":
-        properties = torch.cuda.get_device_properties(0)
-        if found := planner_gpu(properties.name, properties.total_memory):
-            return found
-    return find_gpu("h100")
 
 
 def attention(device: str) -> tuple[str, bool]:
@@ -60,17 +49,17 @@ def attention(device: str) -> tuple[str, bool]:
 def measure_model(name: str, device: str, shorten: int) -> list[Measured]:
     """All lines of one model."""
     shape: ModelShape = find_model(str(base_model_dir()) if name == TINY else name)
-    gpu, meter = reference_gpu(device), Meter(device)
+    meter = Meter(device)
     if find_spec("verl") and not find_spec("flash_attn"):
         provide_cross_entropy()  # before anything else imports verl
     chosen, packs = attention(device)
     model = random_model(configuration(name), device, chosen)
     for method in METHODS:
         lengths = lengths_of(method, shape, shorten)
-        actor.measure_vision(meter, model, shape, lengths, gpu)
-        actor.measure_text(meter, model, shape, lengths, gpu)
+        actor.measure_vision(meter, model, shape, lengths)
+        actor.measure_text(meter, model, shape, lengths)
         actor.measure_head(meter, model, shape, lengths)
-        actor.measure_packing(meter, model, shape, lengths, gpu, packs=packs)
+        actor.measure_packing(meter, model, shape, lengths, packs=packs)
         meter.lines.append(host.processor_seconds(shape, lengths))
         gc.collect()
     meter.lines.append(host.decode_seconds(host.FULL_HD if device == "cuda" else host.SMALL))
@@ -78,28 +67,25 @@ def measure_model(name: str, device: str, shorten: int) -> list[Measured]:
 
 
 def as_json(lines: Sequence[Measured]) -> list[dict[str, Any]]:
-    return [asdict(line) | {"ratios": line.ratios} for line in lines]
+    return [asdict(line) | {"ratio": line.ratio} for line in lines]
 
 
-def table(name: str, device: str, gpu: GPU, lines: Sequence[Measured]) -> str:
-    """The lines as Markdown, with the ratio measured/planned."""
+def table(name: str, device: str, lines: Sequence[Measured]) -> str:
+    """The lines as Markdown, with the ratio of measured to planned bytes."""
 
     def cell(value: float | None, scale: float = 1.0) -> str:
         return "" if value is None else f"{value / scale:.3g}"
 
-    head = ("part", "case", "s", "planned", "ratio", "GB", "planned", "ratio", "note")
-    rows = [f"{name} on {device}; planned for {gpu.name}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    head = ("part", "case", "s", "GB", "planned", "ratio", "note")
+    rows = [f"{name} on {device}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for line in lines:
-        seconds, extra_bytes = line.ratios
         cells = (
             line.part,
             line.case,
             cell(line.seconds),
-            cell(line.planned.seconds),
-            cell(seconds),
             cell(line.extra_bytes, 1e9),
-            cell(line.planned.extra_bytes, 1e9),
-            cell(extra_bytes),
+            cell(line.planned_bytes, 1e9),
+            cell(line.ratio),
             line.note,
         )
         rows.append(f"| {' | '.join(cells)} |")
@@ -138,8 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.compiler.set_stance("force_eager")  # compiling takes longer than everything else
         torch.set_num_threads(1)
     lines = measure_model(names[0], device, 1 if device == "cuda" else SHORTEN_ON_CPU)
-    print(table(names[0], device, reference_gpu(device), lines), flush=True)
-    result = {"model": names[0], "device": device, "planned_for": reference_gpu(device).name, "lines": as_json(lines)}
+    print(table(names[0], device, lines), flush=True)
+    result = {"model": names[0], "device": device, "lines": as_json(lines)}
     options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -1,7 +1,7 @@
 """The actor's parts on one device: vision tower, language model, head with its entropy variants, packing.
 
 Each is what a GPU of a real run does in a micro-batch of one rollout. With Ulysses it holds its share of the tokens;
-here its attention sees these alone, and so does what is planned for it.
+here its attention sees these alone.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import torch
 
 from benchmarks.entropy import VARIANTS, step
 from benchmarks.gpu_model.lengths import Lengths
-from benchmarks.gpu_model.meter import Meter, Planned
-from verl_video_tools.planner.constants import GPU, constant
-from verl_video_tools.planner.gpu_memory import (
+from benchmarks.gpu_model.meter import Meter
+from verl_video_tools.planner.memory import (
     logits_bytes,
     text_kept_bytes,
     text_layer_bytes,
@@ -24,19 +23,11 @@ from verl_video_tools.planner.gpu_memory import (
     vision_layer_bytes,
 )
 from verl_video_tools.planner.models import ModelShape
-from verl_video_tools.planner.recipes import RunOptions
-from verl_video_tools.planner.seconds import text_forward_flops, vision_forward_flops
+from verl_video_tools.planner.options import RunOptions
 
-FORWARD, UPDATE = 1, 4
-"""Forward passes that a pass is worth: an update has two more for gradients, and one for checkpointing."""
 NUM_PACKED = 4
 Calls = tuple[Callable[[], torch.Tensor], Callable[[], None]]
 """A forward pass, and one with gradients."""
-
-
-def seconds_of(gpu: GPU, flops: float, passes: int) -> float:
-    efficiency = constant("forward_efficiency" if passes == FORWARD else "train_efficiency")
-    return passes * flops / (gpu.bf16_flops * efficiency)
 
 
 def vision_calls(model: Any, shape: ModelShape, images: int, grid: tuple[int, int], device: str) -> Calls:
@@ -63,15 +54,14 @@ def vision_calls(model: Any, shape: ModelShape, images: int, grid: tuple[int, in
     return forward, update
 
 
-def measure_vision(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths, gpu: GPU) -> None:
+def measure_vision(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths) -> None:
     """The tower over all images of a rollout."""
     forward, update = vision_calls(model, shape, lengths.images, lengths.grid, meter.device)
-    flops = vision_forward_flops(shape, lengths.image_tokens)
     case = f"{lengths.method}, {lengths.images} images, {lengths.image_tokens:,} tokens"
     memory = vision_kept_bytes(shape, lengths.image_tokens, frozen=False)
     memory += vision_layer_bytes(shape, lengths.image_tokens)
-    meter.add("vision tower, forward", case, Planned(seconds_of(gpu, flops, FORWARD)), torch.no_grad()(forward))
-    meter.add("vision tower, update", case, Planned(seconds_of(gpu, flops, UPDATE), memory), update)
+    meter.add("vision tower, forward", case, torch.no_grad()(forward))
+    meter.add("vision tower, update", case, update, memory)
 
 
 def positions(lengths: list[int], device: str) -> torch.Tensor:
@@ -97,20 +87,19 @@ def text_calls(model: Any, shape: ModelShape, tokens: int, device: str) -> Calls
     return forward, update
 
 
-def measure_text(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths, gpu: GPU) -> None:
+def measure_text(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths) -> None:
     """The layers over a rollout."""
     forward, update = text_calls(model, shape, lengths.tokens, meter.device)
-    flops = text_forward_flops(shape, lengths.tokens)
     case = f"{lengths.method}, {lengths.tokens:,} tokens"
-    meter.add("language model, forward", case, Planned(seconds_of(gpu, flops, FORWARD)), torch.no_grad()(forward))
+    meter.add("language model, forward", case, torch.no_grad()(forward))
     memory = text_kept_bytes(shape, lengths.tokens) + text_layer_bytes(shape, lengths.tokens)
-    meter.add("language model, update", case, Planned(seconds_of(gpu, flops, UPDATE), memory), update)
+    meter.add("language model, update", case, update, memory)
 
 
 def measure_head(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths) -> None:
     """Log-probabilities and entropy, forward and backward, by verl's own code with each of its options.
 
-    The planner has its memory, with verl's default, and counts its time with the parameters of the language model.
+    The planner has the memory of verl's default.
     """
     if not find_spec("verl"):
         meter.skip("head", "verl is not installed")
@@ -118,19 +107,19 @@ def measure_head(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths) 
     hidden = torch.randn(lengths.tokens, shape.hidden, device=meter.device, dtype=torch.bfloat16, requires_grad=True)
     labels = torch.randint(shape.vocabulary, (lengths.tokens,), device=meter.device)
     weights = model.lm_head.weight
-    planned = {name: Planned() for name in VARIANTS}
-    planned["log-probabilities alone"] = Planned(None, logits_bytes(shape, lengths.tokens, RunOptions()))
-    default = Planned(None, logits_bytes(shape, lengths.tokens, RunOptions(entropy=True)))
-    planned["verl's default, compiled"] = default
+    planned = {
+        "log-probabilities alone": logits_bytes(shape, lengths.tokens, RunOptions()),
+        "verl's default, compiled": logits_bytes(shape, lengths.tokens, RunOptions(entropy=True)),
+    }
     for name, variant in VARIANTS.items():
         if variant.compiled and meter.device == "cpu":
             continue  # nothing is compiled there; benchmarks.entropy measures it
         run = step(variant, meter.device)
         case = f"{lengths.method}, {lengths.tokens:,} tokens"
-        meter.add(f"head: {name}", case, planned[name], lambda: run(hidden, weights, labels))  # noqa: B023 - called at once
+        meter.add(f"head: {name}", case, lambda: run(hidden, weights, labels), planned.get(name))  # noqa: B023 - called at once
 
 
-def measure_packing(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths, gpu: GPU, *, packs: bool) -> None:
+def measure_packing(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths, *, packs: bool) -> None:
     """Sequences of very different lengths as one, and padded to the longest; the forward pass of the language model.
 
     Args:
@@ -139,8 +128,6 @@ def measure_packing(meter: Meter, model: Any, shape: ModelShape, lengths: Length
     text = model.model.language_model
     longest = max(16, lengths.tokens // 2)
     each = [longest // 2**number for number in range(NUM_PACKED)]
-    flops = sum(text_forward_flops(shape, length) for length in each)
-    planned = Planned(seconds_of(gpu, flops, FORWARD))
 
     def run(ids: torch.Tensor, embedded: torch.Tensor, mask: torch.Tensor | None) -> None:
         with torch.no_grad():
@@ -153,9 +140,9 @@ def measure_packing(meter: Meter, model: Any, shape: ModelShape, lengths: Length
     padded_ids = positions([longest], meter.device).expand(4, NUM_PACKED, -1)
     mask = torch.tensor([[1] * length + [0] * (longest - length) for length in each], device=meter.device)
     padded = random(NUM_PACKED, longest)
-    meter.add("language model, padded", case, planned, lambda: run(padded_ids, padded, mask))
+    meter.add("language model, padded", case, lambda: run(padded_ids, padded, mask))
     if not packs:
         meter.skip("language model, packed", "flash-attn is not installed")
         return
     packed_ids, packed = positions(each, meter.device), random(1, sum(each))
-    meter.add("language model, packed", case, planned, lambda: run(packed_ids, packed, None))
+    meter.add("language model, packed", case, lambda: run(packed_ids, packed, None))

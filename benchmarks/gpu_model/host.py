@@ -10,9 +10,8 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.gpu_model.lengths import Lengths
-from benchmarks.gpu_model.meter import Measured, Planned
+from benchmarks.gpu_model.meter import Measured
 from benchmarks.video.long_files import LongVideo, write_long_video
-from verl_video_tools.planner.constants import constant
 from verl_video_tools.planner.models import ModelShape
 
 FULL_HD = LongVideo("decode", 1920, 1080, copy_seconds=10, copies=60)
@@ -34,9 +33,8 @@ def processor_seconds(shape: ModelShape, lengths: Lengths) -> Measured:
     started = time.perf_counter()
     processor(images, size=limits, return_tensors="pt")
     seconds = time.perf_counter() - started
-    planned = Planned(constant("front_end_seconds") * shape.stored_bytes_per_image_token * lengths.image_tokens)
     case = f"{lengths.method}, {lengths.images} images of {width}x{height}"
-    return Measured("processor", case, seconds, None, planned, "planned: vLLM's whole front end")
+    return Measured("processor", case, seconds)
 
 
 def decode_seconds(video: LongVideo, num_frames: int = NUM_FRAMES) -> Measured:
@@ -49,6 +47,4 @@ def decode_seconds(video: LongVideo, num_frames: int = NUM_FRAMES) -> Measured:
         started = time.process_time()
         opened.frames_at(times.tolist(), height=168, width=280)
         seconds = time.process_time() - started
-    share = video.width * video.height / (1920 * 1080)
-    planned = Planned(num_frames * constant("decode_frame_seconds") * share)
-    return Measured("decoding", f"{num_frames} frames of {video.width}x{video.height}", seconds, None, planned)
+    return Measured("decoding", f"{num_frames} frames of {video.width}x{video.height}", seconds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.methods import get_method
 from verl_video_tools.planner.models import ModelShape
-from verl_video_tools.planner.recipes import recipe_options
+from verl_video_tools.planner.options import recipe_options
 from verl_video_tools.planner.workload import estimated_tokens, plan_workload
 
 HOUR = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
@@ -16,7 +16,7 @@ METHODS = ("longvt", "videozoomer")
 
 @dataclass(frozen=True)
 class Lengths:
-    """Of the fullest rollout of a method.
+    """Of the longest rollout of a method.
 
     Attributes:
         tokens: of the sequence, on one of the GPUs that share it.
@@ -41,7 +41,7 @@ def lengths_of(method: str, model: ModelShape, shorten: int = 1) -> Lengths:
     work = plan_workload(get_method(method), HOUR, estimated_tokens(model.factor, options), options)
     images = max(2, (work.initial_frames + work.max_calls * work.call_frames) // shorten)
     tokens_per_image = work.initial_image_tokens // work.initial_frames
-    tokens = max(64, work.fullest_tokens // options.ulysses // shorten)
+    tokens = max(64, work.longest_tokens // options.ulysses // shorten)
     return Lengths(method, tokens, images, images * tokens_per_image, grid_of(tokens_per_image, model.merge))
 
 

@@ -1,4 +1,4 @@
-"""Seconds and peak memory of a call, on a GPU or on the CPU, and what was planned for it."""
+"""Seconds and peak memory of a call, on a GPU or on the CPU, and the memory that was planned for it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,6 @@ from benchmarks.entropy import peak_bytes
 
 
 @dataclass(frozen=True)
-class Planned:
-    """By `verl_video_tools.planner`; None where it plans none. `extra_bytes`: beyond weights and gradients."""
-
-    seconds: float | None = None
-    extra_bytes: float | None = None
-
-
-@dataclass(frozen=True)
 class Measured:
     """One line of the result.
 
@@ -28,22 +20,21 @@ class Measured:
         case: at which length.
         seconds: of one call, after one that warms up.
         extra_bytes: the most that were alive beyond what was there before.
+        planned_bytes: by `verl_video_tools.planner`; None where it plans none.
         note: why there are no figures, or what they depend on.
     """
 
     part: str
     case: str
-    seconds: float | None
-    extra_bytes: float | None
-    planned: Planned
+    seconds: float | None = None
+    extra_bytes: float | None = None
+    planned_bytes: float | None = None
     note: str = ""
 
     @property
-    def ratios(self) -> tuple[float | None, float | None]:
-        """Measured/planned, of seconds and of bytes."""
-        pairs = ((self.seconds, self.planned.seconds), (self.extra_bytes, self.planned.extra_bytes))
-        seconds, extra_bytes = (found / planned if found and planned else None for found, planned in pairs)
-        return seconds, extra_bytes
+    def ratio(self) -> float | None:
+        """Measured/planned bytes."""
+        return self.extra_bytes / self.planned_bytes if self.extra_bytes and self.planned_bytes else None
 
 
 class Meter:
@@ -57,21 +48,21 @@ class Meter:
         self.device = device
         self.lines: list[Measured] = []
 
-    def add(self, part: str, case: str, planned: Planned, function: Callable[[], object]) -> None:
+    def add(self, part: str, case: str, function: Callable[[], object], planned_bytes: float | None = None) -> None:
         """Run `function` twice or three times, and note a line. Memory that runs out is a line, too."""
         try:
             function()
             seconds = self._seconds(function)
             extra_bytes = peak_bytes(function, self.device)
         except torch.OutOfMemoryError:
-            self.lines.append(Measured(part, case, None, None, planned, "out of memory"))
+            self.lines.append(Measured(part, case, planned_bytes=planned_bytes, note="out of memory"))
         else:
-            self.lines.append(Measured(part, case, seconds, extra_bytes, planned))
+            self.lines.append(Measured(part, case, seconds, extra_bytes, planned_bytes))
         if self.device == "cuda":
             torch.cuda.empty_cache()
 
     def skip(self, part: str, why: str) -> None:
-        self.lines.append(Measured(part, "", None, None, Planned(), why))
+        self.lines.append(Measured(part, "", note=why))
 
     def _seconds(self, function: Callable[[], object]) -> float:
         self._wait()

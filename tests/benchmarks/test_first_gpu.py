@@ -13,11 +13,10 @@ from benchmarks.first_gpu import __main__ as first_gpu
 from benchmarks.first_gpu import figures, grpo, rows
 from benchmarks.first_gpu.machine import Machine, describe
 from benchmarks.first_gpu.stages import Stage, run_stage
-from benchmarks.gpu_model.device import planner_gpu
 from benchmarks.video.long_files import LongVideo
 from tests.waiting import is_gone, wait_until
 from verl_video_tools.data.validate import validate_file
-from verl_video_tools.planner.constants import find_gpu
+from verl_video_tools.planner.memory import find_gpu
 
 GiB = 2**30
 MACHINE = Machine(("NVIDIA H100 80GB HBM3",), 79 * GiB, {"driver": "580.1"})
@@ -57,7 +56,7 @@ def python(name: str, program: str, *arguments: str, limit_seconds: float = 60) 
 
 @pytest.fixture
 def run() -> grpo.GrpoRun:
-    return grpo.plan_run("framethinker", "qwen2.5-vl-7b", find_gpu("h100"), 1, 16)
+    return grpo.plan_run("framethinker", "qwen2.5-vl-7b", find_gpu("h100"), 1)
 
 
 @pytest.mark.slow
@@ -94,14 +93,10 @@ def test_figures_stand_beside_their_plan(tmp_path: Path, run: grpo.GrpoRun) -> N
     lines = [{"step": 1, "data": STEP | {"training/rollout_probs_diff_mean": 0.5}}, {"step": 2, "data": STEP}]
     (tmp_path / "metrics_1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = {figure.name: figure for figure in figures.read_figures(run, tmp_path, 60 * GiB)}
-    assert run.plan is not None
     assert found["steps"].measured == 2
     gap = found["training/rollout_probs_diff_mean"]
     assert gap.measured == 0.5 and gap.judgement == "BEYOND 0.02"  # of the first step
-    assert found["update"].planned == run.plan.seconds["update"]
-    assert found["the step"].planned == pytest.approx(run.plan.step_seconds)
-    generation = ("decoding", "front end", "prefill", "generation")
-    assert found["generation, all of it"].planned == sum(run.plan.seconds[name] for name in generation)
+    assert (found["update"].measured, found["update"].planned) == (20.0, None)
     memory = found["peak of the actor, reserved"]
     assert memory.measured == pytest.approx(44 * GiB / 1e9)
     assert memory.planned == pytest.approx((grpo.memory_at(run, 7100).total - 3 * GiB) / 1e9)
@@ -133,18 +128,18 @@ def test_without_a_log_the_page_says_so(tmp_path: Path, run: grpo.GrpoRun) -> No
 def test_one_gpu_trains_an_adapter_and_eight_all_weights(run: grpo.GrpoRun) -> None:
     assert run.lora_rank == grpo.LORA_RANK and run.plan is not None
     assert run.plan.actor.gradients < 1e9 and run.plan.actor.total < find_gpu("h100").memory_bytes
-    eight = grpo.plan_run("longvt", "qwen2.5-vl-7b", find_gpu("h100"), 8, 96)
+    eight = grpo.plan_run("longvt", "qwen2.5-vl-7b", find_gpu("h100"), 8)
     assert eight.lora_rank == 0 and eight.options.ulysses > 1
 
 
 def test_the_engine_asks_for_no_more_gpus_than_there_are(tmp_path: Path) -> None:
-    one = grpo.plan_run("framemind", "qwen2.5-vl-7b", find_gpu("h100"), 1, 16)
+    one = grpo.plan_run("framemind", "qwen2.5-vl-7b", find_gpu("h100"), 1)
     stages = {stage.name: stage for stage in first_gpu.make_stages(one, tmp_path, rehearse=False)}
     assert stages["grpo"].environment["ROLLOUT_TP"] == "1"  # of the recipe's own it is 4
 
 
 def test_without_packing_no_sequence_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    eight = grpo.plan_run("longvt", "qwen2.5-vl-7b", find_gpu("h100"), 8, 96)
+    eight = grpo.plan_run("longvt", "qwen2.5-vl-7b", find_gpu("h100"), 8)
     for installed, size in ((None, 1), (object(), eight.options.ulysses)):
         monkeypatch.setattr(grpo, "find_spec", lambda name, spec=installed: spec)
         command = grpo.grpo_stage(eight, tmp_path, 1, rehearse=False).command
@@ -180,11 +175,3 @@ def test_without_gpu_or_model_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys
 def test_the_machine_is_described() -> None:
     facts = describe().facts
     assert facts["verl"] == "0.9.1" and facts["flash-attn"] and facts["cores"]
-
-
-def test_names_of_gpus() -> None:
-    assert planner_gpu("NVIDIA H100 80GB HBM3", 79 * GiB) == find_gpu("h100")
-    assert planner_gpu("NVIDIA H200", 139 * GiB) == find_gpu("h200")
-    assert planner_gpu("NVIDIA A100-SXM4-40GB", 39 * GiB) == find_gpu("a100-40gb")
-    assert planner_gpu("NVIDIA A100-SXM4-80GB", 79 * GiB) == find_gpu("a100-80gb")
-    assert planner_gpu("Tesla T4", 15 * GiB) is None

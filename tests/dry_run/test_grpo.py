@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,7 +72,6 @@ def test_an_engine_as_long_as_the_model_is_no_fault(dry_run: DryRunOf) -> None:
         (f"{CUSTOM}.judge.base_url=not-an-address", "options", "not-an-address"),
         ('trainer.logger=["console","swanlab"]', "logger", "not installed: swanlab"),
         ("actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2", "flash-attn", "needs a GPU"),
-        ("trainer.default_local_dir=/proc/run", "checkpoints", "MB"),
     ],
 )  # fmt: skip
 def test_a_wrong_option_is_named(option: str, name: str, detail: str, dry_run: DryRunOf) -> None:
@@ -203,28 +201,23 @@ def test_a_folder_without_a_tokenizer_is_told(dry_run: DryRunOf, tmp_path: Path)
     assert failed(checks) == {"processor"} and f"the tokenizer in {tmp_path} is not" in checks["processor"].detail
 
 
-def test_no_time_is_told_of_a_gpu_that_is_not_known(dry_run: DryRunOf, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = SimpleNamespace(total=2e12, available=2e12)
-    monkeypatch.setattr("verl_video_tools.dry_run.memory.psutil.virtual_memory", lambda: memory)
-    monkeypatch.setattr("verl_video_tools.dry_run.memory._shm_bytes", lambda: None)
-    for line, told in (("NVIDIA L40S, 46068 MiB", " h for 2 steps"), ("NVIDIA RTX A6000, 49140 MiB", "not known of")):
-        monkeypatch.setattr("verl_video_tools.dry_run.report.list_gpus", lambda line=line: [line])
-        assert told in dry_run(device="gpu")["GPU"].detail
-
-
 def test_memory_is_planned_for_gpus(dry_run: DryRunOf) -> None:
     checks = dry_run(device="gpu", gpu="a100-40gb")
-    assert "a100-40gb" in checks["GPU"].found and checks["GPUs"].status is Status.WARNING
-    tight = dry_run("actor_rollout_ref.rollout.gpu_memory_utilization=0.05", device="gpu", gpu="a100-40gb")
-    assert tight["plan"].status is Status.FAILED and "cache" in tight["plan"].detail
+    assert "a100-40gb" in checks["plan"].found and checks["GPUs"].status is Status.WARNING
     unknown = dry_run(device="gpu", gpu="abacus")
     assert unknown["plan"].status is Status.FAILED and "'abacus' is not known" in unknown["plan"].detail
+
+
+def test_a_plan_that_does_not_fit_is_a_warning(dry_run: DryRunOf) -> None:
+    checks = dry_run("actor_rollout_ref.rollout.gpu_memory_utilization=0.05", device="gpu", gpu="a100-40gb")
+    assert checks["plan"].status is Status.WARNING and "vLLM's cache" in checks["plan"].detail
+    assert failed(checks) == set()
 
 
 def test_more_gpus_than_can_share_the_model(dry_run: DryRunOf) -> None:
     options = ("trainer.n_gpus_per_node=8", "actor_rollout_ref.rollout.tensor_model_parallel_size=8")
     checks = dry_run(*options, device="gpu", gpu="h100")
-    assert failed(checks) == {"plan"} and "which has 4 heads" in checks["plan"].detail
+    assert failed(checks) == {"plan"} and "(4 heads" in checks["plan"].detail
 
 
 @pytest.mark.parametrize(("device", "times"), [("gpu", 1), ("cpu", 0)])
@@ -239,7 +232,7 @@ def test_the_gpus_are_asked_for_once(
     monkeypatch.setattr("verl_video_tools.dry_run.report.list_gpus", list_gpus)
     checks = dry_run(device=device)
     assert (asked.read_text() if asked.exists() else "") == times * "\n"
-    assert any("a100-40gb" in check.found for check in checks.values()) == (device == "gpu")
+    assert ("plan" in checks and "(NVIDIA A100-SXM4-40GB)" in checks["plan"].found) == (device == "gpu")
 
 
 def test_the_table_and_the_json_say_the_same(dry_run: DryRunOf) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.planner.constants import constant
+from verl_video_tools.planner.memory import ENTROPY_COPIES, LOGIT_COPIES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(700)]
 
@@ -32,13 +32,13 @@ def peaks(run_python: Any, device: str) -> dict[str, float]:
 
 
 def test_peaks_are_those_that_the_planner_takes(peaks: dict[str, float]) -> None:
-    assert peaks[ALONE] <= TOLERANCE * constant("logit_copies"), peaks
-    assert peaks[DEFAULT] <= TOLERANCE * (constant("logit_copies") + constant("entropy_copies")), peaks
+    assert peaks[ALONE] <= TOLERANCE * LOGIT_COPIES, peaks
+    assert peaks[DEFAULT] <= TOLERANCE * (LOGIT_COPIES + ENTROPY_COPIES), peaks
 
 
 def test_entropy_takes_no_more_than_two_further_copies_after_ten_lengths(peaks: dict[str, float]) -> None:
-    assert 0 < peaks[DEFAULT] - peaks[ALONE] <= TOLERANCE * constant("entropy_copies"), peaks
-    assert peaks[EAGER] - peaks[ALONE] > 2 * constant("entropy_copies"), peaks  # more would be noticed
+    assert 0 < peaks[DEFAULT] - peaks[ALONE] <= TOLERANCE * ENTROPY_COPIES, peaks
+    assert peaks[EAGER] - peaks[ALONE] > 2 * ENTROPY_COPIES, peaks  # more would be noticed
 
 
 def test_fused_kernels_keep_no_logits(peaks: dict[str, float]) -> None:

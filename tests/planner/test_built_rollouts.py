@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("verl", reason="its token builder counts")
 from tests.verl_plugin.harness import Rollout, make_row, model_dir, run_loop, video
 from verl_video_tools.methods import get_method
-from verl_video_tools.planner.host_memory import queue_image_bytes
+from verl_video_tools.planner.memory import queue_image_bytes
 from verl_video_tools.planner.models import find_model
-from verl_video_tools.planner.recipes import recipe_options
+from verl_video_tools.planner.options import recipe_options
 from verl_video_tools.planner.workload import QUESTION, plan_workload
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 from verl_video_tools.video import Video
@@ -43,14 +43,10 @@ async def test_a_group_of_framemind_holds_what_is_planned() -> None:
         )
 
     group = [await built(number) for number in range(options.rollouts)]
-    looks = [rollout.trajectory.initial_frames for rollout in group]
+    initial = [rollout.trajectory.initial_frames for rollout in group]
     called = [frame for rollout in group for call in rollout.trajectory.calls() for frame in call.frames]
-    prompts = [len(rollout.output.prompt_ids) for rollout in group]
-    assert sum(map(len, looks)) == options.rollouts * work.mean_initial_frames
-    assert len({frame.index for look in looks for frame in look}) == pytest.approx(work.group_frames, rel=0.02)
     assert len(called) == options.rollouts * work.max_calls * work.call_frames
-    assert sum(prompts) == pytest.approx(options.rollouts * work.mean_initial_tokens, rel=0.01)
-    assert max(prompts) == pytest.approx(work.initial_tokens, rel=0.01)
-    shown = [*(frame for look in looks for frame in look), *called]
+    assert max(len(rollout.output.prompt_ids) for rollout in group) == pytest.approx(work.initial_tokens, rel=0.01)
+    shown = [*(frame for frames in initial for frame in frames), *called]
     pixel_bytes = sum(3 * frame.width * frame.height for frame in shown)
     assert queue_image_bytes(work, shape) / work.groups == pixel_bytes

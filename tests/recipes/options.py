@@ -10,7 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -155,3 +155,11 @@ def grpo_recipes() -> list[str]:
 
 def sft_recipes() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*_sft.sh"))
+
+
+def preset_names() -> Iterator[str]:
+    """As the folder of presets has them."""
+    folder = RECIPES / "presets"
+    machines = sorted(path.stem for path in (folder / "machines").glob("*.sh"))
+    yield from (f"{model.stem}_{machine}" for model in sorted((folder / "models").glob("*.sh")) for machine in machines)
+    yield from sorted(path.stem for path in folder.glob("*.sh"))

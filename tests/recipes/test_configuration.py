@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,9 @@ from tests.recipes.options import (
 )
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.methods import get_method
-from verl_video_tools.planner.composed import run_options
-from verl_video_tools.planner.constants import find_gpu
-from verl_video_tools.planner.host_memory import agent_workers
-from verl_video_tools.planner.models import find_model
-from verl_video_tools.planner.plan import Cluster, make_plan, settings
-from verl_video_tools.planner.recipes import RECIPES as RECIPES_PLANNED
-from verl_video_tools.planner.recipes import RunOptions, recipe_options
-from verl_video_tools.planner.workload import estimated_tokens
+from verl_video_tools.planner.memory import agent_workers
+from verl_video_tools.planner.options import RECIPES as RECIPES_PLANNED
+from verl_video_tools.planner.options import recipe_options, run_options
 from verl_video_tools.verl_plugin.settings import method_from_config
 from verl_video_tools.video import image_tokens
 
@@ -158,44 +153,6 @@ def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(composed: 
     assert (model.use_remove_padding, model.override_config.attn_implementation) == (False, "sdpa")
     model = composed("framethinker_grpo", "gpu").actor_rollout_ref.model
     assert model.use_remove_padding and "attn_implementation" not in model.override_config
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", sorted(RECIPES_PLANNED))
-def test_what_a_plan_prints_makes_the_run_that_was_planned(method: str, tmp_path: Path) -> None:
-    """With every option other than the recipe's."""
-    usual = RECIPES_PLANNED[method]
-    switches = ("offload", "reference", "entropy", "freeze_vision")
-    options = replace(
-        usual,
-        **{name: not getattr(usual, name) for name in switches},
-        batch_size=48,
-        mini_batch_size=24,
-        rollouts=6,
-        prompt_length=50_000,
-        response_length=60_000,
-        micro_batch_size=3,
-        min_pixels=12_544,
-        max_pixels=301_056,
-        utilization=0.5,
-        tp=2,
-        ulysses=4,
-        lora_rank=8,
-    )
-    assert not [
-        field.name for field in fields(RunOptions) if getattr(options, field.name) == getattr(usual, field.name)
-    ]
-    model = find_model("qwen2.5-vl-7b")
-    cluster = Cluster(find_gpu("h100"), 8, 8, 2e12, 96)
-    tokens = estimated_tokens(model.factor, options)
-    pasted = settings(make_plan(get_method(method), VIDEOS["gpu"][1], model, tokens, options, cluster))
-    variables = dict(line.split("=", 1) for line in pasted if line[0].isupper())
-    (tmp_path / "config.json").write_text("{}")
-    arguments = recipe_arguments(
-        f"{method}_grpo", tmp_path, DEVICE="gpu", TRAIN_FILES="rows.parquet", MODEL_PATH=str(tmp_path), **variables
-    )
-    config = compose_options("ppo_trainer", [*arguments, *(line for line in pasted if not line[0].isupper())])
-    assert run_options(config) == options
 
 
 @pytest.mark.parametrize("method", sorted(RECIPES_PLANNED))

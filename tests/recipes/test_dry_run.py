@@ -9,10 +9,7 @@ import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
 
-from tests.recipes.options import SETTINGS, Composed, grpo_recipes, recipe_arguments, sft_recipes
-from verl_video_tools.core.types import PixelEnvelope
-from verl_video_tools.planner.composed import run_options
-from verl_video_tools.planner.recipes import RECIPES
+from tests.recipes.options import SETTINGS, grpo_recipes, recipe_arguments, sft_recipes
 
 
 def options_of_a_dry_run(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -52,11 +49,3 @@ def test_a_rehearsal_is_checked_once_and_not_resumed(tmp_path: Path) -> None:
     arguments = recipe_arguments("framethinker_grpo", tmp_path, DEVICE="cpu", DRY_RUN="1", REHEARSE="1")
     _, options = options_of_a_dry_run(arguments)
     assert "trainer.save_freq=1" in options
-
-
-@pytest.mark.parametrize("method", sorted(RECIPES))
-def test_memory_is_planned_with_the_options_of_the_run(method: str, composed: Composed) -> None:
-    config = composed(f"{method}_grpo", "gpu")
-    bounds = config.data.mm_processor_kwargs
-    envelope = PixelEnvelope(28, bounds.min_pixels, bounds.max_pixels)
-    assert run_options(config, envelope) == RECIPES[method]

@@ -38,12 +38,12 @@ from tests.recipes.options import (
     RECIPES,
     STOPPED,
     compose_options,
+    preset_names,
     recipe_environment,
     run_recipe,
     started,
     verl_config,
 )
-from tests.recipes.presets import preset_names
 from tests.recorded.record import DATA
 
 CONFIGURATIONS = DATA / "configurations"

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
 
-from tests.recipes.presets import preset_names
+from tests.recipes.options import preset_names
 from tests.recorded.configurations import (
     DEVICES,
     NO_PRESET,

@@ -8,7 +8,7 @@ sampled.py       rows spread evenly over a file
 grpo_rows.py     rows of reinforcement learning; first_frames.py measures their prompts
 sft_rows.py      rows of fine-tuning, encoded as in training
 judge.py, services.py   judge, retriever and tool model, asked once
-memory.py        GPU and main memory by the planner
-disk.py          space for checkpoints, folders that nodes share
+memory.py        GPU and main memory, estimated by the planner
+disk.py          the run's folder, folders that nodes share
 machine.py       GPUs, flash-attn, packages of loggers
 """

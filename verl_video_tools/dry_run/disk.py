@@ -1,4 +1,4 @@
-"""Free space where checkpoints go, and folders that all nodes of a run must share."""
+"""The folder where checkpoints go, and folders that all nodes of a run must share."""
 
 from __future__ import annotations
 
@@ -11,40 +11,23 @@ from verl_video_tools.core.check import Check, Status
 
 LOCAL_FILE_SYSTEMS = frozenset({"btrfs", "ext2", "ext3", "ext4", "overlay", "ramfs", "tmpfs", "xfs", "zfs"})
 """Types of file systems that belong to one machine."""
-_GB = 1e9
 
 
-def check_space(
-    folder: Path, checkpoint_bytes: float, num_kept: int, export_bytes: float, *, elsewhere: bool = False
-) -> Check:
-    """Whether the run's checkpoints fit on the disk of its folder, which need not exist yet.
+def check_folder(folder: Path, *, elsewhere: bool = False) -> Check:
+    """Whether the run's folder, which need not exist yet, can be written. Tells how much space is free.
 
     Args:
-        checkpoint_bytes: of one checkpoint.
-        num_kept: that this start of the run has on disk at the same time; those that are there come on top.
-        export_bytes: of the model that is exported at the end.
         elsewhere: the run is for another machine, which may have another disk there: a fault is a warning.
     """
-    fault = Status.WARNING if elsewhere else Status.FAILED
-    name = "checkpoints"
     parent = existing_parent(folder)
     if not os.access(parent, os.W_OK | os.X_OK):
+        fault = Status.WARNING if elsewhere else Status.FAILED
         fix = "RUN_DIR (SFT_DIR for fine-tuning) in a folder that can be written"
-        return Check("disk", name, fault, str(folder), f"{parent} cannot be written", fix)
+        return Check("disk", "checkpoints", fault, str(folder), f"{parent} cannot be written", fix)
     there = len(list(folder.glob("global_step_*"))) if folder.is_dir() else 0
-    free = shutil.disk_usage(parent).free
-    # Whatever is there already: verl forgets at a restart what it has written.
-    needed = num_kept * checkpoint_bytes + export_bytes
-    found = f"{folder}: {free / _GB:,.1f} GB free"
-    detail = f"{num_kept} x {_size(checkpoint_bytes)}, and {_size(export_bytes)} for the exported model"
-    if there:
-        detail += f"; {there} there already: the run resumes from the latest"
-    if needed > free:
-        fix = (
-            "RUN_DIR (SFT_DIR for fine-tuning) on a larger disk, or fewer checkpoints (trainer.max_actor_ckpt_to_keep)"
-        )
-        return Check("disk", name, fault, found, f"{_size(needed)} needed: {detail}", fix)
-    return Check("disk", name, Status.OK, found, detail)
+    detail = f"{there} there already: the run resumes from the latest" if there else ""
+    found = f"{folder}: {shutil.disk_usage(parent).free / 1e9:,.1f} GB free"
+    return Check("disk", "checkpoints", Status.OK, found, detail)
 
 
 def check_shared(paths: Mapping[str, str], num_nodes: int, mounts: str | None = None) -> Iterator[Check]:
@@ -92,7 +75,3 @@ def file_system_of(path: Path, mounts: str) -> str:
         if (resolved == point or resolved.startswith(point.rstrip("/") + "/")) and len(point) >= best:
             best, found = len(point), fields[2]
     return found
-
-
-def _size(num_bytes: float) -> str:
-    return f"{num_bytes / _GB:,.1f} GB" if num_bytes >= 0.1 * _GB else f"{num_bytes / 1e6:,.1f} MB"

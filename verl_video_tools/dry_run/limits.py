@@ -71,12 +71,3 @@ def with_ordered_pixels(data: DictConfig) -> DictConfig:
         return data
     swapped = {"mm_processor_kwargs": {"min_pixels": largest, "max_pixels": smallest}}
     return cast(DictConfig, OmegaConf.unsafe_merge(OmegaConf.create(OmegaConf.to_container(data)), swapped))
-
-
-def num_steps(config: DictConfig, num_rows: int) -> int | None:
-    """Steps of the whole run; None where nobody can say."""
-    trainer, batch = config.trainer, int(config.data.train_batch_size)
-    of_epochs = int(trainer.total_epochs) * (num_rows // batch) if num_rows >= batch else None
-    if (asked := trainer.total_training_steps) is None:
-        return of_epochs
-    return int(asked) if of_epochs is None else min(int(asked), of_epochs)

@@ -18,16 +18,13 @@ from verl_video_tools.core.check import Check, Status, check_lines, one_line
 from verl_video_tools.core.environment import list_gpus
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.pages import page
-from verl_video_tools.data.parquet import count_rows
 from verl_video_tools.dry_run import disk, limits, machine, memory, services
 from verl_video_tools.dry_run.first_frames import Prompt
 from verl_video_tools.dry_run.grpo_rows import GrpoRows
 from verl_video_tools.dry_run.model import load_model
 from verl_video_tools.dry_run.sampled import SampledRows, files_of
 from verl_video_tools.dry_run.sft_rows import check_sft_rows
-from verl_video_tools.planner.composed import run_options
 from verl_video_tools.planner.models import ModelShape, find_model
-from verl_video_tools.planner.recipes import RunOptions
 from verl_video_tools.verl_plugin.planned_run import Kind, RunModel, check_grpo_options, compose_run
 
 _OPTIONS_FIX = f"correct the variable or the option that the message names ({page('training')})"
@@ -90,14 +87,12 @@ class DryRun:
         yield from found
         retriever, found = services.load_retriever(config)
         rows, prompts = GrpoRows(config, self.num_rows), []
-        num_rows = 0
         with asyncio.Runner() as runner:
             for split in rows.splits():
                 sampled, found_rows = _read(partial(rows.read, split), split)
                 yield from found_rows
                 if sampled is None:
                     continue
-                num_rows = sampled.num_rows if split == "training" else num_rows
                 measured, found_rows = self._rows(split, sampled, rows, model, retriever, runner)
                 yield from found_rows
                 prompts += measured if split == "training" else []
@@ -108,7 +103,8 @@ class DryRun:
                 yield runner.run(services.check_query(retriever, with_video[0]))
         yield from _guarded("tool model", services.check_tool_model(config))
         largest = max(with_video, key=lambda prompt: prompt.tokens, default=None)
-        yield from self._memory_and_disk(config, model, largest, num_rows)
+        yield from self._memory(config, model, largest)
+        yield from self._disk(config, str(config.actor_rollout_ref.model.path))
         yield from self._machine(config, config.actor_rollout_ref.model)
 
     def _options_accepted(self) -> Check:
@@ -146,48 +142,27 @@ class DryRun:
         yield from memory.check_host(self.device)
         if self.device == "gpu":
             yield Check("memory", "plan", Status.SKIPPED, detail="fine-tuning is not modelled")
-        yield from _guarded("disk", self._sft_disk(config, model))
-        yield from self._shared(config, str(config.model.path))
+        yield from self._disk(config, str(config.model.path))
         yield from self._machine(config, config.model)
-
-    def _sft_disk(self, config: DictConfig, model: RunModel | None) -> Iterator[Check]:
-        options = RunOptions(lora_rank=int(config.model.lora_rank))
-        steps = limits.num_steps(config, sum(map(count_rows, files_of(config.data.train_files))))
-        shape = _shape_of(str(config.model.path), model)
-        yield from self._disk(config, options, shape, steps, list(config.checkpoint.save_contents))
 
     # ------------------------------------------------------------------------------------------------- for both kinds
 
-    def _memory_and_disk(
-        self, config: DictConfig, model: RunModel | None, largest: Prompt | None, num_rows: int
-    ) -> Iterator[Check]:
-        role = config.actor_rollout_ref
+    def _memory(self, config: DictConfig, model: RunModel | None, largest: Prompt | None) -> Iterator[Check]:
         yield from memory.check_host(self.device)
-        shape = _shape_of(str(role.model.path), model)
-        options = RunOptions() if model is None else run_options(config, model.tokens.envelope)
-        steps = limits.num_steps(config, num_rows)
-        if self.device == "gpu" and model is not None and not isinstance(shape, str) and largest is not None:
-            yield from memory.check_plan(config, largest, model.tokens, shape, self.gpu, self.gpus, steps)
-        elif self.device == "gpu":
-            reason = shape if isinstance(shape, str) else "no row with a video could be measured"
-            yield Check("memory", "plan", Status.SKIPPED, detail=reason)
-        contents = list(role.actor.checkpoint.save_contents)
-        yield from self._disk(config, options, shape, steps, contents)
-        yield from self._shared(config, str(role.model.path))
-
-    def _disk(
-        self, config: DictConfig, options: RunOptions, shape: ModelShape | str, steps: int | None, contents: list[str]
-    ) -> Iterator[Check]:
-        folder = Path(config.trainer.default_local_dir)
+        if self.device != "gpu":
+            return
+        shape = _shape_of(str(config.actor_rollout_ref.model.path), model)
         if isinstance(shape, str):
-            yield Check("disk", "checkpoints", Status.SKIPPED, str(folder), f"their size is not known: {shape}")
+            yield Check("memory", "plan", Status.SKIPPED, detail=shape)
+        elif model is None or largest is None:
+            yield Check("memory", "plan", Status.SKIPPED, detail="no row with a video could be measured")
         else:
-            size, export = memory.checkpoint_sizes(shape, options, contents)
-            kept, elsewhere = memory.num_checkpoints(config, steps), self.device == "gpu" and not self.gpus
-            yield disk.check_space(folder, size, kept, export, elsewhere=elsewhere)
+            yield from memory.check_plan(config, largest, model.tokens, shape, self.gpu, self.gpus)
 
-    def _shared(self, config: DictConfig, model: str) -> Iterator[Check]:
-        paths = {"the run's folder": str(config.trainer.default_local_dir)}
+    def _disk(self, config: DictConfig, model: str) -> Iterator[Check]:
+        folder = Path(config.trainer.default_local_dir)
+        yield disk.check_folder(folder, elsewhere=self.device == "gpu" and not self.gpus)
+        paths = {"the run's folder": str(folder)}
         if Path(model).is_dir():
             paths["the model"] = model
         for number, file in enumerate(files_of(config.data.train_files), start=1):

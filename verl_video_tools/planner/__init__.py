@@ -1,1 +1,1 @@
-"""What a training run needs and takes, modelled before it starts: memory, time, disk, and options that follow."""
+"""An estimate of the tokens and the memory that a GRPO run needs (`vvt plan`, the memory checks of a dry run)."""

@@ -14,7 +14,7 @@ from verl_video_tools.core.errors import UsageError
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What memory and time of a Qwen-VL model follow from.
+    """The sizes of a Qwen-VL model that its memory depends on.
 
     Attributes:
         num_parameters: all, tied ones once.
