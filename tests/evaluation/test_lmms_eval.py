@@ -134,6 +134,17 @@ def test_requests_become_rollouts(adapter: ModuleType, task: ModuleType, docs: l
     assert {task.doc_to_target(doc) for doc in docs} == {"A"}
 
 
+def test_a_task_may_give_the_path_without_a_list(
+    adapter: ModuleType, task: ModuleType, docs: list[dict[str, Any]]
+) -> None:
+    """As TemporalBench's tasks do."""
+    with JudgeServer(reply=scripted({"Question 0?": ["<answer>A</answer>"]})) as server:
+        model = adapter.VideoToolsModel("direct", base_url=server.base_url, initial_frames=2)
+        model.task_dict["t"] = {"test": docs}
+        request = FakeRequest((task.doc_to_text(docs[0]), {}, lambda doc: task.doc_to_visual(doc)[0], 0, "t", "test"))
+        assert model.generate_until([request]) == ["A"]
+
+
 def test_a_method_that_searches(
     adapter: ModuleType, task: ModuleType, docs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
