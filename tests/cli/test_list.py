@@ -8,7 +8,7 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.data.extractors import EXTRACTORS
 from verl_video_tools.data.formats import BENCHMARK_NAMES
 from verl_video_tools.data.formats.training_sets import SOURCE_NAMES
-from verl_video_tools.evaluation.published_protocols import PROTOCOLS
+from verl_video_tools.evaluation.protocols import PROTOCOLS
 from verl_video_tools.methods import method_names
 
 NAMES = {
@@ -40,7 +40,7 @@ def test_every_name_has_a_line(kind: str, capsys: pytest.CaptureFixture[str]) ->
         ("formats", "video-r1", ["Video-R1-260k.json"]),
         ("methods", "longvt", ["arXiv 2511.20785"]),
         ("protocols", "videozoomer", ["Method: videozoomer", "Cannot be matched:"]),
-        ("extractors", "lmms-eval/mlvu", ["A to D"]),
+        ("extractors", "lmms-eval-2025/lvbench", ["A to D"]),
         ("presets", "3b_4x48gb_lora", ["Qwen2.5-VL-3B-Instruct", "LORA_RANK=${LORA_RANK:-32}"]),
     ],
 )

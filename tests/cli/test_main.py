@@ -102,7 +102,7 @@ def test_bash_completes_commands_options_and_names(tmp_path: Path) -> None:
     vvt = tmp_path / "vvt"
     vvt.write_text(f'#!/bin/sh\nexec {sys.executable} -m verl_video_tools.cli "$@"\n')
     vvt.chmod(0o755)
-    typed = {"vvt data sp": "split", "vvt replay --vid": "--video", "vvt list formats next": "next-qa"}
+    typed = {"vvt data sp": "split", "vvt replay --vid": "--video", "vvt list formats video-h": "video-holmes"}
     script = ['eval "$(vvt --show-completion)"']
     for line in typed:
         words = line.split()

@@ -1,7 +1,7 @@
 """Answers as models write them, and what the original functions of lmms-eval read in them.
 
 `extractor_readings.json` holds their readings. It was made by running the originals (lmms-eval at 75571cfe; what is
-named 2025, at the parent of 9ca4445d; LVBench's at f998d955) on the texts of this module, outside the repository, which
+named 2025, at the parent of 9ca4445d) on the texts of this module, outside the repository, which
 has none of their code.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import string
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from verl_video_tools.core.types import Sample
 
@@ -218,16 +218,6 @@ _OPEN_TEMPLATES = (
         "final ,\n{w}",
     ),
 )
-_YES_NO_TEMPLATES = (
-    *("{a}", "{A}", "{A}.", "{U}", "{A}, he does.", "{a}\n", " {A}", "The answer is {a}.", "", "Nothing moves."),
-    *("Not at all", "Yesterday he does.", "**{A}**", "I cannot tell.", "{A}; {b}", "Now it does.", "It does. {A}."),
-)
-_CAPTIONS = ("A man lifts a box.", "The box is put down by a man", "A car turns left", "Someone peels an egg (slowly)")
-_CAPTION_LABELS = ("Caption A", "Sentence A", "Option 1"), ("Caption B", "Sentence B", "Option 2")
-_CAPTION_TEMPLATES = (
-    *("{L}", "{L}.", "{L}: {t}", "{t}", "{m}", "{m}.", "{m}) {t}", "({m}) {t}", "{m}. {t}", "{m}: {t}", "", "{L} "),
-    *("The answer is {m}", "{t} ", "{l}", "Both", "{L}: {o}", "{m}) {o}", "{t}.", "{m}..", "{L}, {t}", "**{m}**"),
-)
 
 
 @dataclass(frozen=True)
@@ -253,31 +243,6 @@ def choice_outputs(num_options: int) -> list[Output]:
         index = {"index": str(number)}
         outputs.append(Output(answer, Sample("What is seen?", truth, "v.mp4", "mc", options, extra_info=index)))
     return outputs
-
-
-def temp_compass_outputs(task: str) -> list[Output]:
-    """Questions of one of TempCompass's tasks; that of captions names them in the question, as published."""
-    outputs = []
-    if task == "multi-choice":
-        outputs = choice_outputs(4)
-    rng = random.Random(2)
-    for number in range(0 if outputs else NUM_OUTPUTS):
-        truth = rng.choice("AB")
-        if task == "yes_no":
-            said, other = rng.sample(("yes", "no"), 2)
-            words = {"a": said, "A": said.capitalize(), "U": said.upper(), "b": other}
-            answer = _YES_NO_TEMPLATES[number % len(_YES_NO_TEMPLATES)].format(**words)
-            sample = Sample("Does he lift it?", truth, "v.mp4", "mc", ("yes", "no"))
-        else:
-            captions, form, place = tuple(rng.sample(_CAPTIONS, 2)), rng.randrange(3), rng.randrange(2)
-            labels = [_CAPTION_LABELS[0][form], _CAPTION_LABELS[1][form]]
-            words = {"L": labels[place], "l": labels[place].lower(), "m": labels[place].split()[1]}
-            template = _CAPTION_TEMPLATES[number % len(_CAPTION_TEMPLATES)]
-            answer = template.format(t=captions[place], o=captions[1 - place], **words)
-            lines = (f"{label}: {caption}" for label, caption in zip(labels, captions, strict=True))
-            sample = Sample("\n".join(["Which is it?", *lines]), truth, "v.mp4", "mc", captions)
-        outputs.append(Output(answer, sample))
-    return [replace(each, sample=replace(each.sample, extra_info={"groups": {"task": task}})) for each in outputs]
 
 
 def time_outputs() -> list[Output]:

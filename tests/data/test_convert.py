@@ -74,7 +74,7 @@ def test_the_sample_of_framethinkers_rows_has_pictures(tmp_path: Path) -> None:
 
 def test_every_format_has_a_sample() -> None:
     assert sorted({*CASES, "video-mme"}) == list(SOURCE_NAMES)
-    with pytest.raises(UsageError, match="there is no format 'mlvu'; choose one of: cg-bench, charades-sta"):
+    with pytest.raises(UsageError, match="there is no format 'mlvu'; choose one of: charades-sta, clevrer"):
         get_source("mlvu")
 
 
@@ -87,7 +87,7 @@ def test_all_files_have_the_same_columns(tmp_path: Path) -> None:
 
 def test_rows_are_read_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The paths are absolute, through links as they are."""
-    case = CASES["next-qa"]
+    case = CASES["video-holmes"]
     files = prepare(case, tmp_path)
     assert files.videos is not None
     (tmp_path / "link").symlink_to(files.videos)
@@ -99,14 +99,14 @@ def test_rows_are_read_from_any_folder(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    case = CASES["next-qa"]
+    case = CASES["video-holmes"]
     files = prepare(case, tmp_path)
     target = tmp_path / "rows.parquet"
-    command = ["data", "convert", str(files.annotations), str(target), "--from", "next-qa"]
+    command = ["data", "convert", str(files.annotations), str(target), "--from", "video-holmes"]
     assert run([*command, "--videos", str(files.videos)]) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{target}: 1 rows, 1 skipped\n"
-    assert printed.err.startswith(f"skipped {files.annotations}: row 1: the field 'answer' is 5")
+    assert printed.err.startswith(f"skipped {files.annotations}: row 1: the field 'Options' must have")
     assert "agent_name" not in pq.read_schema(target).names
     target.unlink()
     for bad, told in [
@@ -114,7 +114,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ([*command, "--videos", str(tmp_path / "none")], "no such folder"),
         ([*command, "--videos", str(files.videos), "--skip-unreadable"], "--skip-unreadable is no option of --from"),
         ([*command, "--videos", str(files.videos), "--method", "magic"], "no method 'magic'"),
-        ([*command, "--videos", str(files.videos), "--subtitles", str(tmp_path)], "next-qa has no subtitles"),
+        ([*command, "--videos", str(files.videos), "--subtitles", str(tmp_path)], "video-holmes has no subtitles"),
         ([*command[:4], "--for", "tool_agent", "--split", "x"], "--split is no option of --for"),
         (command[:4], "give either --from FORMAT"),
         ([*command, "--for", "tool_agent"], "give either --from FORMAT"),
@@ -129,21 +129,23 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_file_without_a_good_row_is_bad_usage(tmp_path: Path) -> None:
     (tmp_path / "videos").mkdir()
-    files = BenchmarkFiles(annotations=SAMPLES / "star" / "STAR_val.json", videos=tmp_path / "videos")
-    with pytest.raises(UsageError, match=r"gives no row; the first was left out: .*no video 'AB12C'"):
-        convert_annotations("star", files, tmp_path / "rows.parquet")
+    files = BenchmarkFiles(annotations=SAMPLES / "video_holmes" / "test_Video-Holmes.json", videos=tmp_path / "videos")
+    with pytest.raises(UsageError, match=r"gives no row; the first was left out: .*no video 'Qr7sT-uVw2X'"):
+        convert_annotations("video-holmes", files, tmp_path / "rows.parquet")
     assert not (tmp_path / "rows.parquet").exists()
 
 
 def test_entries_of_other_types_are_told(tmp_path: Path) -> None:
-    case = CASES["star"]
-    files = prepare(case, tmp_path)
-    entries = json.loads(files.annotations.read_text())
+    files = prepare(CASES["clevrer"], tmp_path)
+    (video,) = json.loads(files.annotations.read_text())
+    _, _, question, ambiguous, _ = video["questions"]
+    questions = ["text", {**question, "choices": 5}, ambiguous, question]
     broken = tmp_path / "broken.json"
-    broken.write_text(json.dumps(["text", {**entries[0], "choices": 5}, {**entries[0], "choices": [7]}, entries[0]]))
+    broken.write_text(json.dumps([{**video, "questions": questions}]))
     conversion = convert_annotations(
-        "star", BenchmarkFiles(annotations=broken, videos=files.videos), tmp_path / "rows.parquet"
+        "clevrer", BenchmarkFiles(annotations=broken, videos=files.videos), tmp_path / "rows.parquet"
     )
     assert conversion.num_written == 1
-    for reason, told in zip(conversion.skipped, ("named fields", "not in the format of star", "choices"), strict=True):
-        assert told in reason
+    told = ("named fields", "not in the format of clevrer", "choices are correct")
+    for reason, part in zip(conversion.skipped, told, strict=True):
+        assert part in reason

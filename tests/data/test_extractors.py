@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.extractor_outputs import NUM_OUTPUTS, choice_outputs, open_outputs, temp_compass_outputs, time_outputs
+from tests.data.extractor_outputs import NUM_OUTPUTS, choice_outputs, open_outputs, time_outputs
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.extractors import EXTRACTORS, get_extractor
@@ -15,56 +15,19 @@ from verl_video_tools.data.extractors.open import OpenAnswerRule, open_answer_is
 from verl_video_tools.data.extractors.times import published_segment
 
 READINGS = json.loads((Path(__file__).parent / "extractor_readings.json").read_text(encoding="utf-8"))
-NUM_OPTIONS = {"lmms-eval/perceptiontest": 3} | dict.fromkeys(
-    (
-        *(
-            "lmms-eval/cgbench",
-            "lmms-eval/egoschema",
-            "lmms-eval/longvideobench",
-            "lmms-eval/nextqa",
-            "lmms-eval/video_holmes",
-        ),
-        *("lmms-eval/videommmu", "lmms-eval-2025/videommmu"),
-    ),
-    5,
-)
+NUM_OPTIONS = {"lmms-eval-2025/videommmu": 5}
 """Where it is not four."""
-OF_LETTERS = [name for name in READINGS if name not in ("lmms-eval/charades_sta", "lmms-eval/tempcompass", "open")]
-DRAWS = {"lmms-eval/egoschema", "lmms-eval/longvideobench", "lmms-eval/nextqa", "lmms-eval/video_holmes"}
+OF_LETTERS = [name for name in READINGS if name not in ("lmms-eval/charades_sta", "open")]
 
 
 @pytest.mark.parametrize("name", OF_LETTERS)
 def test_letters_are_those_of_the_original(name: str) -> None:
     extractor, outputs = get_extractor(name), choice_outputs(NUM_OPTIONS.get(name, 4))
-    drawn = 0
     for output, expected in zip(outputs, READINGS[name], strict=True):
         reading = extractor.read(output.answer, output.sample)
         assert reading is not None and (reading.text or "-") == expected, output.answer
-        if reading.text is not None:
-            assert reading.is_correct == (reading.text == output.sample.ground_truth)
-        else:
-            drawn += reading.is_correct
-    unread = READINGS[name].count("-")
-    # Where nothing is read these scripts draw an option: some of the draws are right, and most are not.
-    assert (0 < drawn < unread / 2) if name in DRAWS else drawn == 0
-    assert 0 < unread < NUM_OUTPUTS
-
-
-def test_a_drawn_option_is_the_same_each_time() -> None:
-    extractor, outputs = get_extractor("lmms-eval/nextqa"), choice_outputs(5)
-    first, second = ([extractor.read(output.answer, output.sample) for output in outputs] for _ in range(2))
-    assert first == second
-
-
-@pytest.mark.parametrize("task", ["multi-choice", "yes_no", "caption_matching"])
-def test_temp_compass_is_read_by_task(task: str) -> None:
-    extractor, readings = get_extractor("lmms-eval/tempcompass"), READINGS["lmms-eval/tempcompass"][task]
-    for output, expected in zip(temp_compass_outputs(task), readings, strict=True):
-        reading = extractor.read(output.answer, output.sample)
-        assert reading is not None and (reading.text or "-") == expected, output.answer
-        assert reading.is_correct == (expected == output.sample.ground_truth)
-    assert 50 < readings.count("-") < NUM_OUTPUTS - 20
-    assert extractor.read("A", choice_outputs(4)[0].sample) is None  # of no task
+        assert reading.is_correct == (reading.text == output.sample.ground_truth)
+    assert 0 < READINGS[name].count("-") < NUM_OUTPUTS
 
 
 def test_segments_are_those_of_the_original() -> None:
@@ -81,9 +44,8 @@ def test_reversed_ends_change_places() -> None:
     assert published_segment(long_line) is None
 
 
-@pytest.mark.parametrize("name", ["lmms-eval/videommmu", "lmms-eval-2025/videommmu"])
-def test_open_answers_are_judged_as_by_the_original(name: str) -> None:
-    extractor = get_extractor(name)
+def test_open_answers_are_judged_as_by_the_original() -> None:
+    extractor = get_extractor("lmms-eval-2025/videommmu")
     for output, expected in zip(open_outputs(), READINGS["open"], strict=True):
         reading = extractor.read(output.answer, output.sample)
         assert reading is not None and reading.is_correct == (expected == "1"), output.answer
@@ -127,12 +89,12 @@ def test_video_zoomers_letters(answer: str, reading: str | None) -> None:
 
 
 def test_every_extractor_of_lmms_eval_has_been_compared() -> None:
-    assert {name for name in EXTRACTORS if name.startswith("lmms-eval")} == READINGS.keys() - {"open", "lvbench/letter"}
+    assert {name for name in EXTRACTORS if name.startswith("lmms-eval")} == READINGS.keys() - {"open"}
 
 
 def test_questions_of_another_type_are_left_alone() -> None:
     segment = Sample("When?", "[1, 2]", "v.mp4", "segment")
-    assert get_extractor("lmms-eval/videomme").read("B", segment) is None
+    assert get_extractor("lmms-eval-2025/videomme").read("B", segment) is None
     choice = choice_outputs(4)[0].sample
     assert get_extractor("lmms-eval/charades_sta").read("1 - 2", choice) is None
 

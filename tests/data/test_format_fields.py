@@ -149,14 +149,11 @@ def test_truth_and_type_of_an_answer(answer: str, options: list[str], truth: tup
 
 
 TRUTH_FIELDS = {
-    "cg-bench": "right_answer",
     "framethinker-parquet": "ground_truth",
     "longvideo-reason": "answer",
-    "lsdbench": "correct_answer",
     "lvbench": "answer",
     "mlvu-dev": "answer",
     "mvbench": "answer",
-    "star": "answer",
     "video-holmes": "Answer",
     "video-r1": "solution",
     "videozoomer-json": "solution",

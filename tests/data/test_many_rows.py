@@ -50,26 +50,24 @@ def vvt(folder: Path, *arguments: str) -> Ended:
     return Ended(ended.returncode, ended.stdout, ended.stderr, seconds, kibibytes * 1024)
 
 
-def write_star(folder: Path) -> Path:
-    """Questions in STAR's format, with the boxes of their situations, each about a video of its own."""
-    situation = {"rel_pairs": [["o1", "o2"]] * 4, "bbox": [[100.5, 200.25, 300.125, 400.0]] * 4, "actions": ["a000"]}
+def write_holmes(folder: Path) -> Path:
+    """Questions in Video-Holmes' format, with long explanations, each about a video of its own."""
     entries = []
     for number in range(NUM_ROWS):
         choices = [f"The {colour} cup {number}." for colour in ("red", "green", "blue", "black")]
         entries.append(
             {
-                "question_id": f"Interaction_T1_{number}",
-                "question": "Which object was opened?",
-                "video_id": f"V{number}",
-                "start": 1.5,
-                "end": 9.25,
-                "answer": "Nothing." if number in BAD_ENTRIES else choices[number % 4],
-                "choices": [{"choice_id": index, "choice": choice} for index, choice in enumerate(choices)],
-                "situations": {f"{frame:06}": situation for frame in range(8)},
+                "video ID": f"V{number}",
+                "Question ID": number,
+                "Question Type": "SR",
+                "Question": "Which object was opened?",
+                "Options": dict(zip("ABCD", choices, strict=True)),
+                "Answer": "Nothing." if number in BAD_ENTRIES else "ABCD"[number % 4],
+                "Explanation": "The cup was closed before. " * 100,
             }
         )
         (folder / "videos" / f"V{number}.mp4").touch()
-    path = folder / "STAR_train.json"
+    path = folder / "train_Video-Holmes.json"
     path.write_text(json.dumps(entries))
     return path
 
@@ -79,12 +77,13 @@ def write_star(folder: Path) -> Path:
 def test_ten_thousand_rows(tmp_path: Path) -> None:
     videos, rows = tmp_path / "videos", tmp_path / "rows.parquet"
     videos.mkdir()
-    annotations = write_star(tmp_path)
+    annotations = write_holmes(tmp_path)
 
-    convert = vvt(tmp_path, "data", "convert", str(annotations), str(rows), "--from", "star", "--videos", str(videos))
+    options = ("--from", "video-holmes", "--videos", str(videos))
+    convert = vvt(tmp_path, "data", "convert", str(annotations), str(rows), *options)
     assert (convert.exit_code, convert.out) == (0, f"{rows}: 9990 rows, 10 skipped\n")
     assert convert.err.splitlines() == [
-        f"skipped {annotations}: row {number}: the field 'answer' is none of the options: 'Nothing.'"
+        f"skipped {annotations}: row {number}: the truth must be one of the letters ABCD, got 'Nothing.'"
         for number in BAD_ENTRIES
     ]
 

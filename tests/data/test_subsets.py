@@ -280,9 +280,9 @@ def test_published_annotations_name_their_videos(tmp_path: Path, capsys: pytest.
     assert "1 rows left out (video-mme by youtube 1)" in told.out and "row 1: in video-mme by youtube" in told.err
     assert "1 entries cannot be read" in told.err and "the first is row 1: the truth must be" in told.err
     for against, message in [
-        (f"videomme={mme}", "there is no benchmark 'videomme'; choose one of: cg-bench"),
-        (f"star={mme}", "names no video in the format of star; row 0: the field 'choices' is missing"),
-        (f"star={tmp_path / 'none.json'}", "cannot read annotations"),
+        (f"videomme={mme}", "there is no benchmark 'videomme'; choose one of: charades-sta"),
+        (f"clevrer={mme}", "names no video in the format of clevrer; row 0: the field 'video_filename' is missing"),
+        (f"clevrer={tmp_path / 'none.json'}", "cannot read annotations"),
     ]:
         assert run([*command, against]) == 2
         assert message in capsys.readouterr().err

@@ -131,8 +131,8 @@ def test_longvideo_reasons_reasoning(media: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (
-            ["--from", "star", "--method", "longvt"],
-            "star has no turns to learn; these have: framethinker-sft, longvideo-reason, ",
+            ["--from", "mvbench", "--method", "longvt"],
+            "mvbench has no turns to learn; these have: framethinker-sft, longvideo-reason, ",
         ),
         (["--from", "video-r1"], "turns are written in a method's grammar; name it, such as longvt"),
         (

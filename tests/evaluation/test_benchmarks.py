@@ -91,15 +91,12 @@ def test_subtitles_of_frames_at_an_uneven_rate(tmp_path: Path) -> None:
     assert evenly_spaced_seconds(video, 3) == pytest.approx((0.0, 0.5, 9.0), abs=1e-3)
     subtitles = [Subtitle(0.4, 0.6, "early"), Subtitle(4.0, 6.0, "half way"), Subtitle(8.9, 9.5, "late")]
     shown = shown_at(subtitles, evenly_spaced_seconds(video, 3))
-    assert ask_with_subtitles("What?", shown, timed=False) == "Subtitles of the video:\nearly\nlate\n\nWhat?"
-    assert ask_with_subtitles("What?", shown, timed=True) == (
-        "Subtitles of the video:\n[0.4-0.6] early\n[8.9-9.5] late\n\nWhat?"
-    )
+    assert ask_with_subtitles("What?", shown) == "Subtitles of the video:\nearly\nlate\n\nWhat?"
 
 
 def test_only_benchmarks_whose_protocol_has_subtitles_show_any(video_mme: BenchmarkFiles) -> None:
     forms = {name: get_benchmark(name).subtitle_form for name in BENCHMARK_NAMES}
-    with_subtitles = {"cg-bench": "timed", "longvideobench": "interleaved", "video-mme": "texts"}
+    with_subtitles = {"longvideobench": "interleaved", "video-mme": "texts"}
     assert {name: form for name, form in forms.items() if form is not None} == with_subtitles
     for name in forms.keys() - with_subtitles.keys():
         with pytest.raises(UsageError, match=f"{name} has no subtitles"):
@@ -226,16 +223,16 @@ def test_a_bad_line_is_told_by_its_number_and_the_rest_goes_on(tmp_path: Path) -
     ("name", "file", "lines", "told"),
     [
         (
-            "next-qa",
-            "val.csv",
+            "video-mmlu",
+            "qa.tsv",
             [
-                "video,question,answer,qid,type,a0,a1,a2,a3,a4",
-                "v,why,0,1,CW,a,b,c,d,e",
-                'v,"a caf\xe9,\nwhy",0,2,CW,a,b,c,d,e',
-                "v,why,0,3,CW,a,b,c,d,e,one too many: \xff",
-                "v,\u00c3\u00a9t\u00c3\u00a9,0,4,CW,a,b,c,d,e",
+                "index\tvideo\tquestion\tanswer\tdiscipline",
+                "1\tv\twhy\tso\tMath",
+                '2\tv\t"a caf\xe9,\nwhy"\tso\tMath',
+                "3\tv\twhy\tso\tMath\tone too many: \xff",
+                "4\tv\t\u00c3\u00a9t\u00c3\u00a9\tso\tMath",
             ],
-            {1: r"line 4 of val.csv is not UTF-8: .*a caf\\xe9,", 2: r"line 5 of val.csv is not UTF-8: .*many: \\xff"},
+            {1: r"line 4 of qa.tsv is not UTF-8: .*a caf\\xe9,", 2: r"line 5 of qa.tsv is not UTF-8: .*many: \\xff"},
         ),
         (
             "charades-sta",
@@ -272,14 +269,7 @@ def test_only_line_feeds_end_lines_of_json(tmp_path: Path) -> None:
     [
         ("lvbench", "a.jsonl", {"key": "v", "type": "t", "qa": ["text", {"uid": 1}]}, [0, 1]),
         ("clevrer", "a.json", [{"video_filename": "v.mp4", "questions": [5, {"question_id": 1}]}], [0, 1]),
-        (
-            "perception-test",
-            "a.json",
-            {"v": {"mc_question": [None, {"id": 1}]}, "w": 7, "x": {"mc_question": 8}},
-            [0, 1, 2, 3],
-        ),
         ("video-mmmu", "Perception.json", ["text", {"id": "x"}], [0, 1]),
-        ("next-qa", "a.json", ["text", {"qid": 1}], [0, 1]),
     ],
 )
 def test_entries_that_are_no_objects_are_told(

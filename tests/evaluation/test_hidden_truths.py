@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.chat_server import chat_reply, scripted
-from tests.data.format_cases import SAMPLES
 from tests.evaluation.eval_command import result_of
 from tests.judge_server import JudgeServer, Reply
 from tests.videos.files import MakeVideo
@@ -34,23 +33,6 @@ CASES: dict[str, tuple[str, Any, str, Any]] = {
         "longvideobench_test_for_submission.json",
         {"first_0": "B", "second_0": "I cannot say."},
     ),
-    "perception-test": (
-        "mc_question_test.json",
-        {
-            name: {
-                "metadata": {"split": "test", "is_cup_game": True},
-                "mc_question": [
-                    {"id": 4, "question": f"{name}?", "options": ["x", "y", "z"], "area": "Memory", "reasoning": "r"}
-                ],
-            }
-            for name in ("first", "second", "gone")
-        },
-        "submission.json",
-        {
-            "first": [{"id": 4, "answer_id": 1, "answer": "y"}],
-            "second": [{"id": 4, "answer_id": -1, "answer": ""}],
-        },
-    ),
     "mlvu-test": (
         "test_question.json",
         [
@@ -63,15 +45,6 @@ CASES: dict[str, tuple[str, Any, str, Any]] = {
             {"question_id": "PQ_first", "question_type": "plotQA", "option": "B"},
             {"question_id": "PQ_second", "question_type": "plotQA", "option": ""},
         ],
-    ),
-    "egoschema": (
-        "questions.json",
-        [
-            {"q_uid": name, "question": f"{name}?"} | {f"option {number}": f"o{number}" for number in range(5)}
-            for name in ("first", "second", "gone")
-        ],
-        "submission.json",
-        {"first": 1},
     ),
 }
 
@@ -154,17 +127,3 @@ def test_the_first_answer_of_a_part_is_handed_in(
     assert asked == {"first?": 3, "second?": 3}
     assert json.loads((tmp_path / "out" / handed_in).read_text()) == content
     assert f"{handed_in} is of a part of the questions only" in capsys.readouterr().err
-
-
-def test_questions_with_a_truth_are_graded_beside_those_without(tmp_path: Path, make_video: MakeVideo) -> None:
-    """EgoSchema publishes the answers of 500 of its questions."""
-    for uid in ("0a1b-cd", "2e3f-gh"):
-        (tmp_path / f"{uid}.mp4").symlink_to(make_video(100))
-    annotations = SAMPLES / "egoschema" / "questions.json"
-    line = ["eval", "--benchmark=egoschema", f"--annotations={annotations}", f"--videos={tmp_path}", "--method=direct"]
-    with JudgeServer(reply=lambda request: chat_reply("<answer>B</answer>")) as server:
-        assert run([*line, f"--out={tmp_path / 'out'}", f"--base-url={server.base_url}"]) == 0
-    overall = result_of(tmp_path / "out")["overall"]
-    assert (overall["items"], overall["failed"], overall["accuracy"]) == (2, 0, 1.0)
-    # Its server takes all 5031, and tells the accuracy of these, too.
-    assert json.loads((tmp_path / "out" / "submission.json").read_text()) == {"0a1b-cd": 1, "2e3f-gh": 1}

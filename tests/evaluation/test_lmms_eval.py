@@ -73,7 +73,7 @@ def adapter() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def task() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("vvt_rows_utils", TASKS / "utils.py")
+    spec = importlib.util.spec_from_file_location("vvt_task_utils", TASKS / "utils.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -96,9 +96,9 @@ def docs(make_video: MakeVideo) -> list[dict[str, Any]]:
 
 def ask(model: Any, task: ModuleType, docs: list[dict[str, Any]]) -> list[str]:
     """As lmms-eval does."""
-    model.task_dict["vvt_rows"] = {"test": docs}
+    model.task_dict["vvt_choice"] = {"test": docs}
     requests = [
-        FakeRequest((task.doc_to_text(doc), {"until": ["\n"]}, task.doc_to_visual, number, "vvt_rows", "test"))
+        FakeRequest((task.doc_to_text(doc), {"until": ["\n"]}, task.doc_to_visual, number, "vvt_choice", "test"))
         for number, doc in enumerate(docs)
     ]
     answers: list[str] = model.generate_until(requests)
@@ -132,6 +132,17 @@ def test_requests_become_rollouts(adapter: ModuleType, task: ModuleType, docs: l
     scores = [task.process_results(doc, [answer]) for doc, answer in zip(docs, answers, strict=True)]
     assert scores == [{"accuracy": 1.0}, {"accuracy": 0.0}, {"accuracy": 0.0}]
     assert {task.doc_to_target(doc) for doc in docs} == {"A"}
+
+
+def test_a_task_may_give_the_path_without_a_list(
+    adapter: ModuleType, task: ModuleType, docs: list[dict[str, Any]]
+) -> None:
+    """As TemporalBench's tasks do."""
+    with JudgeServer(reply=scripted({"Question 0?": ["<answer>A</answer>"]})) as server:
+        model = adapter.VideoToolsModel("direct", base_url=server.base_url, initial_frames=2)
+        model.task_dict["t"] = {"test": docs}
+        request = FakeRequest((task.doc_to_text(docs[0]), {}, lambda doc: task.doc_to_visual(doc)[0], 0, "t", "test"))
+        assert model.generate_until([request]) == ["A"]
 
 
 def test_a_method_that_searches(
@@ -180,22 +191,80 @@ def test_what_the_adapter_does_not_take(adapter: ModuleType, task: ModuleType, d
         model.generate_until([FakeRequest(("Q?", {}, lambda doc: ["a.mp4", "b.mp4"], 0, "t", "test"))])
 
 
+class Rows(list[dict[str, Any]]):
+    """A data set, of which the tasks need no more than this."""
+
+    def filter(self, keeps: Callable[[dict[str, Any]], bool]) -> Rows:
+        return Rows(filter(keeps, self))
+
+
+def configs() -> dict[str, dict[str, Any]]:
+    """The tasks of the example, with the functions that they name as texts, as lmms-eval reads them."""
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
+    read = [yaml.load(path.read_text(), Loader) for path in sorted(TASKS.glob("*.yaml"))]
+    return {
+        config["task"]: {**yaml.load((TASKS / config.pop("include")).read_text(), Loader), **config} for config in read
+    }
+
+
+def test_tasks_of_three_kinds_of_answers(adapter: ModuleType, task: ModuleType, make_video: MakeVideo) -> None:
+    """Each task takes its rows, and grades what the method answers after a tool call or at once."""
+    made = [
+        ("Which colour?", "A", "mc", ["red", "blue"], "<answer>A</answer>"),
+        ("Which side?", "B", "mc", ["left", "right"], "<answer>A. left</answer>"),
+        ("How many?", "12", "numeric", [], "<answer>There are 12.</answer>"),
+        ("Who?", "a dog", "open", [], "<answer>A dog</answer>"),
+        ("When is it red?", "[1.0, 3.0]", "segment", [], "<answer>From 1 to 3 seconds</answer>"),
+        ("When is it blue?", "[1.0, 3.0]", "segment", [], "<answer>[0, 1.5]</answer>"),
+    ]
+    docs = Rows(
+        benchmark_row(
+            "x",
+            index=number,
+            split="test",
+            video_path=Path(make_video(100)),
+            question=question,
+            options=options,
+            truth=truth,
+            question_type=question_type,
+        )
+        for number, (question, truth, question_type, options, _) in enumerate(made)
+    )
+    scripts = {question: [ZOOM, answer] if "red" in question else [answer] for question, *_, answer in made}
+    scores = {}
+    with JudgeServer(reply=scripted(scripts)) as server:
+        model = adapter.VideoToolsModel("videozoomer", base_url=server.base_url, initial_frames=2)
+        for name, config in configs().items():
+            asked = getattr(task, config["process_docs"].removeprefix("utils."))(docs)
+            process_results = getattr(task, config["process_results"].removeprefix("utils."))
+            results = [
+                process_results(doc, [answer]) for doc, answer in zip(asked, ask(model, task, asked), strict=True)
+            ]
+            assert all(list(each) == [metric["metric"] for metric in config["metric_list"]] for each in results)
+            scores[name] = results
+    assert scores == {
+        "vvt_choice": [{"accuracy": 1.0}, {"accuracy": 0.0}],
+        "vvt_open": [{"accuracy": 1.0}, {"accuracy": 1.0}],
+        "vvt_segment": [{"accuracy": 1.0, "mean_iou": 1.0}, {"accuracy": 0.0, "mean_iou": pytest.approx(0.5 / 3)}],
+    }
+
+
 def test_the_commands_are_those_of_the_page() -> None:
     """The folder of tasks as seen from that of the rows, and the model's arguments whole."""
     readme = (TASKS.parent / "README.md").read_text()
-    told = "--include_path $CHECKOUT/examples/lmms_eval/tasks --tasks vvt_rows"
-    assert told in readme and told in (TASKS / "vvt_rows.yaml").read_text()
+    told = f"--include_path $CHECKOUT/examples/lmms_eval/tasks --tasks {','.join(configs())}"
+    assert told in readme and told in (TASKS / "_rows_yaml").read_text()
     page = (TASKS.parents[2] / "docs" / "evaluation.md").read_text()
     of_page, of_readme = (re.findall(r"--model_args (method=videozoomer\S+)", text) for text in (page, readme))
     assert of_page == of_readme[:1] and "min_pixels=25088,max_pixels=100352" in of_page[0]
 
 
-def test_the_task_names_functions_that_exist(task: ModuleType) -> None:
-    class Loader(yaml.SafeLoader):
-        pass
-
-    Loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
-    config = yaml.load((TASKS / "vvt_rows.yaml").read_text(), Loader)
-    named = [str(value) for name, value in config.items() if name.startswith(("doc_to", "process"))]
-    assert len(named) == 4
-    assert all(callable(getattr(task, name.removeprefix("utils."))) for name in named)
+@pytest.mark.parametrize("name", configs())
+def test_the_tasks_name_functions_that_exist(name: str, task: ModuleType) -> None:
+    named = [str(value) for key, value in configs()[name].items() if key.startswith(("doc_to", "process"))]
+    assert len(named) == 5
+    assert all(callable(getattr(task, each.removeprefix("utils."))) for each in named)

@@ -135,12 +135,11 @@ def test_rows_of_other_methods_carry_its_reward_keys(install: Install) -> None:
 def test_rows_may_be_made_for_it(install: Install, make_video: MakeVideo, tmp_path: Path) -> None:
     install("add_a_method")
     (tmp_path / "rows.csv").write_text(
-        "video,question,answer,qid,type,a0,a1,a2,a3,a4\n"
-        f"{Path(make_video(300)).stem},what is shown,1,0,DO,cat,dog,cow,hen,pig\n"
+        f"video,question,answer,options\n{make_video(300)},what is shown,dog,cat|dog|cow\n"
     )
     target = tmp_path / "rows.parquet"
-    convert = ["data", "convert", str(tmp_path / "rows.csv"), str(target), "--from", "next-qa"]
-    assert run([*convert, "--videos", str(Path(make_video(300)).parent), "--method", "frugal"]) == 0
+    convert = ["data", "convert", str(tmp_path / "rows.csv"), str(target), "--from", "table", "--yes"]
+    assert run([*convert, "--method", "frugal"]) == 0
     assert run(["data", "validate", str(target)]) == 0
 
 

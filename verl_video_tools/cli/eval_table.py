@@ -33,7 +33,6 @@ class EvalTable:
             write_comparisons,
         )
         from verl_video_tools.evaluation.items import read_items
-        from verl_video_tools.evaluation.knowledge import knowledge_table
         from verl_video_tools.evaluation.plots import PLOTS, write_plots
         from verl_video_tools.evaluation.run import read_result
         from verl_video_tools.evaluation.tables import TABLES, write_tables
@@ -51,7 +50,6 @@ class EvalTable:
             runs = {}
         comparisons = compare(runs)
         further = [comparison_table(comparisons)] if comparisons else []
-        further += [gain] if (gain := knowledge_table(read)).rows else []
         print(write_tables(read, self.out, [*further, *([power_table(runs, comparisons)] if self.power else [])]))
         if comparisons:
             write_comparisons(comparisons, self.out)

@@ -87,14 +87,10 @@ class Evaluate(Asking):
     settings: Settings = None
     temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature.")] = 0.0
     seed: Seed = None
-    cache: Annotated[Path | None, typer.Option(help="Folder that caches greedy or seeded replies.")] = None
     attempts: Annotated[
         int,
         typer.Option(min=1, help="Most attempts at a question, where the method verifies answers (framethinker: 3)."),
     ] = 1
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed/--keep-failed", help="Repeat items that failed in an earlier run.")
-    ] = True
 
     given_options: ClassVar[frozenset[str]] = frozenset()
     """Those of the command line, which a protocol does not set."""
@@ -117,8 +113,6 @@ class Evaluate(Asking):
         profile = None if self.protocol is None else self._take_protocol(self.protocol, fields)
         if self.method is None:
             raise UsageError("give --method, or --protocol, which has one")
-        if self.cache is not None and self.temperature > 0 and self.seed is None and self.repeats == 1:
-            raise UsageError("--cache keeps replies that are greedy or have a seed: give --seed, or --temperature 0")
         given = fields if profile is None else profile.fields
         configured = get_method(self.method, **given)
         whole = self._questions()
@@ -147,12 +141,7 @@ class Evaluate(Asking):
             model = model or self.serve
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
             server = announced_server(self.serve, self.out / "vllm.log", configured, given, envelope, options, model)
-        policy = self.policy(
-            model=model,
-            envelope=envelope,
-            cache_dir=None if self.cache is None else str(self.cache),
-            model_digest=facts.get("served", {}).get("digest"),
-        )
+        policy = self.policy(model=model, envelope=envelope)
         judge, retriever = self.judge(), self.retriever()
         with progress_bars("eval") as (progress,):
             result = asyncio.run(
@@ -169,7 +158,6 @@ class Evaluate(Asking):
                     settings={name: value for name, value in facts.items() if value},
                     controls=controls,
                     seed=self.seed,
-                    retry_failed=self.retry_failed,
                     max_attempts=self.attempts,
                     progress=progress,
                 )
@@ -189,8 +177,7 @@ class Evaluate(Asking):
             UsageError: there is no such profile or benchmark, or the profile is one of another method.
         """
         from verl_video_tools.data.formats import get_benchmark
-        from verl_video_tools.evaluation.protocols import SUBTITLES, apply
-        from verl_video_tools.evaluation.published_protocols import get_protocol
+        from verl_video_tools.evaluation.protocols import SUBTITLES, apply, get_protocol
 
         protocol = get_protocol(name)
         if self.method not in (None, protocol.method):

@@ -113,8 +113,7 @@ def _readers(names: tuple[str, ...]) -> Texts:
 
 
 def _protocols() -> Texts:
-    from verl_video_tools.evaluation.protocols import described
-    from verl_video_tools.evaluation.published_protocols import PROTOCOLS
+    from verl_video_tools.evaluation.protocols import PROTOCOLS, described
 
     return {name: (protocol.about, described(protocol)) for name, protocol in PROTOCOLS.items()}
 

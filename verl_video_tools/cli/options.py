@@ -148,11 +148,6 @@ class Asking(Judging):
     top_p: Annotated[
         float | None, typer.Option(help="Sample from the most likely tokens with this total probability.")
     ] = None
-    top_k: Annotated[int | None, typer.Option(help="Sample from this number of the most likely tokens.")] = None
-    presence_penalty: Annotated[float | None, typer.Option(help="Penalty of tokens that the turn already has.")] = None
-    repetition_penalty: Annotated[
-        float | None, typer.Option(help="Penalty of tokens that prompt or turn already have, as a divisor; 1: none.")
-    ] = None
     jpeg_quality: Annotated[
         int | None, typer.Option(min=1, max=95, help="Send images as JPEG of this quality; default: PNG.")
     ] = None

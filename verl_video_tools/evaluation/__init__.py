@@ -7,8 +7,7 @@ folder.py           which evaluation a folder holds, and whether the same goes o
 asked_items.py      items as they were asked, each with its verdicts and costs, from recorded rollouts
 results.py          the result, from these
 published.py        the verdicts of a published extractor beside ours
-knowledge.py        Video-MMMU's knowledge gain, from two results
-protocols.py        profiles of published evaluations; published_protocols.py has them
+protocols.py        profiles of published evaluations; protocols.yaml has them
 metrics.py          a benchmark's metrics of items that were asked several times
 items.py            what became of each item, by which runs are joined
 costs.py            tokens, requests and seconds of an item

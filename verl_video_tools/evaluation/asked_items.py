@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from verl_video_tools.core.clips import read_clip
@@ -13,8 +13,6 @@ from verl_video_tools.core.types import AnswerLabel, Judge, Sample
 from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.formats import GradedItem
 from verl_video_tools.data.generation.record import Record
-from verl_video_tools.data.generation.summary import Key
-from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.evaluation.costs import costs_of
 from verl_video_tools.evaluation.published import ReadItem, read_item
 from verl_video_tools.evaluation.questions import Questions
@@ -25,7 +23,7 @@ class AskedItem:
     """An item as it was asked once.
 
     Attributes:
-        graded: as the metrics need it; None if it failed, or has neither a truth nor scores.
+        graded: as the metrics need it; None if it failed, or has no truth.
         read: also read by the published extractor; None without one.
         costs: `costs.COSTS`.
     """
@@ -68,32 +66,14 @@ def asked_items(
         extractor: the published rule that answers are read by beside ours.
     """
     last = {(str(record["uid"]), int(record["session_id"])): record for record in records}
-    torn = _torn(questions, last)
     items = []
     for task in questions.tasks:
         if task.key in last:
             record = last[task.key]
             graded = _graded(record)
-            if graded is not None and _joined(questions, task) in torn:
-                graded = replace(graded, is_whole=False)
             read = None if graded is None or extractor is None else read_item(graded, extractor)
             items.append(AskedItem(record, graded, read, costs_of(record, protocol)))
     return items
-
-
-def _torn(questions: Questions, last: Mapping[Key, Record]) -> set[tuple[int, str | None]]:
-    """What a figure joins of which an item is missing: all of it where only a part of the questions was asked."""
-    return {
-        _joined(questions, task)
-        for task in questions.tasks
-        if questions.scope is not None or task.key not in last or last[task.key]["trajectory"].flags
-    }
-
-
-def _joined(questions: Questions, task: RolloutTask) -> tuple[int, str | None]:
-    """By the time that it was asked, and by `Benchmark.joined_by`."""
-    benchmark = questions.benchmark
-    return task.session_id, None if benchmark is None else benchmark.joined_by(task.entries("extra_info"))
 
 
 async def graded_anew(records: Iterable[Record], rule: Judge | None) -> list[Record]:
@@ -130,8 +110,7 @@ def _sample(record: Record) -> Sample:
 
 
 def _graded(record: Record) -> GradedItem | None:
-    label, scores = record["answer_label"], record.get("scores", {})
-    if record["trajectory"].flags or (label is None and not scores):
+    label = record["answer_label"]
+    if record["trajectory"].flags or label is None:
         return None
-    label = None if label is None else AnswerLabel(label)
-    return GradedItem(_sample(record), record["trajectory"].answer, label, int(record["session_id"]), scores)
+    return GradedItem(_sample(record), record["trajectory"].answer, AnswerLabel(label), int(record["session_id"]))

@@ -21,8 +21,7 @@ ITEMS = "items.jsonl"
 
 Line = dict[str, Any]
 """`item` (its key), `index`, `video`, `repeat` (from 0), `answer`, `label`, `label_published`, `frames` and the costs.
-The labels are null where the rollout failed or the item has no truth, the published one also without an extractor.
-Answers that are rated by a rubric have `scores` instead."""
+The labels are null where the rollout failed or the item has no truth, the published one also without an extractor."""
 
 
 def item_lines(items: Iterable[AskedItem]) -> list[Line]:
@@ -44,7 +43,6 @@ def item_lines(items: Iterable[AskedItem]) -> list[Line]:
                 "repeat": item.repeat,
                 "answer": trajectory.answer,
                 "label": None if item.graded is None else item.graded.label,
-                **({} if item.graded is None or not item.graded.scores else {"scores": item.graded.scores}),
                 "label_published": None if item.read is None else item.read.published.label,
                 "frames": counts["initial_frames"] + counts["tool_frames"],
                 **item.costs,

@@ -111,10 +111,11 @@ class VideoToolsModel(lmms):
     def _sample(self, request: Any) -> Sample:
         question, _, doc_to_visual, doc_id, task, split = request.args
         visuals = doc_to_visual(self.task_dict[task][split][doc_id])
-        if len(visuals) != 1 or not isinstance(visuals[0], str | Path):
+        paths = [visuals] if isinstance(visuals, str | Path) else visuals  # TemporalBench's tasks give no list
+        if len(paths) != 1 or not isinstance(paths[0], str | Path):
             raise UsageError(f"{task} {doc_id}: a request takes the path of one video, got {visuals!r:.200}")
         # The truth stays with the task, which grades the answer.
-        return Sample(question, ground_truth="", video_path=str(visuals[0]), question_type="open")
+        return Sample(question, ground_truth="", video_path=str(paths[0]), question_type="open")
 
     async def _answers(self, samples: Sequence[Sample]) -> list[str]:
         answers = [""] * len(samples)

@@ -12,7 +12,7 @@ from verl_video_tools.data.formats import Benchmark, GradedItem
 def mean_metrics(benchmark: Benchmark | None, items: Sequence[GradedItem]) -> dict[str, float]:
     """The metrics of each time that the items were asked, and of these the mean; none without items or a benchmark.
 
-    Times are kept apart, as a metric may join items: all choices of one question right, and that at one time.
+    Times are kept apart, as a metric may join items.
     """
     times: dict[int, list[GradedItem]] = {}
     for item in items:

@@ -1,14 +1,17 @@
 """Protocol profiles: the options of a published evaluation, by name, each with its source.
 
-A profile sets what `vvt eval` has an option for, and says in words what it cannot match. The profiles themselves are in
-`published_protocols`.
+A profile sets what `vvt eval` has an option for, and says in words what it cannot match. `protocols.yaml` has the
+profiles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from importlib.resources import files
+from typing import Any, cast
+
+from omegaconf import OmegaConf
 
 from verl_video_tools.core.errors import UsageError
 
@@ -16,17 +19,13 @@ FIELD = "set."
 """Before the name of a field of the method's config, which `--set` sets."""
 CHANGES_ANSWERS = frozenset(
     {
-        *("temperature", "top_p", "top_k", "presence_penalty", "repetition_penalty", "attempts", "extractor"),
+        *("temperature", "top_p", "attempts", "extractor"),
         *("min_pixels", "max_pixels", "jpeg_quality", "native_reasoning", "control"),
     }
 )
 """Options that make another evaluation of it also where a profile does not name them."""
 SUBTITLES = "subtitles"
 """Name of the value that says whether questions are asked with subtitles; their folder is the user's to give."""
-OWN_PROMPT = "the published prompt is not in this package: ours says the same in our own words"
-OWN_FRAMES = (
-    "frames are decoded and scaled by our reader, by presentation time; the published code's differ in single frames"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,6 @@ class Protocol:
         benchmarks: those of the table that there are readers for.
         values: options of `vvt eval` by name; fields of the method's config after `set.`.
         for_benchmark: what differs for a benchmark, by its name.
-        by_row: options and fields that the table has for each row, named as in `values`, with where they stand; the
-            user must give them.
         prompt, judge: how questions were put and open answers judged, which no option sets.
         cannot_match: what stays different whatever the options.
     """
@@ -57,13 +54,12 @@ class Protocol:
     about: str
     table: str
     method: str
-    benchmarks: tuple[str, ...]
+    benchmarks: list[str]
     values: Mapping[str, Value]
     for_benchmark: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
-    by_row: Mapping[str, str] = field(default_factory=dict)
     prompt: str
     judge: str
-    cannot_match: tuple[str, ...]
+    cannot_match: list[str]
 
     def of(self, benchmark: str | None) -> dict[str, Value]:
         """The values for a benchmark; None, for rows of a file, takes those for all."""
@@ -94,18 +90,12 @@ def apply(
         benchmark: name of the benchmark; None for rows of a file.
         given_options: options on the command line, by name; `subtitles` whether there are any, given or not.
         given_fields: fields of `--set`.
-
-    Raises:
-        UsageError: something that the published table has for each row is not given.
     """
     values = protocol.of(benchmark)
     options = {name: value.value for name, value in values.items() if not name.startswith(FIELD)}
     fields = {name.removeprefix(FIELD): value.value for name, value in values.items() if name.startswith(FIELD)}
     published = {**options, **{f"{FIELD}{name}": value for name, value in fields.items()}}
     used = {**given_options, **{f"{FIELD}{name}": value for name, value in given_fields.items()}}
-    for name, source in protocol.by_row.items():
-        if name not in used:
-            raise UsageError(f"the protocol {protocol.name} needs {option_of(name)}, which differs by row ({source})")
     overrides = {
         name: {"published": value, "used": used[name]}
         for name, value in published.items()
@@ -114,7 +104,7 @@ def apply(
     if benchmark is not None and benchmark not in protocol.benchmarks:
         overrides["benchmark"] = {"published": list(protocol.benchmarks), "used": benchmark}
     # What the user sets and the profile leaves as it is by default differs from the published run, too.
-    for name in used.keys() - published.keys() - protocol.by_row.keys():
+    for name in used.keys() - published.keys():
         if name.startswith(FIELD):
             overrides[name] = {"published": "the method's default", "used": used[name]}
         elif name in CHANGES_ANSWERS:
@@ -124,13 +114,6 @@ def apply(
         {**fields, **given_fields},
         dict(sorted(overrides.items())),
     )
-
-
-def option_of(name: str) -> str:
-    """A value's name as it is given on the command line."""
-    if name.startswith(FIELD):
-        return f"--set {name.removeprefix(FIELD)}"
-    return "--judge" if name == "judge_settings" else f"--{name.replace('_', '-')}"
 
 
 def described(protocol: Protocol) -> str:
@@ -147,7 +130,6 @@ def described(protocol: Protocol) -> str:
         "Options and fields (set.) with their sources:",
         *_described_values(protocol.values),
     ]
-    lines += [f"  {name} = the row's, to be given ({source})" for name, source in protocol.by_row.items()]
     for benchmark, values in protocol.for_benchmark.items():
         lines += [f"  for {benchmark}:", *(f"  {line}" for line in _described_values(values))]
     return "\n".join([*lines, "", "Cannot be matched:", *(f"  {reason}" for reason in protocol.cannot_match)])
@@ -159,3 +141,32 @@ def _described_values(values: Mapping[str, Value]) -> list[str]:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _read() -> dict[str, Protocol]:
+    text = files(__package__).joinpath("protocols.yaml").read_text(encoding="utf-8")
+    content = cast("dict[str, dict[str, Any]]", OmegaConf.to_container(OmegaConf.create(text)))
+    return {name: _protocol(name, **fields) for name, fields in content.items()}
+
+
+def _protocol(name: str, values: Any, for_benchmark: Any = None, **texts: Any) -> Protocol:
+    by_benchmark = {benchmark: _values(each) for benchmark, each in (for_benchmark or {}).items()}
+    return Protocol(name=name, values=_values(values), for_benchmark=by_benchmark, **texts)
+
+
+def _values(entries: Mapping[str, Any]) -> dict[str, Value]:
+    return {name: Value(*entry) for name, entry in entries.items()}
+
+
+PROTOCOLS = _read()
+
+
+def get_protocol(name: str) -> Protocol:
+    """The profile of a name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in PROTOCOLS:
+        raise UsageError(f"there is no protocol {name!r}; choose one of: {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name]

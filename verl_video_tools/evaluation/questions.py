@@ -82,9 +82,7 @@ def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
         if isinstance(row, RowError):
             faults[number] = row
         else:
-            rubric = row["extra_info"].get("rubric")
-            is_graded = has_truth(row) and rubric is None
-            tasks.append(RolloutTask(str(number), 0, row, is_graded=is_graded, rubric=rubric))
+            tasks.append(RolloutTask(str(number), 0, row, is_graded=has_truth(row)))
     if not tasks:
         first = f"; the first: {next(iter(faults.values()))}" if faults else ""
         raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {benchmark.name}{first}")

@@ -51,7 +51,6 @@ def summarise(
             name: {value: _figures(members, questions.benchmark, extractor) for value, members in values.items()}
             for name, values in groups.items()
         },
-        **_scales(questions.benchmark),
         "frames": _frames(items),
         "costs": summed([item.costs for item in items if not item.is_failed]),
         "calls": _calls(items),
@@ -105,9 +104,8 @@ def _figures(
     read = [item.read for times in answered for item in times if item.read is not None]
     published = [item.published for item in read]
     videos = [times[0].video for times in answered]
-    labelled = [] if benchmark is not None and benchmark.score_metrics else answered
     shares = {
-        name: [_share([item.graded for item in times], label) for times in labelled]
+        name: [_share([item.graded for item in times], label) for times in answered]
         for name, label in (("accuracy", AnswerLabel.CORRECT), ("partial", AnswerLabel.PARTIAL))
     }
     if extractor is not None:
@@ -126,7 +124,7 @@ def _figures(
         **(published_figures(read, benchmark) if extractor is not None else {}),
         "videos": len(set(videos)),
         "intervals": {
-            **share_intervals(shares, videos if labelled else []),
+            **share_intervals(shares, videos),
             **metric_intervals(graded, benchmark),
             **published_metrics,
         },
@@ -155,16 +153,10 @@ def _repeats(items: Sequence[AskedItem], repeats: int) -> dict[str, Any]:
     accuracies = []
     for number in range(repeats):
         times = [item.graded for item in items if item.repeat == number]
-        labelled = [graded for graded in times if graded is not None and graded.label is not None]
-        accuracies.append(_mean([_share([graded], AnswerLabel.CORRECT) for graded in labelled]))
+        accuracies.append(_mean([_share([graded], AnswerLabel.CORRECT) for graded in times if graded is not None]))
     known = [accuracy for accuracy in accuracies if accuracy is not None]
     spread = stdev(known) if len(known) > 1 else None
     return {"number": repeats, "accuracy": accuracies, "mean": _mean(known), "standard_deviation": spread}
-
-
-def _scales(benchmark: Benchmark | None) -> dict[str, list[str]]:
-    """Metrics of scores by name, the main one first, where the benchmark has any."""
-    return {"score_metrics": list(benchmark.score_metrics)} if benchmark is not None and benchmark.score_metrics else {}
 
 
 def _frames(items: Sequence[AskedItem]) -> dict[str, Any]:
@@ -196,8 +188,6 @@ def _graded_by(items: Sequence[AskedItem], benchmark: Benchmark | None) -> dict[
         if item.graded is not None:
             sample = item.graded.sample
             by_rule = decided_by_rule(item.graded.answer, sample) is not None
-            if item.graded.scores:  # of no answer the lowest
-                by_rule = not (item.graded.answer or "").strip()
             graded_by[f"rule for {sample.question_type}" if by_rule else judge] += 1
         elif JUDGE_FLAG in item.record["trajectory"].flags:
             graded_by["judge failed"] += 1

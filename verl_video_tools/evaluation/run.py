@@ -29,7 +29,6 @@ from verl_video_tools.core.files import write_json, write_lines, write_text
 from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import no_progress
 from verl_video_tools.data.extractors import get_extractor
-from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.generation.generate import generate
 from verl_video_tools.data.generation.protocol import made_with
 from verl_video_tools.data.generation.summary import RolloutProgress
@@ -75,12 +74,11 @@ async def evaluate(
     extractor: str | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
-    retry_failed: bool = True,
     max_attempts: int = 1,
     controls: Sequence[Control] = (),
     progress: RolloutProgress = no_progress,
 ) -> dict[str, Any]:
-    """Let a model answer each question, going on where an earlier run into `folder` stopped.
+    """Let a model answer each question, going on where an earlier run into `folder` stopped; what failed is repeated.
 
     Args:
         policy: without a model's name, the first that the endpoint lists.
@@ -93,7 +91,6 @@ async def evaluate(
             (`serve_options`), and which model it serves (`served`, with `model` and `digest`), as the model's name
             alone does not say.
         seed: of sampling; None leaves it to the endpoint, unless questions are asked several times: then it is 0.
-        retry_failed: ask items again that are recorded as failed.
         max_attempts: at each question, where the method's authors verify a rollout and make another.
         controls: by which method and questions were changed (`evaluation.controls`).
         progress: called before the first item and after each.
@@ -124,8 +121,6 @@ async def evaluate(
         judge = replace(judge, prompt_file=questions.benchmark.judge_prompt_file())
     extractor = extractor or (None if questions.benchmark is None else questions.benchmark.published_extractor)
     published = None if extractor is None else get_extractor(extractor)
-    if questions.benchmark is not None and questions.benchmark.score_metrics:
-        _check_scored(questions.benchmark, judge, extractor)
     if tool_model is not None and tool_model.model is None:
         async with EndpointToolModel(tool_model) as lister:
             tool_model = replace(tool_model, model=(await lister.served_models())[0])
@@ -156,7 +151,7 @@ async def evaluate(
         retriever=retriever,
         tool_model=tool_model,
         seed=seed,
-        retry_flagged=retry_failed,
+        retry_flagged=True,
         label_answers=True,
         max_attempts=max_attempts,
         versions=found_versions,
@@ -238,16 +233,6 @@ def _versions_of_rollouts(items: Sequence[AskedItem], folder: Path) -> list[dict
         told = (f"{name} {', '.join(str(one.get(name, 'unknown')) for one in each)}" for name in names)
         logger.warning("%s holds rollouts of several versions, all graded by this one: %s", folder, "; ".join(told))
     return found
-
-
-def _check_scored(benchmark: Benchmark, judge: JudgeConfig | None, extractor: str | None) -> None:
-    """Raises UsageError for options that answers which get scores instead of labels have no use for."""
-    if extractor is not None:
-        raise UsageError(f"the answers of {benchmark.name} get scores, which no extractor reads; leave out --extractor")
-    if judge is not None and (judge.prompt_file is not None or judge.profile != "graded"):
-        raise UsageError(
-            f"the judge of {benchmark.name} has instructions of its own; leave out its prompt_file and profile"
-        )
 
 
 def _grader(rule: Judge | None) -> str:

@@ -11,8 +11,7 @@ from verl_video_tools.evaluation.questions import Questions
 
 
 def submission_of(questions: Questions, records: Iterable[Record]) -> Submission | None:
-    """What to hand in for the questions without a truth, or for all (`Benchmark.submits_known_truths`); None where each
-    has one, or the benchmark takes no file.
+    """What to hand in for the questions without a truth; None where each has one, or the benchmark takes no file.
 
     A question that was asked several times is handed in as it was answered the first time.
 
@@ -21,14 +20,12 @@ def submission_of(questions: Questions, records: Iterable[Record]) -> Submission
     """
     if questions.benchmark is None:  # rows of a user, which may hold anything
         return None
-    first = [task for task in questions.tasks if task.session_id == 0]
-    hidden = [task for task in first if not has_truth(task.row)]
+    hidden = [task for task in questions.tasks if task.session_id == 0 and not has_truth(task.row)]
     if not hidden:
         return None
-    handed_in = first if questions.benchmark.submits_known_truths else hidden
     answers = {str(record["uid"]): record["trajectory"] for record in records if int(record["session_id"]) == 0}
     predictions = []
-    for task in handed_in:
+    for task in hidden:
         trajectory = answers.get(task.uid)
         answer = None if trajectory is None or trajectory.flags else trajectory.answer
         predictions.append(Prediction(Sample.from_row(task.row), answer))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +98,9 @@ def percent(value: float | None) -> str:
     return number(None if value is None else 100 * value)
 
 
-def bracketed(interval: Sequence[float] | None, told: Callable[[float], str] = percent) -> str:
-    """An interval, of shares in percent."""
-    return f"[{TOO_FEW}]" if interval is None else f"[{told(interval[0])}, {told(interval[1])}]"
+def bracketed(interval: Sequence[float] | None) -> str:
+    """An interval of shares, in percent."""
+    return f"[{TOO_FEW}]" if interval is None else f"[{percent(interval[0])}, {percent(interval[1])}]"
 
 
 def _joined(tables: Sequence[str]) -> str:
@@ -112,7 +112,7 @@ def _tables(results: Results) -> list[Table]:
 
 
 def _overall_table(results: Results) -> Table:
-    metrics, scores = _metric_names(results), {name for each in results.values() for name in _scores(each)}
+    metrics = _metric_names(results)
     unreadable = [name for name in _UNREADABLE if any(result["overall"].get(name) for result in results.values())]
     repeats = ["repeats"] if any("repeats" in result for result in results.values()) else []
     head = ["result", "questions", "model", "method", *_COUNTS, *repeats, "accuracy"]
@@ -126,7 +126,7 @@ def _overall_table(results: Results) -> Table:
                 *map(str, facts_of(protocol).values()),
                 *(str(overall[key]) for key in _COUNTS),
                 *(_repeats_cell(result.get("repeats")) for _ in repeats),
-                *(_figure_cell(overall, key, key in scores) for key in ("accuracy", *metrics)),
+                *(_figure_cell(overall, key) for key in ("accuracy", *metrics)),
                 *(str(overall.get(key, "-")) for key in unreadable),
                 *(number(frames[key]["mean"]) for key in ("total", "initial", "tool")),
             ]
@@ -157,7 +157,7 @@ def _group_table(results: Results) -> Table:
         for result in results.values()
     ]
     names = dict.fromkeys(name for groups in by_result for name in groups)
-    rows = [[*name, *map(_group_cell, (groups.get(name) for groups in by_result), results.values())] for name in names]
+    rows = [[*name, *map(_group_cell, (groups.get(name) for groups in by_result))] for name in names]
     return Table(["grouping", "group", *results], rows, 2)
 
 
@@ -189,32 +189,18 @@ def _metric_names(results: Results) -> list[str]:
     return [*(["partial"] if partial else []), *found]
 
 
-def _scores(result: Mapping[str, Any]) -> Sequence[str]:
-    names: Sequence[str] = result.get("score_metrics", ())
-    return names
-
-
-def _score(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _figure_cell(figures: Mapping[str, Any], key: str, is_score: bool = False, *, tells_too_few: bool = True) -> str:
-    """Scores as they are, all else in percent."""
+def _figure_cell(figures: Mapping[str, Any], key: str, *, tells_too_few: bool = True) -> str:
     value, interval = figures.get(key), figures.get("intervals", {}).get(key)
     if value is None:
         return "-"
-    told = _score if is_score else percent
-    return f"{told(value)} {bracketed(interval, told)}" if interval or tells_too_few else told(value)
+    return f"{percent(value)} {bracketed(interval)}" if interval or tells_too_few else percent(value)
 
 
-def _group_cell(figures: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str:
-    """The accuracy, or the main score; without a word where there is no interval, in most groups of a small
-    benchmark."""
+def _group_cell(figures: Mapping[str, Any] | None) -> str:
+    """The accuracy, without a word where there is no interval, as in most groups of a small benchmark."""
     if figures is None:
         return ""
-    key = next(iter(_scores(result)), "accuracy")
-    cell = _figure_cell(figures, key, key != "accuracy", tells_too_few=False)
-    return f"{cell} ({figures['items'] - figures['failed']})"
+    return f"{_figure_cell(figures, 'accuracy', tells_too_few=False)} ({figures['items'] - figures['failed']})"
 
 
 def _repeats_cell(repeats: Mapping[str, Any] | None) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.config import require
@@ -27,7 +26,6 @@ from verl_video_tools.rollout.video_part import video_fields
 from verl_video_tools.services.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
 from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
 from verl_video_tools.services.endpoint.config import EndpointConfig
-from verl_video_tools.services.endpoint.reply_cache import ReplyCache
 from verl_video_tools.services.endpoint.retries import AttemptFailed
 from verl_video_tools.services.endpoint.routes import Route
 
@@ -51,11 +49,6 @@ class PolicyConfig(EndpointConfig, Sampling):
     large as the method asks for, and leaves it to the server to fit them to its processor."""
     jpeg_quality: int | None = None
     """Quality of the images sent, 1 to 95. None: PNG, which shows the model what training would."""
-    cache_dir: str | None = None
-    """Folder that keeps replies by the content of their requests, of those that are greedy or have a seed; processes
-    may share it. None: nothing is kept."""
-    model_digest: str | None = None
-    """Of the model's files, where they are known: replies are kept by it, and by the model's name otherwise."""
     native_reasoning: bool = True
     """Take native reasoning apart from what the model says (`core.reasoning`); it is recorded, and neither read
     nor sent back. False: turns are read to the letter, as training reads those of a model whose chat template opens no
@@ -115,7 +108,6 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
     def __init__(self, config: PolicyConfig) -> None:
         self.config = config
         self.client = EndpointClient(config)
-        self._cache = None if config.cache_dir is None else ReplyCache(Path(config.cache_dir))
         self._refusal: EndpointError | None = None
         """An option of sampling is refused: so will every other request be."""
         self._knows_keep_stop = True
@@ -263,20 +255,6 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         return replace(said, text=said.text[: min(ends, default=None)])
 
     async def _attempt(self, exchange: Exchange, body: dict[str, Any]) -> Completion:
-        """One attempt at a completion, or the one that was kept of the same request."""
-        if self._cache is None:
-            return await self._sent(exchange, body)
-        model = self.config.model_digest or body["model"]
-        digest = await asyncio.to_thread(self._cache.digest, body, model)
-        if digest is None:
-            return await self._sent(exchange, body)
-        completion = await asyncio.to_thread(self._cache.get, digest)
-        if completion is None:
-            completion = await self._sent(exchange, body)
-            await asyncio.to_thread(self._cache.put, digest, completion)
-        return completion
-
-    async def _sent(self, exchange: Exchange, body: dict[str, Any]) -> Completion:
         keeps_stop = self._knows_keep_stop and "stop" in body
         try:
             return read_completion(await exchange.chat_completion({**body, _KEEP_STOP: True} if keeps_stop else body))

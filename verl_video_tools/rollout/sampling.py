@@ -22,21 +22,10 @@ class Sampling:
     temperature: float = 1.0
     top_p: float | None = None
     """Only the likeliest tokens that together have this probability, above 0 and at most 1."""
-    top_k: int | None = None
-    """Only so many of the likeliest tokens; vLLM and SGLang take it, OpenAI does not."""
-    presence_penalty: float | None = None
-    """Taken off the logits of tokens that the turn has already, -2 to 2."""
-    repetition_penalty: float | None = None
-    """Divides the logits of tokens that prompt or turn have already, above 0; vLLM and SGLang take it."""
 
     def __post_init__(self) -> None:
         require(self, "temperature", self.temperature >= 0, "at least 0")
         require(self, "top_p", self.top_p is None or 0 < self.top_p <= 1, "above 0 and at most 1, or None")
-        require(self, "top_k", self.top_k is None or self.top_k >= 1, "at least 1, or None")
-        penalty = self.presence_penalty
-        require(self, "presence_penalty", penalty is None or -2 <= penalty <= 2, "-2 to 2, or None")
-        penalty = self.repetition_penalty
-        require(self, "repetition_penalty", penalty is None or penalty > 0, "above 0, or None")
 
     def sampling(self) -> dict[str, Any]:
         """The options by name, also those that are None."""

@@ -6,13 +6,9 @@ Source: lmms_eval/tasks/videommmu/utils.py, after eval/eval_utils.py of github.c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-
 from verl_video_tools.core.types import AnswerLabel, Judge, Sample
 from verl_video_tools.data.extractors import Extractor, Reading
-from verl_video_tools.data.extractors.choices import letter_extractor, letters_of
-from verl_video_tools.data.extractors.letters import ranked_letter
-from verl_video_tools.data.extractors.mmmu import video_mmmu_letter_2025
+from verl_video_tools.data.extractors.letters import letter_extractor, video_mmmu_letter
 
 _CUES = (
     *("could be ", "so ", "is ", "thus ", "therefore ", "final ", "answer ", "result ", "are ", "in total ", "total "),
@@ -79,22 +75,14 @@ class OpenAnswerRule(Judge):
         return AnswerLabel.CORRECT if is_right else AnswerLabel.INCORRECT
 
 
-def _extractor(read: Callable[[str, Sequence[str]], str | None], rule: str) -> Extractor:
-    of_choices = letter_extractor(read, rule)
-
-    def reading(answer: str, sample: Sample) -> Reading | None:
-        if sample.question_type in ("open", "numeric"):
-            return Reading(answer.strip() or None, open_answer_is_right(answer, sample.ground_truth))
-        return of_choices.read(answer, sample)
-
-    return Extractor(reading, rule)
+_RULE = "A. or A:, else (A), else A before a space, else the text of an option; open answers by phrases and numbers"
+_OF_CHOICES = letter_extractor(video_mmmu_letter, _RULE)
 
 
-VIDEO_MMMU = _extractor(
-    lambda answer, options: ranked_letter(answer, letters_of(options)),
-    "as lmms-eval/videomme, with the letters of the options; open answers by phrases and numbers to two decimals",
-)
-VIDEO_MMMU_2025 = _extractor(
-    video_mmmu_letter_2025,
-    "A. or A:, else (A), else A before a space, else the text of an option; open answers as in lmms-eval/videommmu",
-)
+def _read(answer: str, sample: Sample) -> Reading | None:
+    if sample.question_type in ("open", "numeric"):
+        return Reading(answer.strip() or None, open_answer_is_right(answer, sample.ground_truth))
+    return _OF_CHOICES.read(answer, sample)
+
+
+VIDEO_MMMU = Extractor(_read, _RULE)

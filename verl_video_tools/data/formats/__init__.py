@@ -36,30 +36,19 @@ from verl_video_tools.data.formats.subtitles import SubtitleForm, asked_with_sub
 __all__ = ["BENCHMARKS", "BENCHMARK_NAMES", "Benchmark", "BenchmarkFiles", "GradedItem", "get_benchmark", "read_rows"]
 
 BENCHMARKS = {
-    "cg-bench": "verl_video_tools.data.formats.plain:CGBench",
     "charades-sta": "verl_video_tools.data.formats.charades_sta:CharadesSTA",
     "clevrer": "verl_video_tools.data.formats.clevrer:CLEVRER",
-    "clevrer-options": "verl_video_tools.data.formats.clevrer:CLEVREROptions",
     "dream-1k": "verl_video_tools.data.formats.dream_1k:DREAM1K",
-    "egoschema": "verl_video_tools.data.formats.ego_schema:EgoSchema",
     "longvideo-reason": "verl_video_tools.data.formats.longvideo_reason:LongVideoReason",
     "longvideobench": "verl_video_tools.data.formats.longvideobench:LongVideoBench",
-    "lsdbench": "verl_video_tools.data.formats.plain:LSDBench",
     "lvbench": "verl_video_tools.data.formats.plain:LVBench",
     "mlvu-dev": "verl_video_tools.data.formats.plain:MLVUDev",
-    "mlvu-dev-generation": "verl_video_tools.data.formats.mlvu_generation:MLVUDevGeneration",
     "mlvu-test": "verl_video_tools.data.formats.plain:MLVUTest",
     "mvbench": "verl_video_tools.data.formats.mvbench:MVBench",
-    "next-qa": "verl_video_tools.data.formats.next_qa:NExTQA",
-    "perception-test": "verl_video_tools.data.formats.plain:PerceptionTest",
-    "star": "verl_video_tools.data.formats.plain:STAR",
-    "tempcompass": "verl_video_tools.data.formats.temp_compass:TempCompass",
-    "temporalbench": "verl_video_tools.data.formats.temporal_bench:TemporalBench",
     "video-holmes": "verl_video_tools.data.formats.plain:VideoHolmes",
     "video-mme": "verl_video_tools.data.formats.plain:VideoMME",
     "video-mmlu": "verl_video_tools.data.formats.video_mmlu:VideoMMLU",
     "video-mmmu": "verl_video_tools.data.formats.video_mmmu:VideoMMMU",
-    "video-mmmu-question-only": "verl_video_tools.data.formats.video_mmmu:VideoMMMUQuestionOnly",
     "videosiah-eval": "verl_video_tools.data.formats.plain:VideoSIAHEval",
 }
 
@@ -115,15 +104,8 @@ class Benchmark(ABC):
     judge_prompt: ClassVar[str | None] = None
     """File beside the benchmark's module with the judge's instructions, unless the user gives others (docs/judge.md);
     None: the packaged ones."""
-    submits_known_truths: ClassVar[bool] = False
-    """Its file of answers holds those to questions with a published truth, too (`submission`)."""
     group_mean: ClassVar[tuple[str, str] | None] = None
     """A metric that is the mean of the accuracies of the groups of one grouping: its name, and the grouping."""
-    other_metrics: ClassVar[tuple[str, ...]] = ()
-    """Metrics that are no means of values between 0 and 1, such as differences; their intervals are made otherwise."""
-    score_metrics: ClassVar[tuple[str, ...]] = ()
-    """Metrics of scores, told as they are and not in percent, the main one first. The rows of a benchmark with such
-    name a rubric (`extra_info.rubric`, of `services.judge.rubrics`), and their answers have scores and no labels."""
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions as the annotations have them, one mapping each, in a fixed order; read lazily where possible.
@@ -176,10 +158,6 @@ class Benchmark(ABC):
         Args:
             predictions: in the order of the annotations, at least one.
         """
-        return None
-
-    def joined_by(self, extra_info: Mapping[str, Any]) -> str | None:
-        """What has a figure of its own by several items, as a video with all its questions right; None: nothing has."""
         return None
 
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:

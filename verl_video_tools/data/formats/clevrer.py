@@ -7,24 +7,21 @@ Format: `train.json`, `validation.json` (`test.json` has no answers), a list of 
 executor/run_mc.py in github.com/chuangg/CLEVRER; the folders were read from loaders in public repositories.
 
 Descriptive answers come from small vocabularies (yes and no, colours, shapes, materials), which become the options;
-counts become numeric questions. Of the others, questions with exactly one correct choice become multiple-choice ones,
-and the rest cannot be asked so: that is `clevrer`. CLEVRER's authors ask whether each choice is correct, and print
-accuracies per option and per question, all of whose options must be right: that is `clevrer-options`, with a question
-of yes or no for each choice.
+counts become numeric questions. A question with exactly one correct choice becomes a multiple-choice question. A
+question with several correct choices is skipped.
 """
 
 from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.data.formats.entries import Entry, ReadEntry, required
+from verl_video_tools.data.formats.entries import Entry, required
 from verl_video_tools.data.formats.mapped import MappedBenchmark
-from verl_video_tools.data.formats.metrics import GradedItem, share_all_right
 
 VOCABULARIES = (
     ("yes", "no"),
@@ -34,8 +31,6 @@ VOCABULARIES = (
 )
 
 _VIDEOS_PER_FOLDER = 1000
-_CHOICE = "_choice"
-"""In the index of a question about one choice, before its number."""
 
 
 class CLEVRER(MappedBenchmark):
@@ -56,45 +51,6 @@ class CLEVRER(MappedBenchmark):
         video = str(required(entry, "video_filename"))
         options, answer = _choices(entry) if entry.get("choices") else _vocabulary(str(required(entry, "answer")))
         return {"stem": Path(video).stem, "folder": _folder(video), "options": options, "answer": answer}
-
-
-class CLEVREROptions(CLEVRER):
-    """CLEVRER, every choice a question of yes or no, as its authors ask; accuracy is that per option.
-
-    Format: as `clevrer`; both are described in the module.
-    """
-
-    name = "clevrer-options"
-    index = "{stem}_{place}"
-    question = "{asked}"
-
-    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
-        """One entry per choice; a descriptive question has none, and stays as it is."""
-        for entry in super().entries(annotations):
-            choices = entry.get("choices") if isinstance(entry, Mapping) else None
-            if isinstance(entry, Mapping) and isinstance(choices, list):
-                yield from ({**entry, "choices": None, "choice": choice} for choice in choices)
-            else:
-                yield entry
-
-    def derived(self, entry: Entry) -> Mapping[str, Any]:
-        """As of `clevrer`; of a choice yes or no as the `answer`."""
-        question, place, choice = required(entry, "question"), required(entry, "question_id"), entry.get("choice")
-        if choice is None:
-            return {**super().derived(entry), "asked": question, "place": place}
-        answer = required(choice, "answer")
-        if answer not in ("correct", "wrong"):
-            raise RowError(f"the field 'answer' of a choice must be 'correct' or 'wrong', got {answer!r:.80}")
-        asked = f'{question}\nIs this a correct answer: "{required(choice, "choice")}"?'
-        whole = super().derived({**entry, "answer": "yes" if answer == "correct" else "no"})
-        return {**whole, "asked": asked, "place": f"{place}{_CHOICE}{required(choice, 'choice_id')}"}
-
-    def joined_by(self, extra_info: Mapping[str, Any]) -> str | None:
-        return str(extra_info["index"]).partition(_CHOICE)[0]
-
-    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
-        """`per_question`: share of questions all of whose options are right."""
-        return {"per_question": share_all_right(items, self.joined_by)}
 
 
 def _choices(entry: Entry) -> tuple[list[str], str]:

@@ -32,7 +32,6 @@ class LongVideoBench(MappedBenchmark):
     """See the module."""
 
     name = "longvideobench"
-    published_extractor = "lmms-eval/longvideobench"
     groupings = ("duration_group", "question_category", "topic_category")
     subtitle_form = "interleaved"
     shortest_subtitle_seconds = 1.0

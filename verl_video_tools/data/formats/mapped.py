@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from verl_video_tools.core.clips import clip_path
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.types import QuestionType, Subtitle
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
@@ -77,8 +76,6 @@ class MappedBenchmark(Benchmark):
     """Template of the split's name."""
     has_split_in_file_name: ClassVar[bool] = False
     """The name of the annotation file says which split it is; `split` holds where it does not."""
-    clip_fields: ClassVar[tuple[str, str] | None] = None
-    """Fields with start and end in seconds of the part that the video is cut to; it is not cut where one is missing."""
     segment_fields: ClassVar[tuple[str, str] | None] = None
     """Fields with start and end of the part of the video that shows the answer."""
     group_fields: ClassVar[Mapping[str, str]] = {}
@@ -125,7 +122,7 @@ class MappedBenchmark(Benchmark):
         is_hidden = may_hide and fields.get(self.answer) in _NO_TRUTH
         subtitles = self._shown_subtitles(entry, video_path, files)
         if subtitles is not None and self.subtitle_form != "interleaved":
-            question = ask_with_subtitles(question, subtitles, timed=self.subtitle_form == "timed")
+            question = ask_with_subtitles(question, subtitles)
         return benchmark_row(
             self.name,
             index=index,
@@ -156,11 +153,8 @@ class MappedBenchmark(Benchmark):
     def _find_video(self, fields: Fields, files: BenchmarkFiles) -> Path:
         places = [template.format_map(fields) for template in self.videos]
         if self.has_moved_videos:
-            found = find_moved_video(files.videos, places[0])
-        else:
-            found = find_first_video(files.videos, places)
-        clip = segment(*map(fields.get, self.clip_fields)) if self.clip_fields else None
-        return found if clip is None else Path(clip_path(found, *clip))
+            return find_moved_video(files.videos, places[0])
+        return find_first_video(files.videos, places)
 
     def _question_and_options(self, fields: Fields) -> tuple[str, Sequence[str]]:
         question = self.question.format_map(fields)

@@ -47,7 +47,6 @@ class MVBench(MappedBenchmark):
     """See the module."""
 
     name = "mvbench"
-    published_extractor = "lmms-eval/mvbench"
     groupings = ("task",)
     group_mean = ("task_mean", "task")
     index = "{place}"

@@ -6,76 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.errors import RowError
 from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.data.formats.entries import (
     ANNOTATION_FILE,
     Entry,
     ReadEntry,
-    Row,
     load_json,
     questions_of_video,
     read_entries,
     read_folder,
     required,
 )
-from verl_video_tools.data.formats.fields import segment
 from verl_video_tools.data.formats.mapped import Fields, MappedBenchmark
 from verl_video_tools.data.formats.submissions import Prediction, Submission, json_submission
 
 MLVU_FILES = ("1_plotQA", "2_needle", "3_ego", "4_count", "5_order", "6_anomaly_reco", "7_topic_reasoning")
-
-
-class CGBench(MappedBenchmark):
-    """CG-Bench (arXiv 2412.12075): 12,129 multiple-choice questions on long videos, with the segments that decide them.
-
-    Format: `cgbench.json` (or `cgbench_mini.json`), a list of `qid`, `video_uid`, `question`, `answer`, `choices`,
-    `right_answer` (letter), `clue_intervals` (segments in seconds), `domain`, `sub_category`, `duration`; videos
-    `<video_uid>.mp4`, subtitles `<video_uid>.srt`, which its code shows with
-    their times (`sub_time`). Read from
-    github.com/CG-Bench/CG-Bench and lmms_eval/tasks/cgbench of github.com/EvolvingLMMs-Lab/lmms-eval.
-
-    A question with several clue intervals gets no `video_segment`, which is a single one. Measured is the accuracy on
-    whole videos (long-acc.); the benchmark's other measures are not.
-    """
-
-    name = "cg-bench"
-    published_extractor = "lmms-eval/cgbench"
-    groupings = ("domain", "sub_category")
-    subtitle_form = "timed"
-    index = "{qid}"
-    options = "choices"
-    answer = "right_answer"
-    videos = ("{video_uid}",)
-    segment_fields = ("start", "end")
-
-    def derived(self, entry: Entry) -> Mapping[str, Any]:
-        """`start` and `end` of a single clue interval."""
-        clues = entry.get("clue_intervals") or []
-        start, end = clues[0] if len(clues) == 1 and len(clues[0]) == 2 else (None, None)
-        return {"start": start, "end": end}
-
-
-class LSDBench(MappedBenchmark):
-    """LSDBench (arXiv 2503.12496): 1300 multiple-choice questions about short actions in long first-person videos
-    (Ego4D).
-
-    Format: `mc_qa_annotations_1300.json`, a list of `question`, `options` (by letter), `correct_answer` (letter),
-    `time_range` (`start` and `end`, "HH:MM:SS"), `video_id`, ...; videos `<video_id>.mp4`. A question is known by its
-    place in the list. Read from lsdbench/ and evaluation/dataset.py of github.com/dvlab-research/LSDBench.
-    """
-
-    name = "lsdbench"
-    published_extractor = "lmms-eval/lsdbench"
-    place_field = "id"
-    answer = "correct_answer"
-    videos = ("{video_id}",)
-    segment_fields = ("start", "end")
-
-    def derived(self, entry: Entry) -> Mapping[str, Any]:
-        """`start` and `end` of the time range."""
-        time_range = entry.get("time_range") or {}
-        return {"start": time_range.get("start"), "end": time_range.get("end")}
 
 
 class LVBench(MappedBenchmark):
@@ -91,7 +37,7 @@ class LVBench(MappedBenchmark):
     """
 
     name = "lvbench"
-    published_extractor = "lmms-eval/lvbench"
+    published_extractor = "lmms-eval-2025/lvbench"
     groupings = ("question_type", "video_type")
     group_fields: ClassVar[Mapping[str, str]] = {"video_type": "type"}
     questions_field = "qa"
@@ -148,12 +94,11 @@ class MLVUDev(MappedBenchmark):
     github.com/EvolvingLMMs-Lab/lmms-eval; name and fields of the file with the answers second-hand, from loaders in
     public repositories.
 
-    The two tasks of free text (8_sub_scene, 9_summary) are `mlvu_generation`. MLVU ranks by the mean of the tasks'
-    accuracies. Five questions (dev) list the right text twice: its authors' code takes the last.
+    The two tasks of free text (8_sub_scene, 9_summary) are not read. MLVU ranks by the mean of the tasks' accuracies.
+    Five questions (dev) list the right text twice: its authors' code takes the last.
     """
 
     name = "mlvu-dev"
-    published_extractor = "lmms-eval/mlvu"
     groupings = ("task",)
     group_fields: ClassVar[Mapping[str, str]] = {"task": "question_type|task_type"}
     group_mean = ("m_avg", "task")
@@ -196,118 +141,6 @@ class MLVUTest(MLVUDev):
         )
 
 
-class PerceptionTest(MappedBenchmark):
-    """Perception Test (arXiv 2305.13786): questions with three options about staged videos.
-
-    Format: `mc_question_train.json`, `mc_question_valid.json`, or the files of all tasks: an object with an entry per
-    video, by its id: `metadata` (`frame_rate`, `is_cup_game`, ...) and `mc_question`, a list of `id`, `question`,
-    `options`, `answer_id` (from 0), `area`, `reasoning`, `tag`; videos `<id>.mp4`. Read from the README of
-    github.com/google-deepmind/perception_test.
-
-    The end of some videos, mostly of cup games, shows the answer. Those of the test split are cut; for the others
-    `cut_frame_mapping_train.json` and `cut_frame_mapping_valid.json`, which lie beside the annotations, give the frame
-    to cut at by the video's id, -1 for none. Whether that frame is still shown is not said; here it is not. Without
-    this list cup games are refused. Grounded questions, tracks and sounds are not read.
-    """
-
-    name = "perception-test"
-    published_extractor = "lmms-eval/perceptiontest"
-    groupings = ("area", "reasoning")
-    index = "{video_id}_{id}"
-    split = "train"
-    has_split_in_file_name = True
-    answer = "answer_id"
-    answer_form = "number"
-    videos = ("{video_id}",)
-    clip_fields = ("clip_start", "clip_end")
-    has_hidden_truths = True
-
-    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
-        """One entry per question, with `video_id`, `metadata` and `cut_frame` of its video; the latter is None where
-        there is no list of cuts."""
-        beside = annotations.with_name(f"cut_frame_mapping_{'train' if 'train' in annotations.stem else 'valid'}.json")
-        cuts = load_json(beside) if beside.exists() else None
-        if not isinstance(cuts, Mapping | None):
-            raise UsageError(f"cannot read the list of cuts from {beside}: expected an object with a frame per video")
-        videos = load_json(annotations)
-        if not isinstance(videos, Mapping):
-            raise UsageError(f"cannot read annotations from {annotations}: expected an object with an entry per video")
-        for video_id, video in videos.items():
-            if not isinstance(video, Mapping):
-                yield RowError(f"the video {video_id!r} is an object with named fields, got {video!r:.80}")
-            elif isinstance(questions := video.get("mc_question") or [], list):
-                cut_frame = None if cuts is None else cuts.get(video_id, -1)
-                fields = {"video_id": video_id, "metadata": video.get("metadata") or {}, "cut_frame": cut_frame}
-                yield from questions_of_video(fields, questions)
-            else:
-                yield RowError(f"the field 'mc_question' of {video_id!r} must be a list, got {questions!r:.80}")
-
-    def derived(self, entry: Entry) -> Mapping[str, Any]:
-        """`clip_start` and `clip_end` in seconds, where the video is cut."""
-        if (cut_frame := entry["cut_frame"]) is None or int(cut_frame) <= 0:
-            return {"clip_start": None, "clip_end": None}
-        frame_rate = float(required(entry["metadata"], "frame_rate"))
-        return {"clip_start": 0.0, "clip_end": (int(cut_frame) - 0.5) / frame_rate}  # between two frames: no rounding
-
-    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        metadata = entry["metadata"]
-        is_uncut = entry["cut_frame"] is None and metadata.get("split") != "test"
-        if files.videos is not None and is_uncut and metadata.get("is_cup_game"):
-            raise RowError(
-                f"{entry['video_id']} is a cup game, whose end shows the answer; put the data set's list of cuts "
-                "(cut_frame_mapping_valid.json or cut_frame_mapping_train.json) beside the annotations"
-            )
-        return super().row(entry, files)
-
-    def submission(self, predictions: Sequence[Prediction]) -> Submission:
-        """For each video a list with the number of the chosen option, -1 for none, of every question, as the challenge
-        of multiple-choice video QA takes it; second-hand."""
-        videos: dict[str, list[dict[str, Any]]] = {}
-        for each in predictions:
-            video_id, _, question_id = each.question_id.rpartition("_")
-            number = -1 if each.number is None else each.number
-            answer = "" if each.number is None else each.sample.options[each.number]
-            chosen = {"id": int(question_id), "answer_id": number, "answer": answer}
-            videos.setdefault(video_id, []).append(chosen)
-        return json_submission("submission.json", videos)
-
-
-class STAR(MappedBenchmark):
-    """STAR (arXiv 2405.09711): questions with four options about situations in videos of Charades.
-
-    Format: `STAR_train.json`, `STAR_val.json` (`STAR_test.json` has no answers), lists of `question_id` (such as
-    "Interaction_T1_13"), `question`, `video_id`, `start` and `end` in seconds, `answer` (the text of a choice),
-    `choices` (each `choice_id` and `choice`), ...; videos `<video_id>.mp4` of Charades. Read from the README of
-    github.com/csbobby/STAR_Benchmark and schemas of the files in other public repositories.
-
-    A question is about the part from `start` to `end`, which the video is cut to, as STAR's authors have it.
-    Results are published as the mean of the accuracies of the four types of question.
-    """
-
-    name = "star"
-    groupings = ("type",)
-    group_mean = ("type_mean", "type")
-    index = "{question_id}"
-    split = "train"
-    has_split_in_file_name = True
-    answer_form = "text"
-    videos = ("{video_id}",)
-    clip_fields = ("start", "end")
-
-    def derived(self, entry: Entry) -> Mapping[str, Any]:
-        """The `type` of the question, and its `options` in the order of their ids."""
-        question_type = str(required(entry, "question_id")).partition("_")[0]
-        choices = required(entry, "choices")
-        if not all(isinstance(choice, Mapping) for choice in choices):
-            raise RowError(f"the field 'choices' must hold objects with choice_id and choice, got {choices!r:.80}")
-        ordered = sorted(choices, key=lambda choice: int(required(choice, "choice_id")))
-        options = [str(required(choice, "choice")) for choice in ordered]
-        start, end = required(entry, "start"), required(entry, "end")
-        if segment(start, end) is None:
-            raise RowError(f"the fields 'start' and 'end' must be seconds with start < end, got {start} and {end}")
-        return {"type": question_type, "options": options}
-
-
 class VideoEspresso(MappedBenchmark):
     """VideoEspresso (arXiv 2411.14794): 203,000 questions with evidence from core frames, to train on, and a benchmark.
 
@@ -345,7 +178,6 @@ class VideoHolmes(MappedBenchmark):
     """
 
     name = "video-holmes"
-    published_extractor = "lmms-eval/video_holmes"
     groupings = ("question_type",)
     group_fields: ClassVar[Mapping[str, str]] = {"question_type": "Question Type"}
     index = "{video ID}_{Question ID}"
@@ -370,7 +202,7 @@ class VideoMME(MappedBenchmark):
     """
 
     name = "video-mme"
-    published_extractor = "lmms-eval/videomme"
+    published_extractor = "lmms-eval-2025/videomme"
     groupings = ("duration", "domain", "sub_category", "task_type")
     subtitle_form = "texts"
     index = "{question_id}"

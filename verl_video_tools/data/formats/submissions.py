@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -35,11 +34,6 @@ class Prediction:
     def letter(self) -> str | None:
         """Of the option that the answer names, if it names one."""
         return chosen_option(self.answer or "", self.sample.options) if self.sample.options else None
-
-    @property
-    def number(self) -> int | None:
-        """Of that option, from 0."""
-        return None if self.letter is None else string.ascii_uppercase.index(self.letter)
 
     @property
     def question_id(self) -> str:

@@ -19,13 +19,11 @@ _HEADING = "Subtitles of the video:"
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|\{\\[^{}]*\}")
 
 
-SubtitleForm = Literal["texts", "timed", "interleaved"]
-"""How a benchmark shows subtitles: their texts before the question, a line each; the same, each after its start and end
-in seconds; or their texts between the frames, by time."""
+SubtitleForm = Literal["texts", "interleaved"]
+"""How a benchmark shows subtitles: their texts before the question, a line each, or between the frames, by time."""
 
 SUBTITLE_FORMS: Mapping[SubtitleForm, str] = {
     "texts": "before the question",
-    "timed": "before the question, with times",
     "interleaved": "between the frames",
 }
 """In the words of the protocol."""
@@ -70,27 +68,14 @@ def shown_at(
     return [subtitle for subtitle in subtitles if any(is_shown(subtitle, moment) for moment in moments_seconds)]
 
 
-def ask_with_subtitles(question: str, subtitles: Sequence[Subtitle], *, timed: bool) -> str:
-    """The question after the subtitles, a line each.
-
-    Args:
-        timed: each stands after its start and end, ``[12.5-14] text``.
-    """
-    return "\n".join([_HEADING, *(_line(subtitle, timed) for subtitle in subtitles), "", question])
+def ask_with_subtitles(question: str, subtitles: Sequence[Subtitle]) -> str:
+    """The question after the subtitles, a line each."""
+    return "\n".join([_HEADING, *(subtitle.text for subtitle in subtitles), "", question])
 
 
 def without_subtitles(question: str) -> str:
     """What `ask_with_subtitles` was given, or the text itself. A caption holds no empty line."""
     return question.partition("\n\n")[2] if question.startswith(_HEADING) else question
-
-
-def _line(subtitle: Subtitle, timed: bool) -> str:
-    if not timed:
-        return subtitle.text
-    start, end = (
-        f"{seconds:.2f}".rstrip("0").rstrip(".") for seconds in (subtitle.start_seconds, subtitle.end_seconds)
-    )
-    return f"[{start}-{end}] {subtitle.text}"
 
 
 def asked_with_subtitles(row: Mapping[str, Any]) -> bool:

@@ -3,8 +3,7 @@
 Format: the data set lmms-eval/VideoMMMU, folders `Perception`, `Comprehension` and `Adaptation` with parquet files of
 `id` (such as "validation_Art_Theory_3"), `question`, `options`, `answer` and, on the last track, `question_type`
 ("multiple-choice" or "open"). Videos `<discipline>/<id>.mp4`; the image that a question of adaptation is about is
-the end of the video, and alone in `question_only/<id>_image.mp4`: what a model knows without the lecture is measured
-with these. Video-MMMU ranks by the mean of the tracks' accuracies. Read from lmms_eval/tasks/videommmu of
+the end of the video. Video-MMMU ranks by the mean of the tracks' accuracies. Read from lmms_eval/tasks/videommmu of
 github.com/EvolvingLMMs-Lab/lmms-eval.
 
 Open answers are scored as there, without a judge: by the texts and numbers of their key phrases. One truth of the data
@@ -54,7 +53,6 @@ DISCIPLINES = {
 
 _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+", re.ASCII)  # as `core.numbers` reads them
 _ADAPTATION_NOTE = "The picture that the question is about is shown at the end of the video."
-_QUESTION_ONLY_NOTE = "The video shows the picture that the question is about."
 _OTHER_NOTE = "A quiz may be shown at the end of the video; it is not this question."
 
 
@@ -62,18 +60,17 @@ class VideoMMMU(Benchmark):
     """See the module."""
 
     name = "video-mmmu"
-    published_extractor = "lmms-eval/videommmu"
+    published_extractor = "lmms-eval-2025/videommmu"
     groupings = ("track", "discipline")
     group_mean: ClassVar[tuple[str, str] | None] = ("track_mean", "track")
     columns = ("id", "question", "options", "answer", "question_type")
-    tracks: ClassVar[tuple[str, ...]] = TRACKS
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions with their `track`, of a folder of the three, or of files below a folder named after one."""
         files = sorted(annotations.rglob("*.*")) if annotations.is_dir() else [annotations]
-        found = [(track, file) for track in self.tracks for file in files if _is_of(file, track)]
+        found = [(track, file) for track in TRACKS for file in files if _is_of(file, track)]
         if not found:
-            raise UsageError(f"{annotations}: no annotation file lies in a folder {', '.join(self.tracks)}")
+            raise UsageError(f"{annotations}: no annotation file lies in a folder {', '.join(TRACKS)}")
         for track, file in found:
             for entry in read_entries(file, self.columns):
                 yield {**entry, "track": track} if isinstance(entry, Mapping) else entry
@@ -91,39 +88,18 @@ class VideoMMMU(Benchmark):
         is_open = entry.get("question_type") == "open" or not entry.get("options")
         options = () if is_open else listed_options(entry["options"], "options")
         truth = str(required(entry, "answer")).strip()
+        note = _ADAPTATION_NOTE if entry["track"] == "Adaptation" else _OTHER_NOTE
         return benchmark_row(
             self.name,
             index=f"{entry['track']}_{question_id}",
             split="test",
-            video_path=find_first_video(files.videos, self.places(discipline, question_id)),
-            question=f"{self.note(entry['track'])}\n{required(entry, 'question')}",
+            video_path=find_first_video(files.videos, (f"{discipline}/{question_id}", question_id)),
+            question=f"{note}\n{required(entry, 'question')}",
             options=options,
             truth=truth,
             question_type=_open_type(truth) if is_open else "mc",
             groups={"track": entry["track"], "discipline": discipline},
         )
-
-    def places(self, discipline: str, question_id: str) -> tuple[str, ...]:
-        """Where below the folder of videos that of a question may lie."""
-        return (f"{discipline}/{question_id}", question_id)
-
-    def note(self, track: str) -> str:
-        """What stands above a question: what the video shows beside the lecture."""
-        return _ADAPTATION_NOTE if track == "Adaptation" else _OTHER_NOTE
-
-
-class VideoMMMUQuestionOnly(VideoMMMU):
-    """The track of adaptation asked without the lectures: each video shows the picture of its question alone."""
-
-    name = "video-mmmu-question-only"
-    group_mean: ClassVar[tuple[str, str] | None] = None
-    tracks = ("Adaptation",)
-
-    def places(self, discipline: str, question_id: str) -> tuple[str, ...]:
-        return (f"question_only/{question_id}_image", f"{question_id}_image")
-
-    def note(self, track: str) -> str:
-        return _QUESTION_ONLY_NOTE
 
 
 def _is_of(file: Path, track: str) -> bool:

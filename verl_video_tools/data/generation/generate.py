@@ -90,8 +90,6 @@ async def generate(
     """
     if judge is None:
         _check_no_judge_is_needed(method, tasks)
-    if not isinstance(judge, JudgeConfig) and any(task.rubric is not None for task in tasks):
-        raise UsageError(f"answers are scored by a rubric, which needs a language model as judge ({page('judge')})")
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; give --retrieval model=DIR ({page('retrieval')})")
     if method.asks_model and tool_model is None:

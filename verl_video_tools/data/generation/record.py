@@ -28,16 +28,13 @@ from verl_video_tools.data.generation.templates import DialogueTemplate
 from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.rollout.attempts import Attempts, attempted
 from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, Usage
-from verl_video_tools.services.judge import LLMJudge
-from verl_video_tools.services.judge.rubrics import RUBRICS
 
 logger = logging.getLogger(__name__)
 
 Record = dict[str, Any]
 """A line of the file, as `records.records` describes it; without tokens and advantage, which only training has.
 
-`answer_label` says how the answer compares with the truth, where that was asked for and the rollout is not flagged;
-`scores` are those of the task's rubric, if it has one.
+`answer_label` says how the answer compares with the truth, where that was asked for and the rollout is not flagged.
 `usage` is what the endpoint's replies cost (`chat_policy.Usage`), `seconds` what the rollout took, waiting included.
 `versions` are those of the packages that made it, where these were given.
 """
@@ -57,7 +54,6 @@ class _Made:
     sample: Sample | None = None
     attempts: Attempts | None = None
     label: AnswerLabel | None = None
-    scores: dict[str, int] | None = None
     seconds: float = 0.0
 
     @property
@@ -141,14 +137,6 @@ class RolloutMaker:
             if self.label_answers:
                 made.label = await grade_answer(made.trajectory.answer, made.sample, judge)
             made.reward = await made.method.score(made.trajectory, made.sample, judge)
-        if task.rubric is not None:
-            made.scores = await self._rate(task.rubric, made.sample, made.trajectory.answer)
-
-    async def _rate(self, rubric: str, sample: Sample, answer: str | None) -> dict[str, int]:
-        if answer is None or not answer.strip():
-            return RUBRICS[rubric].lowest
-        assert isinstance(self.judge, LLMJudge)  # `generate` has seen to it
-        return await self.judge.rate(RUBRICS[rubric], sample.question, sample.ground_truth, answer)
 
     def _seed_of(self, task: RolloutTask, attempt: int) -> int | None:
         """Apart for each rollout, with room for its turns."""
@@ -172,7 +160,6 @@ class RolloutMaker:
             "first_trained_turn": len(task.given_turns),
             "reward": reward_info(made.method, made.reward, made.sample, bool(made.trajectory.flags)),
             "answer_label": made.label,
-            **({} if made.scores is None else {"scores": made.scores}),
             "num_generated_tokens": made.rollout.num_generated_tokens,
             "usage": asdict(made.rollout.usage),
             "seconds": round(made.seconds, 3),

@@ -27,8 +27,7 @@ class RolloutTask:
         given_prompt_digest: of the prompt file that these turns were written under; None: the packaged prompt.
         settings: fields of the method that are this rollout's own, kept in its record.
         template: form that the dialogue is to take; recorded with how the dialogue departs from it.
-        is_graded: False: the row has no truth, or a rubric; the rollout earns nothing, and has no label.
-        rubric: name of the one that the judge scores the answer by (`services.judge.rubrics`); None: it is not scored.
+        is_graded: False: the row has no truth; the rollout earns nothing, and has no label.
     """
 
     uid: str
@@ -40,7 +39,6 @@ class RolloutTask:
     settings: Mapping[str, Any] = field(default_factory=dict)
     template: DialogueTemplate | None = None
     is_graded: bool = True
-    rubric: str | None = None
 
     @property
     def key(self) -> Key:

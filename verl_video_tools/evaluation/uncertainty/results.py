@@ -32,11 +32,7 @@ def metric_intervals(items: Sequence[GradedItem], benchmark: Benchmark | None) -
         return dict.fromkeys(mean_metrics(benchmark, items))
     found = figures_by_video(items, videos, partial(mean_metrics, benchmark))
     return {
-        name: _rounded(
-            share_interval(estimate)
-            if name not in benchmark.other_metrics and 0 <= estimate.value <= 1
-            else plain_interval(estimate)
-        )
+        name: _rounded(share_interval(estimate) if 0 <= estimate.value <= 1 else plain_interval(estimate))
         for name, estimate in found.items()
     }
 

@@ -6,7 +6,6 @@ routes.py   which of several addresses a request is sent to
 bounded.py  the HTTP client beneath it: replies of bounded size, no redirects
 retries.py  which failures are worth another request, and when it is made
 chat.py     messages and completions as they travel
-reply_cache.py  completions on disk
 breaker.py  `CircuitBreaker`: nobody waits for a model that is down
 breakable.py  `BreakableClient`: what the clients with a breaker share
 asking.py   a reply in a form that can be used

@@ -6,7 +6,6 @@ verdict.py  how a reply is read, and what an answer may not bring into it
 cache.py    verdicts on disk
 health.py   is a judge reachable, and can it tell right from wrong?
 profiles.py which grades it gives; `prompt*.txt` are the packaged instructions
-rubrics.py  scores in place of grades
 """
 
 from verl_video_tools.core.errors import UsageError

@@ -25,7 +25,7 @@ class CacheKey:
 
 
 class VerdictCache:
-    """Verdicts, labels or scores as text, by content under `folder` (`EntryFolder`)."""
+    """Verdicts by content under `folder` (`EntryFolder`)."""
 
     def __init__(self, folder: Path) -> None:
         self._entries = EntryFolder(folder)

@@ -6,7 +6,6 @@ import asyncio
 import copy
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +23,6 @@ from verl_video_tools.services.endpoint.retries import AttemptFailed
 from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.services.judge.profiles import PROFILES
-from verl_video_tools.services.judge.rubrics import Rubric, read_scores
 from verl_video_tools.services.judge.verdict import read_verdict, without_labels
 
 logger = logging.getLogger(__name__)
@@ -54,17 +52,6 @@ class JudgeCounters:
         return float(np.median(self.latencies_ms)) if self.latencies_ms else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """Labels, or the scores of a rubric: how a reply is read as the text that is kept, and what is told of one that
-    cannot be."""
-
-    reminder: str
-    read: Callable[[str], str]
-    labels: frozenset[str] | None = None
-    """Those that there are; None for scores. What another profile has kept under the same instructions may be none."""
-
-
 _UNFILLED = ("{question}", "{reference}", "{ground_truth}", "{answer}")
 """What instructions hold that were written for another judge."""
 
@@ -88,9 +75,6 @@ class LLMJudge(BreakableClient[_Messages]):
         self.config = config
         self.counters = JudgeCounters()
         self._profile = PROFILES[config.profile]
-        self._labels = _Kind(
-            self._profile.reminder, self._label, frozenset(label.value for label in self._profile.labels)
-        )
         self._prompt = read_prompt(__package__, self._profile.prompt, config.prompt_file)
         if unfilled := next((name for name in _UNFILLED if name in self._prompt), None):
             raise UsageError(
@@ -107,26 +91,14 @@ class LLMJudge(BreakableClient[_Messages]):
             JudgeError: no readable reply within `max_attempts` and `deadline_seconds`, a request that is refused, a
                 judge that counts as down, or whatever else went wrong on the way.
         """
-        return AnswerLabel(await self._shared(self._labels, (self._prompt, question, truth, answer)))
+        return AnswerLabel(await self._shared((self._prompt, question, truth, answer)))
 
-    async def rate(self, rubric: Rubric, question: str, truth: str, answer: str) -> dict[str, int]:
-        """The scores of one answer by a rubric, in its order; the rubric's instructions hold, whatever the profile.
-
-        Raises:
-            JudgeError: as `judge`.
-        """
-        asked = _Kind(rubric.reminder, lambda reply: json.dumps(read_scores(reply, rubric.scores)))
-        prompt = read_prompt(__package__, rubric.prompt, None)
-        shown = question if rubric.shows_question else ""
-        scores: dict[str, int] = json.loads(await self._shared(asked, (prompt, shown, truth, answer)))
-        return scores
-
-    async def _shared(self, kind: _Kind, key: _Key) -> str:
+    async def _shared(self, key: _Key) -> str:
         self.counters.calls += 1
         pending = self._pending.setdefault(asyncio.get_running_loop(), {})
         shared = key in pending
         if not shared:
-            _share(pending, key, asyncio.create_task(self._decide(kind, *key)))
+            _share(pending, key, asyncio.create_task(self._decide(*key)))
         try:
             # Shielded: one caller's cancellation must not cost the others their verdict.
             verdict = await asyncio.shield(pending[key])
@@ -155,10 +127,10 @@ class LLMJudge(BreakableClient[_Messages]):
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    async def _decide(self, kind: _Kind, prompt: str, question: str, truth: str, answer: str) -> str:
+    async def _decide(self, prompt: str, question: str, truth: str, answer: str) -> str:
         """One judgement. Whatever goes wrong on its way is no verdict: the caller has to flag the rollout."""
         try:
-            return await self._verdict(kind, prompt, question, truth, answer)
+            return await self._verdict(prompt, question, truth, answer)
         except JudgeError:
             raise
         except EndpointError as error:
@@ -167,7 +139,7 @@ class LLMJudge(BreakableClient[_Messages]):
             logger.exception("a judgement failed in an unforeseen way")
             raise JudgeError(f"no verdict from the judge: {type(error).__name__}: {error}") from error
 
-    async def _verdict(self, kind: _Kind, prompt: str, question: str, truth: str, answer: str) -> str:
+    async def _verdict(self, prompt: str, question: str, truth: str, answer: str) -> str:
         """Its place in the queue, its model, the cache, then attempts until one is readable."""
         # JSON is the fence: a string ends where its quotation mark does, whatever the answer holds.
         shown = {"question": question} if question else {}
@@ -182,11 +154,12 @@ class LLMJudge(BreakableClient[_Messages]):
                 model = await exchange.model()
                 key = CacheKey(question, truth, answer, prompt, self._sampled(model))
                 kept = None if self._cache is None else await asyncio.to_thread(self._cache.get, key)
-                if kept is not None and (kind.labels is None or kept in kind.labels):
+                # Another profile with the same instructions may have kept a label that this one does not know.
+                if kept in [label.value for label in self._profile.labels]:
                     self.counters.cache_hits += 1
                     return kept
                 breaker.check(messages)
-                verdict = await exchange.retried(lambda: self._ask(kind, exchange, model, messages))
+                verdict = await exchange.retried(lambda: self._ask(exchange, model, messages))
                 self.counters.latencies_ms.append((asyncio.get_running_loop().time() - exchange.began_at) * 1e3)
         except EndpointError as error:
             if exchange.is_late:
@@ -196,18 +169,18 @@ class LLMJudge(BreakableClient[_Messages]):
             await asyncio.to_thread(self._cache.put, key, verdict)
         return verdict
 
-    async def _ask(self, kind: _Kind, exchange: Exchange, model: str, messages: _Messages) -> str:
+    async def _ask(self, exchange: Exchange, model: str, messages: _Messages) -> str:
         """One attempt. An unreadable reply is answered in `messages`: asked the same, a model says the same again."""
         self.counters.attempts += 1
         try:
             completion = read_completion(await exchange.chat_completion(self._request(model, messages)))
             self._breaker().replied()
             try:
-                return kind.read(self._whole(completion))
+                return self._label(self._whole(completion))
             except JudgeError as error:
                 messages += [
                     {"role": "assistant", "content": completion.text},
-                    {"role": "user", "content": kind.reminder},
+                    {"role": "user", "content": self._profile.reminder},
                 ]
                 raise AttemptFailed(str(error)) from error
         except BaseException:
