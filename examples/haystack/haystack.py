@@ -128,7 +128,8 @@ async def find_cuts(video: Video) -> list[float]:
     """Times in seconds at which another scene begins."""
     width, height = fit_box(video.info.width, video.info.height, 160, 90)
     seconds = np.arange(0.0, video.info.duration_seconds, 1 / SCAN_FPS)
-    cuts, last = [], None
+    cuts: list[float] = []
+    last = None
     for chunk in np.array_split(seconds, math.ceil(len(seconds) / 64)):
         batch = await decode_frames(video, FrameRequest(width, height, seconds=tuple(chunk)), DEADLINE_SECONDS)
         for time, frame in zip(chunk.tolist(), batch.frames_THWC.astype(np.int16), strict=True):
