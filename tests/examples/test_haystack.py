@@ -107,7 +107,6 @@ def test_from_videos_to_rows_and_on(
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("CAPTION", ""),
         ("QUESTIONS", "I have none."),
         ("QUESTIONS", json.dumps([{**WRITTEN[0], "last_part": 9}])),
         ("QUESTIONS", json.dumps([{**WRITTEN[0], "question": "What is \ud83d?"}])),
