@@ -26,7 +26,6 @@ ABOUT = {
     "eval-table": "evaluation.md#intervals-and-differences",
     "replay": "debugging.md",
     "chat": "chat.md",
-    "mcp": "mcp.md",
     "check-method": "check-method.md",
     "data convert": "data.md#published-formats",
     "data validate": "data.md#checks",
@@ -39,11 +38,8 @@ ABOUT = {
     "data reflect": "cold-start.md",
     "data logic": "cold-start.md",
     "data classify": "classify.md",
-    "data haystack": "haystack.md",
     "data export-sft": "cold-start.md",
     "data export-rft": "cold-start.md",
-    "data export-hf": "viewer.md#as-a-hugging-face-dataset",
-    "data export-inspect": "viewer.md#as-a-log-of-inspect",
 }
 """Pages that explain a command."""
 HEAD = """# Command line

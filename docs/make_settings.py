@@ -1,4 +1,4 @@
-"""Write the tables of settings in docs/judge.md, tools.md, retrieval.md and haystack.md: python docs/make_settings.py.
+"""Write the tables of settings in docs/judge.md, tools.md and retrieval.md: python docs/make_settings.py.
 
 Fields, defaults and meanings come from the classes that hold the settings, in the order of their definition.
 """
@@ -13,7 +13,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.data.haystack.config import HaystackConfig
 from verl_video_tools.services.judge import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
@@ -23,7 +22,6 @@ PAGES: dict[str, type] = {
     "judge.md": JudgeConfig,
     "tools.md": ToolModelConfig,
     "retrieval.md": RetrievalConfig,
-    "haystack.md": HaystackConfig,
 }
 BEGIN, END = "<!-- settings: begin -->", "<!-- settings: end -->"
 

@@ -9,7 +9,7 @@ compile() { # PINS DEVICE [OPTION ...]
     local pins=$1 device=$2
     shift 2
     uv pip compile pyproject.toml --quiet \
-        --extra "$device" --extra judge --extra retrieval --extra mcp --extra haystack --extra decord --extra torchcodec --extra dev --extra docs \
+        --extra "$device" --extra judge --extra retrieval --extra decord --extra torchcodec --extra dev --extra docs \
         --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
         --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
         --custom-compile-command "bash requirements/compile.sh" \

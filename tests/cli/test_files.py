@@ -35,7 +35,6 @@ FOLDERS = {
     "eval-table": (["eval-table", "a", "b", "--out", "."], "table.md"),
     "eval": ([*EVAL, "--out", "."], "results.json"),
     "classify": (["data", "classify", "rows.parquet", ".", *BOTH_MODELS], "rl.parquet"),
-    "haystack": (["data", "haystack", "videos", ".", *ENDPOINT], "rows.parquet"),
     "demo": (["demo", "--out", "."], "train.parquet"),
 }
 """Commands with a folder to write, and a file there that they would replace."""

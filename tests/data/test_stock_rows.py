@@ -21,7 +21,7 @@ from tests.videos.files import read_number, write_video
 from verl_video_tools.cli.convert import Convert
 from verl_video_tools.core.errors import RowError, UsageError, VideoError
 from verl_video_tools.core.types import Sample, content_images, content_text
-from verl_video_tools.data.stock_rows import convert_parquet, to_tool_agent_row, to_tool_agent_rows
+from verl_video_tools.data.stock_rows import convert_parquet, to_tool_agent_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 
@@ -93,11 +93,11 @@ async def test_the_row_selects_loop_and_tools_and_binds_its_video(video: Path) -
     assert original == make_row(video, index=3), "the given row is left alone"
 
 
-def test_rows_take_a_method_and_a_prompt(video: Path) -> None:
+async def test_a_row_takes_a_method_and_a_prompt(video: Path) -> None:
     method = get_method("framethinker", initial_frames=3, call_frames=3)
-    rows = list(to_tool_agent_rows([make_row(video, 0), make_row(video, 1)], method, "Be brief."))
-    assert [picture_numbers(row) for row in rows] == [[0, 49, 99]] * 2
-    assert {row["prompt"][0]["content"] for row in rows} == {"Be brief."}
+    row = await to_tool_agent_row(make_row(video, 0), method, "Be brief.")
+    assert picture_numbers(row) == [0, 49, 99]
+    assert row["prompt"][0]["content"] == "Be brief."
 
 
 @pytest.mark.parametrize("mark", ["<image>", "<video>", "<audio>"])

@@ -18,7 +18,6 @@ SHORT = {"turns": 1250, "rollouts": 175, "videos": 75, "judge": 5000, "rows": 60
 def test_a_short_round_finds_nothing(name: str, tmp_path: Path) -> None:
     if name == "bodies":
         pytest.importorskip("openai", reason="the extra `judge` is not installed")
-        pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
     if name == "videos":  # decoders are native code
         finds = run_apart(name, 0, 0, count=SHORT[name]).finds
     else:

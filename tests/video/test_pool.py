@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,6 @@ from verl_video_tools.video import (
     decode_many,
     open_video,
     pool_stats,
-    run_decode,
     run_with_reader,
 )
 from verl_video_tools.video import pool as pool_module
@@ -53,11 +52,15 @@ async def until(condition, seconds: float = 5.0) -> None:
         await asyncio.sleep(0.01)
 
 
+async def on_a_thread(work: Callable[[], Any], deadline_seconds: float) -> Any:
+    return await pool_module._pool().run(work, deadline_seconds, "work")
+
+
 async def test_frames_are_decoded_on_a_named_thread(path: Path) -> None:
     video = await open_video(path)
     batch = await decode_frames(video, FrameRequest(width=48, height=32, indices=(3, 50)), deadline_seconds=30)
     assert [read_number(frame) for frame in batch.frames_THWC] == [3, 50]
-    name = await run_decode(lambda: threading.current_thread().name, deadline_seconds=5)
+    name = await on_a_thread(lambda: threading.current_thread().name, 5)
     assert name.startswith("vvt-decode")
 
 
@@ -88,7 +91,7 @@ async def test_errors_of_the_work_arrive(path: Path) -> None:
         raise TimeoutError("of the work itself")
 
     with pytest.raises(TimeoutError, match="of the work itself"):
-        await run_decode(fail, deadline_seconds=30)
+        await on_a_thread(fail, 30)
     assert pool_stats().stuck_threads == 0
 
 
@@ -98,7 +101,7 @@ async def test_deadline_holds_although_the_thread_is_stuck() -> None:
     start = time.monotonic()
     try:
         with pytest.raises(DeadlineError, match=r"0\.1 s"):
-            await run_decode(release.wait, 30, deadline_seconds=0.1)
+            await on_a_thread(lambda: release.wait(30), 0.1)
         assert time.monotonic() - start < 5.0
         await until(lambda: pool_stats().stuck_threads == before + 1)
     finally:
@@ -235,9 +238,9 @@ def test_a_hanging_thread_does_not_keep_the_process_alive() -> None:
     code = """
 import asyncio, threading
 from verl_video_tools.core.errors import DeadlineError
-from verl_video_tools.video import run_decode
+from verl_video_tools.video.pool import _pool
 try:
-    asyncio.run(run_decode(threading.Event().wait, deadline_seconds=0.1))
+    asyncio.run(_pool().run(threading.Event().wait, 0.1, "wait"))
 except DeadlineError:
     print("ended")
 """
@@ -341,7 +344,7 @@ async def test_files_that_open_slowly_do_not_count_as_stuck(
         with pytest.raises(DeadlineError):
             await open_video(path, deadline_seconds=0.2)
         if number < 2:
-            assert await run_decode(lambda: "others go on", deadline_seconds=5) == "others go on"
+            assert await on_a_thread(lambda: "others go on", 5) == "others go on"
     assert pool.num_stuck == 0
     release.set()
     assert [(await open_video(path, deadline_seconds=30)).info.num_frames for path in paths] == [3] * 4

@@ -26,16 +26,12 @@ from verl_video_tools.cli.demo import Demo
 from verl_video_tools.cli.doctor import Doctor
 from verl_video_tools.cli.eval_table import EvalTable
 from verl_video_tools.cli.evaluate import Evaluate
-from verl_video_tools.cli.export_hf import ExportHF
-from verl_video_tools.cli.export_inspect import ExportInspect
 from verl_video_tools.cli.export_rft import ExportRFT
 from verl_video_tools.cli.export_sft import ExportSFT
 from verl_video_tools.cli.filter import Filter
 from verl_video_tools.cli.generate import Generate
-from verl_video_tools.cli.haystack import Haystack
 from verl_video_tools.cli.list_names import ListNames
 from verl_video_tools.cli.logic import Logic
-from verl_video_tools.cli.mcp import MCP
 from verl_video_tools.cli.path import ConfigPath
 from verl_video_tools.cli.plan import Plan
 from verl_video_tools.cli.probe import Probe
@@ -93,7 +89,6 @@ COMMANDS: dict[str, type] = {
     "eval-table": EvalTable,
     "replay": Replay,
     "chat": Chat,
-    "mcp": MCP,
     "check-method": CheckMethod,
 }
 DATA_COMMANDS: dict[str, type] = {
@@ -108,11 +103,8 @@ DATA_COMMANDS: dict[str, type] = {
     "reflect": Reflect,
     "logic": Logic,
     "classify": Classify,
-    "haystack": Haystack,
     "export-sft": ExportSFT,
     "export-rft": ExportRFT,
-    "export-hf": ExportHF,
-    "export-inspect": ExportInspect,
 }
 for group, commands in ((app, COMMANDS), (data_app, DATA_COMMANDS)):
     for name, command in commands.items():

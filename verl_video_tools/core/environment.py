@@ -89,8 +89,6 @@ OPTIONAL = (
     ("retrieval", PackagePin("open_clip_torch", "open_clip", "3.3.0")),
     ("judge", PackagePin("openai", "openai", "3.54.0")),
     ("judge", PackagePin("tenacity", "tenacity", "9.2.1")),
-    ("mcp", PackagePin("mcp", "mcp", "2.3.0")),
-    ("haystack", PackagePin("scenedetect-headless", "scenedetect", "0.7.2")),
 )
 """Packages of our extras, each with the extra's name."""
 

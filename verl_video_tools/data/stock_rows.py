@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -102,15 +102,6 @@ async def to_tool_agent_row(
             "tool_selection": list(tool_names),
         },
     }
-
-
-def to_tool_agent_rows(
-    rows: Iterable[Mapping[str, Any]], method: Method | None = None, system_prompt: str | None = None
-) -> Iterator[dict[str, Any]]:
-    """`to_tool_agent_row` of each row, one at a time: images are large. Not for use inside a running event loop."""
-    with asyncio.Runner() as runner:
-        for row in rows:
-            yield runner.run(to_tool_agent_row(row, method, system_prompt))
 
 
 def convert_parquet(

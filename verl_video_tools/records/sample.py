@@ -54,11 +54,6 @@ def read_entries(records: Path, read: Callable[[int], None]) -> list[Entry]:
     return entries
 
 
-def last_entries(entries: Iterable[Entry]) -> list[Entry]:
-    """Of a rollout that was made again, and appended to its file, only the last."""
-    return [*{(entry.step, entry.group, entry.session): entry for entry in entries}.values()]
-
-
 def sample(entries: Iterable[Entry], count: int, first_methods: Collection[str] = ()) -> list[Entry]:
     """At most `count` rollouts, in order of step, method, row and number in the group.
 

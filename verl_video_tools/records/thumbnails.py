@@ -70,7 +70,6 @@ def decode_thumbnails(
     rollouts: Iterable[tuple[str, Trajectory]],
     progress: Callable[[int, int], None] | None = None,
     max_thumbnails: int = MAX_THUMBNAILS,
-    side_pixels: int = SIDE_PIXELS,
 ) -> Thumbnails:
     """Thumbnails of the frames that rollouts were shown; each frame of a video once, however often it was shown, and
     each part of one.
@@ -81,7 +80,6 @@ def decode_thumbnails(
     Args:
         rollouts: video paths with what was recorded on them.
         progress: called with the numbers of videos done and wanted.
-        side_pixels: longer side of an image at most.
     """
     videos: dict[str, list[Trajectory]] = defaultdict(list)
     for path, trajectory in rollouts:
@@ -103,7 +101,7 @@ def decode_thumbnails(
         else:
             recorded = {trajectory.video for trajectory in videos[path] if trajectory.video is not None}
             try:
-                jpeg_of[path], part_jpeg_of[path] = _decode(path, of_video, recorded, side_pixels)
+                jpeg_of[path], part_jpeg_of[path] = _decode(path, of_video, recorded)
                 num_left -= len(of_video)
             except VideoError as error:
                 notes[path] = f"{type(error).__name__}: {error}"
@@ -133,25 +131,23 @@ def _spread(frames: Sequence[FrameRecord], count: int) -> list[FrameRecord]:
     return [frames[position] for position in linspace_indices(0, len(frames) - 1, count)]
 
 
-def _decode(
-    path: str, wanted: _Wanted, recorded: set[VideoInfo], side_pixels: int
-) -> tuple[dict[int, bytes], dict[Part, bytes]]:
+def _decode(path: str, wanted: _Wanted, recorded: set[VideoInfo]) -> tuple[dict[int, bytes], dict[Part, bytes]]:
     with Video(path, _DEADLINE_SECONDS) as video:
         if any(info.num_frames != video.info.num_frames for info in recorded):
             raise VideoError(f"{path}: it has {video.info.num_frames} frames now, and had others when it was recorded")
         if not wanted.indices:
             return {}, {}
-        size = fit_box(video.info.width, video.info.height, side_pixels, side_pixels)
+        size = fit_box(video.info.width, video.info.height, SIDE_PIXELS, SIDE_PIXELS)
         whole = FrameRequest(*size, indices=tuple(wanted.indices))
-        requests = [whole, *(_part_request(index, region, side_pixels) for index, region in wanted.parts)]
+        requests = [whole, *(_part_request(index, region) for index, region in wanted.parts)]
         batches = video.decode_many(requests, Deadline(_DEADLINE_SECONDS, f"{path}: decode thumbnails"))
     frames, *parts = ([_jpeg(pixels_HWC) for pixels_HWC in batch.frames_THWC] for batch in batches)
     told = zip(wanted.parts, (jpeg for (jpeg,) in parts), strict=True)
     return dict(zip(wanted.indices, frames, strict=True)), dict(told)
 
 
-def _part_request(index: int, region: PixelBox, side_pixels: int) -> FrameRequest:
-    width, height = fit_box(region.width, region.height, side_pixels, side_pixels)
+def _part_request(index: int, region: PixelBox) -> FrameRequest:
+    width, height = fit_box(region.width, region.height, SIDE_PIXELS, SIDE_PIXELS)
     return FrameRequest(width, height, indices=(index,), region=Region(Box(*region)))
 
 

@@ -12,7 +12,6 @@ from verl_video_tools.video.pool import (
     open_video,
     planned_frames,
     pool_stats,
-    run_decode,
     run_with_reader,
 )
 from verl_video_tools.video.resize import fit_box, fit_envelope, fit_pixels
@@ -44,7 +43,6 @@ __all__ = [
     "planned_frames",
     "pool_stats",
     "request_tokens",
-    "run_decode",
     "run_with_reader",
     "uniform_seconds",
 ]

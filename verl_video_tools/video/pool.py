@@ -159,16 +159,6 @@ def _forget_state() -> None:
 os.register_at_fork(after_in_child=_forget_state)
 
 
-async def run_decode(function: Callable[..., Result], *args: object, deadline_seconds: float | None = None) -> Result:
-    """Await `function(*args)` on a decode thread.
-
-    Raises:
-        DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
-    """
-    name = getattr(function, "__qualname__", repr(function))
-    return await _pool().run(partial(function, *args), deadline_seconds, name)
-
-
 async def run_with_reader(
     video: Video, work: Callable[[Video, Deadline], Result], deadline_seconds: float, what: str
 ) -> Result:

@@ -25,22 +25,14 @@ class UnusableReply(Exception):
 
 
 async def usable_reply(
-    client: EndpointClient,
-    messages: Sequence[Mapping[str, Any]],
-    read: Callable[[Completion], Result],
-    max_tokens: int | None = None,
+    client: EndpointClient, messages: Sequence[Mapping[str, Any]], read: Callable[[Completion], Result]
 ) -> tuple[Result, str]:
     """What `read` makes of the first reply that it does not refuse with `UnusableReply`, and the name of the model.
-
-    Args:
-        max_tokens: of a reply; None: the endpoint's limit.
 
     Raises:
         EndpointError: there is none.
     """
     body: dict[str, Any] = {"messages": [*messages], "temperature": 0.0}
-    if max_tokens is not None:
-        body["max_tokens"] = max_tokens
 
     async def attempt() -> Result:
         completion = read_completion(await exchange.chat_completion(body))
