@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, run_recipe
 from verl_video_tools.records.records import read_records
-from verl_video_tools.records.report_curves import LOG_NAMES, read_log
+from verl_video_tools.records.report import LOG_NAMES, read_log
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(2400)]
 

@@ -1,4 +1,4 @@
-"""What the viewer's page is told of recorded rollouts, as JSON that stands in a page or is served to one."""
+"""Data of the viewer's page as JSON: what the list, and what the drawing of a chosen rollout needs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.frame_units import speaks_frame_numbers
 from verl_video_tools.records.metrics import components_of, not_scored
-from verl_video_tools.records.questions import split_question
 from verl_video_tools.records.thumbnails import Thumbnails
 
-_QUESTION_CHARACTERS = 300
-"""Of a question in the list, and of its options; the whole question stands with its rollout."""
+_QUESTION_CHARACTERS = 600
+"""Of a question in the list; the whole question stands with its rollout."""
 
 
 def to_json(value: Any) -> str:
@@ -69,7 +68,6 @@ def summary_of(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dic
     trajectory: Trajectory = line["trajectory"]
     counts = trajectory.counts()
     path = video_path(line)
-    question, options = split_question(trajectory.question)
     return {
         "step": line.get("step"),
         "uid": line.get("uid"),
@@ -83,8 +81,7 @@ def summary_of(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dic
         "frames": counts["initial_frames"] + counts["tool_frames"],
         "answer": trajectory.answer,
         "own": {**trajectory.settings, **trajectory.sampling},
-        "question": question[:_QUESTION_CHARACTERS],
-        "options": options[:_QUESTION_CHARACTERS],
+        "question": " ".join(trajectory.question.split())[:_QUESTION_CHARACTERS],
         "in_frames": speaks_frame_numbers(trajectory),
         "video": None if path is None else video_numbers[path],
     }
