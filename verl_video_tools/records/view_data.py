@@ -6,11 +6,14 @@ import base64
 import json
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.records.frame_units import speaks_frame_numbers
+from verl_video_tools.methods import method_class, method_names
+from verl_video_tools.methods.toolkit import NUMBER_AND_TIME
 from verl_video_tools.records.metrics import components_of, not_scored
 from verl_video_tools.records.thumbnails import Thumbnails
 
@@ -125,3 +128,29 @@ def _sequence(sequence: Mapping[str, Any]) -> dict[str, Any]:
         "advantage": trained[0] if trained else None,
         "branch_advantage": trained[-1] if trained and trained[-1] != trained[0] else None,
     }
+
+
+def speaks_frame_numbers(trajectory: Trajectory) -> bool:
+    """Whether the policy was told numbers of frames: those of the video, not of the pictures shown.
+
+    A method does where its tools label frames by number. One that is put together from parts does where one of these
+    tools is among them. Of a method that this version does not know, False.
+    """
+    if trajectory.made_of is not None:
+        return bool(_numbering_tools() & set(map(str, trajectory.made_of.get("tools", ()))))
+    return _labels_numbers(trajectory.method)
+
+
+@lru_cache
+def _labels_numbers(name: str) -> bool:
+    try:
+        tools = method_class(name).tool_descriptions
+    except UsageError:
+        return False
+    return any(tool.frame_label == NUMBER_AND_TIME for tool in tools)
+
+
+@lru_cache
+def _numbering_tools() -> frozenset[str]:
+    descriptions = [tool for name in method_names() for tool in method_class(name).tool_descriptions]
+    return frozenset(tool.name for tool in descriptions if tool.frame_label == NUMBER_AND_TIME)
