@@ -77,7 +77,7 @@ _STYLE: Any = {
     "axes.spines.right": False,
     "axes.spines.top": False,
     "grid.color": "#d9dde4",
-    "legend.frameon": False,
+    "legend.edgecolor": "none",
     "legend.fontsize": 8,
 }
 
@@ -334,7 +334,7 @@ def panels_of(runs: Sequence[Run]) -> list[Panel]:
         panels.append(Panel("Held-out accuracy by method", held_out, True))
     # The reasons of several runs would be too many curves for one panel.
     reasons = list(StopReason) if len(runs) == 1 else [StopReason.ANSWER]
-    ends = training({reason.replace("_", " "): f"stop/{reason}" for reason in reasons})
+    ends = training({reason: f"stop/{reason}" for reason in reasons})
     frames = {"all": "frames/total/mean", "initial": "frames/initial/mean", "by calls": "frames/tool/mean"}
     panels += [
         Panel("Accuracy", [_accuracy(run) for run in runs], True),
@@ -388,10 +388,7 @@ def _by_method(methods: Sequence[str], key: str) -> dict[str, str]:
 def _rates(steps: Steps, pattern: str) -> Curves:
     """The most frequent of the rates whose names match; a step that lacks one had none."""
     names = {match[1]: name for name in _metric_names(steps) if (match := re.fullmatch(pattern, name))}
-    curves = {
-        label.replace("_", " "): {step: metrics.get(name, 0.0) for step, metrics in steps.items()}
-        for label, name in names.items()
-    }
+    curves = {label: {step: metrics.get(name, 0.0) for step, metrics in steps.items()} for label, name in names.items()}
     most = sorted(curves, key=lambda label: -sum(curves[label].values()))[:_MOST_CURVES]
     return {label: curves[label] for label in most if any(curves[label].values())}
 
@@ -506,11 +503,9 @@ def _draw(axes: Axes, panel: Panel) -> None:
                 axes.plot(list(values), list(values.values()), color=style["color"], linewidth=0.8, alpha=0.3)
             averaged = moving_average(list(values.values()), window)
             axes.plot(list(values), averaged, **style, linewidth=1.8, marker="o" if window == 1 else "", markersize=3)
-    if panel.is_share:
-        axes.set_ylim(bottom=0.0)
-    if len(labels) > 1:
-        looks = [look(0, number) | ({} if is_one_run else {"color": "grey"}) for number in range(len(labels))]
-        axes.legend([Line2D([], [], **each) for each in looks], [_plain(label) for label in labels])
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    looks = [look(0, number) | ({} if is_one_run else {"color": "grey"}) for number in range(len(labels))]
+    axes.legend([Line2D([], [], **each) for each in looks], [_plain(label) for label in labels])
 
 
 def moving_average(values: Sequence[float], window: int) -> list[float]:
