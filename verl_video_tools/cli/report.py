@@ -38,12 +38,6 @@ class Report:
             raise UsageError(f"--name is given {len(names)} times for {len(self.runs)} runs; give it once for each run")
         if len(set(names)) < len(names):
             raise UsageError(f"two runs have the same name ({', '.join(names)}); give another with --name")
-        out = self.out or run_folder(self.runs[0]) / "report"
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"--out {out}: cannot be made ({error.strerror or error})") from error
-
         records = [records_folder(run) for run in self.runs]
         num_files = sum(len(step_files(folder)) + len(step_files(folder, validation=True)) for folder in records)
         num_read = 0
@@ -55,5 +49,10 @@ class Report:
                 advance(num_read, num_files)
 
             runs = [read_run(name, run, step_read) for name, run in zip(names, self.runs, strict=True)]
+        out = self.out or run_folder(self.runs[0]) / "report"
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--out {out}: cannot be made ({error.strerror or error})") from error
         print(write_report(runs, out))
         print(f"{out / 'report.md'}, {out / 'curves.png'}, {out / 'curves.json'}")
