@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from examples.add_a_method.frugal import Frugal
@@ -13,6 +15,7 @@ from verl_video_tools.checks.properties import PROPERTIES
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.direct import Direct
 
+DOCS = Path(__file__).parents[2] / "docs"
 GROUPS = ("config", "prompts", "grammar", "tools", "episode", "tokens", "reward", "groups", "records", "pickling")
 
 
@@ -22,6 +25,12 @@ def test_each_says_in_a_sentence_what_must_hold_and_why() -> None:
         assert each.group in GROUPS
         assert re.fullmatch(r"[A-Z`][^\n]* because [^\n]*\.", each.must), each.must
         assert each.must.count(". ") == 0, f"{each.name} takes more than a sentence"
+
+
+def test_the_page_tells_of_each() -> None:
+    made = runpy.run_path(str(DOCS / "make_check_method.py"))["page"]()
+    assert (DOCS / "check-method.md").read_text(encoding="utf-8") == made, "run python docs/make_check_method.py"
+    assert all(f"| `{name}` | {each.must} |" in made for name, each in PROPERTIES.items())
 
 
 def test_each_is_asked_after_what_it_requires() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from verl_video_tools.methods import get_method
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
 
+DOCS = Path(__file__).parents[2] / "docs"
 SCRIPTS = {BOWLS: [answer("C")], WHEEL: [answer("B. A bucket.")], BOAT: [answer("A")]}
 
 
@@ -157,3 +159,8 @@ def test_protocols_of_another_method_and_unknown_ones(
 def test_a_profile_in_words() -> None:
     text = described(get_protocol("framethinker"))
     assert "  temperature = 0.6 (code, infer.py)" in text and "Cannot be matched:\n  the published prompt" in text
+
+
+def test_the_page_is_that_of_the_profiles() -> None:
+    made = runpy.run_path(str(DOCS / "make_comparable.py"))["page"]()
+    assert (DOCS / "comparable.md").read_text(encoding="utf-8") == made

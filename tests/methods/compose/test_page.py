@@ -1,7 +1,8 @@
-"""docs/compose.md: its example is the one of examples/compose, and it names every paper and message."""
+"""docs/compose.md: its tables are the code's, its example is the one of examples/compose."""
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 from tests.methods.compose.test_papers import DIFFERENCES
@@ -10,6 +11,12 @@ from verl_video_tools.methods.compose.messages import NAMES
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "compose.md"
+
+
+def test_its_tables_are_the_codes() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    made = runpy.run_path(str(ROOT / "docs" / "make_compose.py"))["page"](text)
+    assert made == text, "run python docs/make_compose.py"
 
 
 def test_its_example_is_run_by_a_test() -> None:
