@@ -16,7 +16,7 @@ from verl_video_tools.core.errors import UsageError
 
 @command
 class View:
-    """Show recorded rollouts as one HTML file, which needs no network."""
+    """Show recorded rollouts as one HTML file. It needs no network."""
 
     records: Annotated[
         Path, typer.Argument(metavar="RUN", help="Folder of a run or of its trajectories, or one file of records.")
