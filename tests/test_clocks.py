@@ -10,7 +10,6 @@ WALL_CLOCK = {"time", "time_ns", "localtime", "gmtime", "now", "today", "utcnow"
 """Functions of `time` and `datetime` that answer otherwise after a jump."""
 MAY = {
     "video/frame_store.py": "the age of unfinished files of other processes, as their own times tell it",
-    "records/live_run.py": "how long ago a file was written, by its own time; for the reader alone",
     "services/endpoint/retries.py": "a date in `Retry-After`; the request's deadline bounds the pause",
 }
 

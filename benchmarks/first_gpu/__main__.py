@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks.first_gpu import figures, grpo, page
 from benchmarks.first_gpu.machine import Machine, UsedMemory, describe
 from benchmarks.first_gpu.stages import Outcome, Stage, run_stage
-from verl_video_tools.records.report_curves import LOG_NAMES
+from verl_video_tools.records.report import LOG_NAMES
 from verl_video_tools.synthetic import base_model_dir
 
 LIMITS_SECONDS = {"doctor": 180, "tests": 1200, "rows": 180, "grpo": 1500, "actor": 600}

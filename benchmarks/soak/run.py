@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 from benchmarks.soak import LEAK_VARIABLE, sampler
 from benchmarks.soak.faults import Files, planted
 from benchmarks.soak.segments import SegmentWriter
-from verl_video_tools.records.report_curves import read_log
+from verl_video_tools.records.report import read_log
 
 REPO = Path(__file__).parents[2]
 AGENT_LOOPS = REPO / "verl_video_tools" / "verl_plugin" / "config" / "agent_loops.yaml"

@@ -17,7 +17,7 @@ from examples.learning_curve.chosen import Chosen
 from examples.learning_curve.equal_cost import COSTS, accuracy_at, largest_common, mean_of_runs
 from examples.learning_curve.schedule import COMPARED, METHODS
 from examples.learning_curve.stored import Result
-from verl_video_tools.records.report_figures import COLOURS
+from verl_video_tools.records.report import COLOURS
 
 BY_STAGE, BY_COST = "learning.png", "learning_cost.png"
 BARS = {"after SFT": COLOURS[5], "after RL": COLOURS[0], "after RFT": COLOURS[2]}

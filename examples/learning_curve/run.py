@@ -262,7 +262,7 @@ class Learning:
     # ---------------------------------------------------------------------------------------------------------- result
 
     def report(self) -> None:
-        """Prints the table of accuracies, writes `results.json`, and the pages of `vvt report`."""
+        """Prints the table of accuracies, writes `results.json`, and the files of `vvt report`."""
         results = results_of(self, self.console)
         write_text(self.out / RESULTS, json.dumps(results, indent=1) + "\n")
         _run(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.name}, seed {self.seed}")

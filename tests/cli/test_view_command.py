@@ -1,9 +1,8 @@
-"""`vvt view`: options, what is told, and bad usage; and `vvt replay --html`."""
+"""`vvt view`: options, what is printed, and bad usage; and `vvt replay --html`."""
 
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from tests.videos.files import MakeVideo
 from tests.viewer_page import Page, line
 from verl_video_tools.cli.main import run
-from verl_video_tools.records.live_server import LiveServer
 from verl_video_tools.records.records import RecordWriter
 from verl_video_tools.replay import replay
 
@@ -59,41 +57,11 @@ def test_the_page_of_one_file_has_its_name(records: Path) -> None:
     assert (records.parent / "step_000003.html").is_file()
 
 
-@pytest.mark.parametrize("given", [".", "trajectories", "trajectories/step_000003.jsonl"])
-def test_a_live_page_is_served_until_it_is_interrupted(
-    given: str, records: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[int] = []
-
-    def serve(server: LiveServer) -> None:
-        told.append(len(server.run.changes(0)["added"]))
-        told.append(server.run.record(0)["trajectory"]["video"]["num_frames"])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(LiveServer, "serve_forever", serve)
-    path = records.parent / given
-    assert run(["view", str(path), "--live"]) == 0
-    assert told == [3, 50]
-    url, following = capsys.readouterr().out.splitlines()[:2]
-    assert url.startswith("http://127.0.0.1:") and following == f"follows {path} until Ctrl-C"
-    assert not list(records.parent.glob("*.html"))
-
-
-def test_a_port_that_is_taken_is_told(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert run(["view", str(records), "--live", "--port", str(port)]) == 2
-    assert f"cannot listen on 127.0.0.1 port {port} (Address already in use)" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         (["{folder}/none"], "no recorded rollout"),
-        (["{records}", "--port", "8765"], "--host and --port need --live"),
-        (["{records}", "--host", "0.0.0.0"], "--host and --port need --live"),
-        (["{folder}/none", "--live"], "--live serves a page and writes no file"),
         (["{records}", "--tokenizer", "{folder}/none"], "no such folder"),
         (["{records}", "--out", "{folder}/none/view.html"], "cannot be written"),
         (["{records}", "--out", "."], "it is a folder; name a file"),
@@ -108,11 +76,6 @@ def test_bad_usage_is_one_line(
     error = capsys.readouterr().err
     assert complaint in error.splitlines()[-1]
     assert not (tmp_path / "view.html").exists()
-
-
-def test_a_live_page_needs_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["view", str(tmp_path / "none"), "--live"]) == 2
-    assert "no such folder or file" in capsys.readouterr().err
 
 
 def test_replay_draws_what_it_returns(tmp_path: Path, make_video: MakeVideo) -> None:

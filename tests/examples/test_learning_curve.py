@@ -144,7 +144,7 @@ def test_stages_run_once_and_their_gain_is_reported(
     seconds = {name: policy["seconds per look by kind"] for name, policy in results["accuracy"].items()}
     kinds = results["accuracy"]["after RL"]["by kind"]
     assert not seconds["after SFT"] and seconds["after RL"] == pytest.approx(dict.fromkeys(kinds, 7 / 5))
-    assert (tmp_path / "report" / "report.html").exists()
+    assert (tmp_path / "report" / "curves.png").exists()
 
     options = training.recipes[-1][1]
     assert f"trainer.test_freq={-(-STEPS // 4)}" in options  # each quarter, of two videos' questions
@@ -175,7 +175,7 @@ def test_stages_run_once_and_their_gain_is_reported(
     results = json.loads((tmp_path / "results.json").read_text())
     assert results[f"after RL less after RL, {ablation.title}"]["mean"] == 0.0
     assert f"reward after RL less after RL, {ablation.title}" not in results, "other rules"
-    assert ablation.title in (tmp_path / "ablation_report" / "report.html").read_text()
+    assert ablation.title in (tmp_path / "ablation_report" / "report.md").read_text()
 
 
 def test_a_run_stopped_before_its_last_measurement_is_measured(example: dict[str, Any], before_rl: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.first_gpu.figures import GAP_BOUND
 from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, run_recipe
-from verl_video_tools.records.report_curves import LOG_NAMES, Steps, read_log
+from verl_video_tools.records.report import LOG_NAMES, Steps, read_log
 from verl_video_tools.synthetic import base_model_dir
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(1300)]

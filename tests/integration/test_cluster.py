@@ -24,7 +24,7 @@ import pytest
 from tests.integration.conftest import MAX_PROBS_DIFF, REPO, write_rows
 from tests.integration.network_nodes import Node, connected_nodes, reason_against_namespaces, wait_until
 from verl_video_tools.records.records import read_records
-from verl_video_tools.records.report_curves import LOG_NAMES, read_log
+from verl_video_tools.records.report import LOG_NAMES, read_log
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
 

@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.integration.conftest import SFT_SAVE_FREQ
-from verl_video_tools.records.report_curves import LOG_NAMES, read_log
+from verl_video_tools.records.report import LOG_NAMES, read_log
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.integration.conftest import MAX_PROBS_DIFF, REPO
 from tests.integration.leftovers import VARIABLE, kill_processes_of
-from verl_video_tools.records.report_curves import LOG_NAMES, read_log
+from verl_video_tools.records.report import LOG_NAMES, read_log
 from verl_video_tools.synthetic.needle import MOST_FIRST_LOOK
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]

@@ -15,7 +15,7 @@ from tests.integration.conftest import INSTRUMENTED, MAX_PROBS_DIFF, REPO, Run, 
 from tests.integration.digests import digest
 from verl_video_tools.data.synthetic_rows import question_from_row
 from verl_video_tools.methods.framemind import resolution_ladder
-from verl_video_tools.records.report_curves import LOG_NAMES, read_log, read_training
+from verl_video_tools.records.report import LOG_NAMES, read_log, read_training
 from verl_video_tools.synthetic.world import label_at
 
 pytestmark = pytest.mark.recipes

@@ -19,7 +19,7 @@ from tests.integration.conftest import REPO
 from tests.integration.leftovers import VARIABLE, kill_processes_of
 from tests.test_docs import code_blocks
 from verl_video_tools.records.records import read_records
-from verl_video_tools.records.report_curves import LOG_NAMES, read_log
+from verl_video_tools.records.report import LOG_NAMES, read_log
 
 # `long`, since its six runs of the stack repeat what other tests hold; what it adds is that the pages work as printed.
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1800)]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.integration.conftest import REPO, assert_succeeded, run_recipe
 from tests.written_package import write_package
-from verl_video_tools.records.report_curves import LOG_NAMES, read_log
+from verl_video_tools.records.report import LOG_NAMES, read_log
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(2400)]
 

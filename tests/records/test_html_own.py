@@ -25,8 +25,8 @@ def test_what_the_rollouts_of_a_group_have_of_their_own(tmp_path: Path, browse: 
     assert f"its own: {own}" in page.texts
     assert "system prompt from a file, digest 0123abcd" in page.texts
     rows = page.rows()
-    head = rows.index(["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", "its own", ""])
-    assert [row[-2] for row in rows[head + 1 :]] == ["temperature 0.7", own, ""]
+    head = rows.index(["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", "its own"])
+    assert [row[-1] for row in rows[head + 1 :]] == ["temperature 0.7", own, ""]
     plain = browse(tmp_path / "view.html", "rollout=2")
     assert not [text for text in plain.texts if text.startswith(("its own:", "system prompt from"))]
 
@@ -34,7 +34,7 @@ def test_what_the_rollouts_of_a_group_have_of_their_own(tmp_path: Path, browse: 
 def test_a_group_that_has_nothing_of_its_own_has_no_column_for_it(tmp_path: Path, browse: Browse) -> None:
     written(tmp_path, [line(0), line(1)])
     page = browse(tmp_path / "view.html", "rollout=0")
-    assert ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", ""] in page.rows()
+    assert ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer"] in page.rows()
     assert "Verification" not in page.texts
 
 

@@ -28,15 +28,13 @@ def entries(tmp_path: Path, *lines: dict[str, Any], step: int = 1) -> list[Entry
     return read_entries(run / "trajectories", lambda count: None)
 
 
-def test_validation_rows_are_spread_and_the_trained_method_comes_first(tmp_path: Path) -> None:
+def test_validation_rows_are_spread(tmp_path: Path) -> None:
     lines = [row(index, method=method) for index in range(90) for method in ("direct", "longvt")]
     read = entries(tmp_path, *lines)
-    chosen = sample(read, 10, ["longvt"])
-    assert {entry.method for entry in chosen} == {"longvt"}
-    assert [entry.index for entry in chosen] == [0, 9, 19, 29, 39, 49, 59, 69, 79, 89]
-    assert Counter(entry.method for entry in sample(read, 100, ["longvt"])) == {"longvt": 90, "direct": 10}
-    assert Counter(entry.method for entry in sample(read, 10)) == {"longvt": 5, "direct": 5}
-    assert [entry.index for entry in sample(read, 500, ["longvt"])] == [*range(90), *range(90)]
+    chosen = sample(read, 10)
+    assert Counter(entry.method for entry in chosen) == {"longvt": 5, "direct": 5}
+    assert [entry.index for entry in chosen if entry.method == "direct"] == [0, 19, 39, 59, 79]
+    assert [entry.index for entry in sample(read, 500)] == [*range(90), *range(90)]
 
 
 def test_groups_stay_whole(tmp_path: Path) -> None:

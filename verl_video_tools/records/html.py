@@ -1,17 +1,20 @@
-"""Recorded rollouts as one static HTML file that loads nothing: style, script, data and thumbnails stand in it.
+"""Recorded rollouts as one static HTML file, which holds style, script, data and thumbnails and loads nothing.
 
-What was recorded, which a policy may have written, reaches the page as JSON in blocks that no browser executes, with
-every `<`, `>` and `&` escaped; the script (`viewer/*.js`) makes text nodes of it, and the page's content security
-policy admits that script and style alone, by their hashes.
+A policy may have written markup. Everything recorded therefore stands in the page as JSON in blocks that no browser
+executes, with `<`, `>` and `&` escaped (`view_data.to_json`), and the script (`viewer/*.js`) turns it into text nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import html
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Any
 
-from verl_video_tools.records.page import render, resource, source_hash, write_whole
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.files import whole_file
 from verl_video_tools.records.thumbnails import Thumbnails
 from verl_video_tools.records.view_data import (
     components_by_method,
@@ -23,7 +26,8 @@ from verl_video_tools.records.view_data import (
     video_path,
 )
 
-SCRIPTS = ("dom.js", "questions.js", "timeline.js", "rollout.js", "compare.js", "list.js")
+_SCRIPTS = ("dom.js", "timeline.js", "rollout.js", "list.js")
+"""Files in `viewer/`, in the order in which they run."""
 
 
 def write_html(
@@ -51,36 +55,25 @@ def write_html(
         UsageError: the file cannot be written.
     """
     blocks = _blocks(lines, thumbnails or Thumbnails(), token_text, num_left_out)
-    page = view_page(title, SCRIPTS, {id: to_json(value) for id, value in blocks.items()})
-    write_whole(out, page)
-    return len(page)
-
-
-# --------------------------------------------------------------------------------------------------------------- page
-
-
-def view_page(title: str, scripts: Sequence[str], data: Mapping[str, str], connects: bool = False) -> bytes:
-    """The viewer's page.
-
-    Args:
-        scripts: names of files in `viewer/`, in the order in which they run.
-        data: texts of JSON as `to_json` writes it, by the ids of their blocks.
-        connects: the page may fetch from the server that it came from; without this it loads nothing.
-    """
-    script = "\n".join(map(resource, scripts))
-    styles = ("base.css", "style.css")
-    return render(
-        "page.html",
-        styles,
-        title=title,
-        script=script,
-        script_hash=source_hash(script),
-        data=data,
-        connects=connects,
+    page = Template(_resource("page.html")).substitute(
+        title=html.escape(title),
+        style=_resource("style.css"),
+        script="\n".join(map(_resource, _SCRIPTS)),
+        data="\n".join(f'<script type="application/json" id="{id}">{to_json(value)}</script>' for id, value in blocks),
     )
+    content = page.encode("utf-8", errors="replace")
+    if out.is_dir():  # "." has no name to write beside
+        raise UsageError(f"{out}: cannot be written, it is a folder; name a file")
+    try:
+        with whole_file(out) as partial:
+            partial.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{out}: cannot be written ({error.strerror or error})") from error
+    return len(content)
 
 
-# --------------------------------------------------------------------------------------------------------------- data
+def _resource(name: str) -> str:
+    return (files("verl_video_tools.records") / "viewer" / name).read_text(encoding="utf-8")
 
 
 def _blocks(
@@ -88,27 +81,26 @@ def _blocks(
     thumbnails: Thumbnails,
     token_text: Callable[[int], str] | None,
     num_left_out: int,
-) -> dict[str, Any]:
-    """The page's data by the ids of its blocks. The script reads a block when it first needs it."""
+) -> Iterator[tuple[str, Any]]:
+    """The page's data with the ids of its blocks. The script reads a block when it first needs it."""
     paths = list(dict.fromkeys(path for line in lines if (path := video_path(line)) is not None))
     numbers = {path: number for number, path in enumerate(paths)}
-    blocks: dict[str, Any] = {
-        "index": {
+    yield (
+        "index",
+        {
             "num_left_out": num_left_out,
             "components": components_by_method(line["trajectory"] for line in lines),
             "videos": [{"path": path, "note": thumbnails.notes.get(path)} for path in paths],
             "rollouts": [summary_of(line, numbers) for line in lines],
-        }
-    }
+        },
+    )
     for path, number in numbers.items():
         if path in thumbnails.jpeg_of:
-            blocks[f"video-{number}"] = pictures_of(thumbnails, path)
+            yield f"video-{number}", pictures_of(thumbnails, path)
     ids: set[int] = set()
     for number, line in enumerate(lines):
         record = record_of(line)
-        blocks[f"rollout-{number}"] = record
-        if token_text is not None:
-            ids.update(token_ids(record))
+        yield f"rollout-{number}", record
+        ids.update(token_ids(record))
     if token_text is not None:
-        blocks["vocabulary"] = {id: token_text(id) for id in sorted(ids)}
-    return blocks
+        yield "vocabulary", {id: token_text(id) for id in sorted(ids)}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import whole_file
@@ -146,24 +146,14 @@ def record_files(path: Path) -> list[Path]:
 def read_places(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
     """The same lines with their places, so that some can be read again."""
     for file_path in record_files(path):
+        offset = 0
         with file_path.open("rb") as file:
-            for place, text in whole_lines(file, Place(file_path, 1, 0)):
-                yield place, read_line(text, place)
-
-
-def whole_lines(file: BinaryIO, first: Place) -> Iterator[tuple[Place, bytes]]:
-    """Lines from a place on, up to one without its line end, which is still being written or was cut.
-
-    Args:
-        file: open at `first.offset`.
-    """
-    number, offset = first.line, first.offset
-    for text in file:
-        if not text.endswith(b"\n"):
-            break
-        yield Place(first.file, number, offset), text
-        number += 1
-        offset += len(text)
+            for number, text in enumerate(file, start=1):
+                if not text.endswith(b"\n"):  # it is still being written, or was cut
+                    break
+                place = Place(file_path, number, offset)
+                yield place, _read_line(text, place)
+                offset += len(text)
 
 
 def read_again(place: Place) -> dict[str, Any]:
@@ -174,10 +164,10 @@ def read_again(place: Place) -> dict[str, Any]:
     """
     with place.file.open("rb") as file:
         file.seek(place.offset)
-        return read_line(file.readline(), place)
+        return _read_line(file.readline(), place)
 
 
-def read_line(text: bytes, place: Place) -> dict[str, Any]:
+def _read_line(text: bytes, place: Place) -> dict[str, Any]:
     """A line of records; `line["trajectory"]` is a `Trajectory`.
 
     Raises:

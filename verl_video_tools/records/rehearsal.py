@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from verl_video_tools.core.environment import ONLY_ON_A_GPU
-from verl_video_tools.records.report_curves import LOG_NAMES, read_log
+from verl_video_tools.records.report import LOG_NAMES, read_log
 
 REHEARSED = (
     "packed sequences",

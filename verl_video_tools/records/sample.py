@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,23 +49,22 @@ def read_entries(records: Path, read: Callable[[int], None]) -> list[Entry]:
     """
     entries: list[Entry] = []
     for place, line in read_places(records):
-        entries.append(entry_of(place, line, len(entries)))
+        entries.append(_entry_of(place, line, len(entries)))
         read(len(entries))
     return entries
 
 
-def sample(entries: Iterable[Entry], count: int, first_methods: Collection[str] = ()) -> list[Entry]:
+def sample(entries: Iterable[Entry], count: int) -> list[Entry]:
     """At most `count` rollouts, in order of step, method, row and number in the group.
 
-    Groups stay whole. The last steps come first, and within a step the rollouts of `first_methods`; of what does not
-    fit whole, groups are taken that are spread evenly over its rows. A group larger than `count` is cut where it would
-    be the only one.
+    Groups stay whole. The last steps come first. Of a step that does not fit whole, groups are taken that are spread
+    evenly over its rows. A group larger than `count` is cut where it would be the only one.
     """
-    parts: dict[tuple[float, bool], dict[Hashable, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    steps: dict[float, dict[Hashable, list[Entry]]] = defaultdict(lambda: defaultdict(list))
     for entry in sorted(entries, key=lambda entry: (entry.session, entry.position)):
-        parts[entry.step, entry.method in first_methods][entry.group].append(entry)
+        steps[entry.step][entry.group].append(entry)
     chosen: list[Entry] = []
-    for _, members in sorted(parts.items(), key=lambda part: part[0], reverse=True):
+    for _, members in sorted(steps.items(), reverse=True):
         groups = sorted(members.values(), key=lambda group: _row(group[0]))
         spread = _spread(groups, count - len(chosen))
         if not (chosen or spread):
@@ -74,7 +73,7 @@ def sample(entries: Iterable[Entry], count: int, first_methods: Collection[str] 
         if len(spread) < len(groups):
             break
     # Sorting keeps the order within rows.
-    return sorted(chosen, key=lambda entry: (entry.step, entry.method not in first_methods, *_row(entry)[:2]))
+    return sorted(chosen, key=lambda entry: (entry.step, *_row(entry)[:2]))
 
 
 def _spread(groups: Sequence[Sequence[Entry]], room: int) -> list[Sequence[Entry]]:
@@ -90,7 +89,7 @@ def _row(entry: Entry) -> tuple[str, float, int]:
     return entry.method, entry.index, entry.position
 
 
-def entry_of(place: Place, line: Mapping[str, Any], position: int) -> Entry:
+def _entry_of(place: Place, line: Mapping[str, Any], position: int) -> Entry:
     """What a recorded line is ordered by."""
 
     def number(value: Any, otherwise: float) -> float:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from verl_video_tools.records.records import records_folder
-from verl_video_tools.records.report_curves import HEADLINES, LOG_NAMES, Steps, merged, read_log, read_training
+from verl_video_tools.records.report import HEADLINES, LOG_NAMES, Steps, merged, read_log, read_training
 
 FINE_TUNING = {"loss": "train/loss", "validation loss": "val/loss", "learning rate": "train/lr"}
 

@@ -10,7 +10,7 @@ from typing import Any
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.records import read_records, records_folder, step_files, step_of
-from verl_video_tools.records.report_curves import LOG_NAMES, read_log
+from verl_video_tools.records.report import LOG_NAMES, read_log
 from verl_video_tools.video import image_tokens
 
 DROPPED_GROUPS = ("training/filter_groups/evicted_samples", "training/filter_groups/discarded_surplus_samples")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,6 @@ def write_view(
     read: Advance,
     decoded: Advance | None,
     token_text: Callable[[int], str] | None = None,
-    first_methods: Collection[str] = (),
 ) -> View:
     """Draw recorded rollouts as one page, in order of step and row.
 
@@ -47,7 +46,6 @@ def write_view(
         read: told of each rollout that is read.
         decoded: told of each video whose thumbnails are decoded; None leaves thumbnails out.
         token_text: as `write_html` takes it.
-        first_methods: whose rollouts come before others of their step.
 
     Raises:
         UsageError: there is no rollout, a line cannot be read, or the page cannot be written.
@@ -55,7 +53,7 @@ def write_view(
     entries = read_entries(records, lambda count: read(count, count))
     if not entries:
         raise UsageError(f"{records}: no recorded rollout; give a folder with step_*.jsonl, or one such file")
-    lines = [read_again(entry.place) for entry in sample(entries, max_rollouts, first_methods)]
+    lines = [read_again(entry.place) for entry in sample(entries, max_rollouts)]
     thumbnails = Thumbnails()
     if decoded is not None:
         on_videos = [(path, line["trajectory"]) for line in lines if (path := video_path(line)) is not None]

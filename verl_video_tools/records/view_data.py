@@ -1,4 +1,4 @@
-"""What the viewer's page is told of recorded rollouts, as JSON that stands in a page or is served to one."""
+"""Data of the viewer's page as JSON: what the list, and what the drawing of a chosen rollout needs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import base64
 import json
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.records.frame_units import speaks_frame_numbers
+from verl_video_tools.methods import method_class, method_names
+from verl_video_tools.methods.toolkit import NUMBER_AND_TIME
 from verl_video_tools.records.metrics import components_of, not_scored
-from verl_video_tools.records.questions import split_question
 from verl_video_tools.records.thumbnails import Thumbnails
 
-_QUESTION_CHARACTERS = 300
-"""Of a question in the list, and of its options; the whole question stands with its rollout."""
+_QUESTION_CHARACTERS = 600
+"""Of a question in the list; the whole question stands with its rollout."""
 
 
 def to_json(value: Any) -> str:
@@ -69,7 +71,6 @@ def summary_of(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dic
     trajectory: Trajectory = line["trajectory"]
     counts = trajectory.counts()
     path = video_path(line)
-    question, options = split_question(trajectory.question)
     return {
         "step": line.get("step"),
         "uid": line.get("uid"),
@@ -82,8 +83,7 @@ def summary_of(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dic
         "frames": counts["initial_frames"] + counts["tool_frames"],
         "answer": trajectory.answer,
         "own": {**trajectory.settings, **trajectory.sampling},
-        "question": question[:_QUESTION_CHARACTERS],
-        "options": options[:_QUESTION_CHARACTERS],
+        "question": " ".join(trajectory.question.split())[:_QUESTION_CHARACTERS],
         "in_frames": speaks_frame_numbers(trajectory),
         "video": None if path is None else video_numbers[path],
     }
@@ -126,3 +126,29 @@ def _sequence(sequence: Mapping[str, Any]) -> dict[str, Any]:
         "response": response,
         "advantage": trained[0] if trained else None,
     }
+
+
+def speaks_frame_numbers(trajectory: Trajectory) -> bool:
+    """Whether the policy was told numbers of frames: those of the video, not of the pictures shown.
+
+    A method does where its tools label frames by number. One that is put together from parts does where one of these
+    tools is among them. Of a method that this version does not know, False.
+    """
+    if trajectory.made_of is not None:
+        return bool(_numbering_tools() & set(map(str, trajectory.made_of.get("tools", ()))))
+    return _labels_numbers(trajectory.method)
+
+
+@lru_cache
+def _labels_numbers(name: str) -> bool:
+    try:
+        tools = method_class(name).tool_descriptions
+    except UsageError:
+        return False
+    return any(tool.frame_label == NUMBER_AND_TIME for tool in tools)
+
+
+@lru_cache
+def _numbering_tools() -> frozenset[str]:
+    descriptions = [tool for name in method_names() for tool in method_class(name).tool_descriptions]
+    return frozenset(tool.name for tool in descriptions if tool.frame_label == NUMBER_AND_TIME)

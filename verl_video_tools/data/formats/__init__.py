@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.pages import page
 from verl_video_tools.core.resolve import resolve
 from verl_video_tools.core.types import Judge
 from verl_video_tools.data.formats.entries import (
@@ -215,7 +214,7 @@ def read_rows(
     if num_rows and not num_with_subtitles:  # some videos may have none, but not all
         raise UsageError(
             f"{files.subtitles}: holds subtitles of none of {num_rows} questions; give the folder where those of the "
-            f"videos lie, named as {page('formats')} says for {benchmark.name}, or ask without --subtitles"
+            f"videos lie, named as `vvt list formats {benchmark.name}` says, or ask without --subtitles"
         )
 
 

@@ -25,13 +25,7 @@ function block(id) {
   return blocks.get(id);
 }
 
-const index = block("index") || { rollouts: [], order: [], videos: [], components: {}, num_left_out: 0 };
-
-// Where the data of a rollout comes from: `use` gets it, now or later. live.js asks its server instead.
-const source = {
-  record: (id, use) => use(block(`rollout-${id}`)),
-  pictures: (id, use) => use(index.rollouts[id].video === null ? null : block(`video-${index.rollouts[id].video}`)),
-};
+const index = block("index");
 
 function number(value, digits = 3) {
   if (value === null || value === undefined) return "–";

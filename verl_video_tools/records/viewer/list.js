@@ -1,29 +1,16 @@
 // The list of rollouts. Filters, order and choice stand in the address, so a view can be linked to:
-// #method=longvt&stop=answer&step=3&min=0&max=1&text=goal&sort=score&descending=1&rollout=7&compare=9
+// #method=longvt&stop=answer&step=3&min=0&max=1&text=goal&sort=score&descending=1&rollout=7
 
 const ROWS_AT_ONCE = 500;
 const COLUMNS = [
   ["step", "step", "number"], ["method", "method", ""], ["score", "reward", "number"], ["advantage", "advantage", "number"],
   ["calls", "calls", "number"], ["frames", "frames", "number"], ["stop", "stop reason", ""], ["answer", "answer", "answer"],
 ];
-const SORTED_BY = [...COLUMNS.map(([name]) => name), "question"]; // by a link alone
 const filters = document.getElementById("filters");
 const body = document.querySelector("#list tbody");
 const more = document.getElementById("more");
 let view = new URLSearchParams();
 let shown = [];
-let shorten = (question) => question;
-
-function prepareList() {
-  index.rollouts.forEach((rollout, id) => { rollout.id = id; });
-  shorten = shortener(inOrder().map((id) => index.rollouts[id].question));
-  ["method", "stop", "step"].forEach(options);
-}
-
-// All rollouts in the order in which they stand: a live page's newest first.
-function inOrder() {
-  return index.order || [...index.rollouts.keys()];
-}
 
 // JSON knows no infinite numbers, so they come by name.
 const INFINITE = new Map([["inf", Infinity], ["-inf", -Infinity]]);
@@ -47,13 +34,13 @@ function matches(rollout) {
   if (least !== null && !(typeof rollout.score === "number" && rollout.score >= least)) return false;
   if (most !== null && !(typeof rollout.score === "number" && rollout.score <= most)) return false;
   const text = wanted("text");
-  return text === null || `${rollout.question}\n${rollout.options}\n${rollout.uid}`.toLowerCase().includes(text.toLowerCase());
+  return text === null || `${rollout.question}\n${rollout.uid}`.toLowerCase().includes(text.toLowerCase());
 }
 
 function showList() {
-  shown = inOrder().filter((id) => matches(index.rollouts[id]));
+  shown = [...index.rollouts.keys()].filter((id) => matches(index.rollouts[id]));
   const key = view.get("sort");
-  if (SORTED_BY.includes(key)) {
+  if (COLUMNS.some(([name]) => name === key)) {
     const sign = view.get("descending") ? -1 : 1;
     shown.sort((a, b) => compare(index.rollouts[a][key], index.rollouts[b][key], sign)); // stays in order where equal
   }
@@ -62,24 +49,22 @@ function showList() {
     const order = name !== key ? "none" : view.get("descending") ? "descending" : "ascending";
     return element("th", { class: kind, "aria-sort": order }, button);
   }));
-  const numRows = Math.max(ROWS_AT_ONCE, body.querySelectorAll("[data-rollout]").length);
   body.replaceChildren();
-  addRows(numRows);
+  addRows();
   const scores = shown.map((id) => index.rollouts[id].score).filter((score) => typeof score === "number");
   const mean = scores.length ? `, mean reward ${number(scores.reduce((sum, score) => sum + score, 0) / scores.length)}` : "";
   const leftOut = index.num_left_out ? `; ${plural(index.num_left_out, "other rollout")} left out (--max-rollouts)` : "";
-  document.getElementById("summary").textContent = `${shown.length} of ${plural(inOrder().length, "rollout")}${mean}${leftOut}`;
+  document.getElementById("summary").textContent = `${shown.length} of ${plural(index.rollouts.length, "rollout")}${mean}${leftOut}`;
   document.body.dataset.shown = shown.length;
 }
 
 // A row for each rollout, and one before them for the question of those that follow each other.
-function addRows(count = ROWS_AT_ONCE) {
+function addRows() {
   const first = body.querySelectorAll("[data-rollout]").length;
-  for (let position = first; position < Math.min(shown.length, first + count); position += 1) {
+  for (let position = first; position < Math.min(shown.length, first + ROWS_AT_ONCE); position += 1) {
     const rollout = index.rollouts[shown[position]];
-    const before = position === 0 ? null : index.rollouts[shown[position - 1]];
-    if (before === null || before.question !== rollout.question || before.options !== rollout.options) body.append(questionRow(rollout));
-    body.append(element("tr", { "data-rollout": rollout.id, ...(rollout.isNew ? { class: "new" } : {}) }, ...COLUMNS.map(([name, , kind]) => {
+    if (position === 0 || index.rollouts[shown[position - 1]].question !== rollout.question) body.append(questionRow(rollout));
+    body.append(element("tr", { "data-rollout": shown[position] }, ...COLUMNS.map(([name, , kind]) => {
       const text = typeof rollout[name] === "number" || rollout[name] === null ? number(rollout[name]) : String(rollout[name]);
       return element("td", kind === "answer" ? { class: kind, title: text } : { class: kind }, text);
     })));
@@ -90,10 +75,8 @@ function addRows(count = ROWS_AT_ONCE) {
   markChosen();
 }
 
-function questionRow({ question, options }) {
-  const cell = element("td", { colspan: COLUMNS.length, title: `${question}\n${options}` }, element("div", {}, shorten(question)));
-  if (options) cell.append(element("div", { class: "soft" }, options));
-  return element("tr", { class: "question" }, cell);
+function questionRow({ question }) {
+  return element("tr", { class: "question" }, element("td", { colspan: COLUMNS.length, title: question }, element("div", {}, question)));
 }
 
 function markChosen() {
@@ -109,24 +92,16 @@ function markChosen() {
   }
 }
 
-function choose(id, other = "") {
-  change({ rollout: String(id), compare: String(other) });
+function choose(id) {
+  change({ rollout: String(id) });
   markChosen();
   showRollout(id);
 }
 
-// In the list, or in the table of a group, where another one can be set beside the chosen one.
+// In the list, or in the table of a group.
 function chooseClicked(event) {
   const row = event.target.closest("tr[data-rollout]");
-  if (event.target.dataset.compare !== undefined) choose(Number(view.get("rollout")), Number(event.target.dataset.compare));
-  else if (row !== null) choose(Number(row.dataset.rollout));
-}
-
-// The rollout that the address sets beside this one, of the same group; null if there is none.
-function comparedWith(id) {
-  const other = Number(view.get("compare") || NaN);
-  const [one, two] = [index.rollouts[id], index.rollouts[other]];
-  return one !== undefined && two !== undefined && other !== id && two.uid === one.uid && two.step === one.step ? other : null;
+  if (row !== null) choose(Number(row.dataset.rollout));
 }
 
 function change(values) {
@@ -138,12 +113,8 @@ function change(values) {
 }
 
 function options(name) {
-  const values = [...new Set(inOrder().map((id) => index.rollouts[id][name]))].filter((value) => value !== null).sort(compare);
-  const control = filters.elements[name];
-  const chosen = view.get(name);
-  if (chosen && !values.map(String).includes(chosen)) values.push(chosen); // a live page may show none of these now
-  if ([...control.options].slice(1).map((option) => option.value).join("\n") === values.join("\n") && control.options.length) return; // an open menu would be closed
-  control.replaceChildren(element("option", { value: "" }, "all"), ...values.map((value) => element("option", { value }, String(value))));
+  const values = [...new Set(index.rollouts.map((rollout) => rollout[name]))].filter((value) => value !== null).sort(compare);
+  filters.elements[name].replaceChildren(element("option", { value: "" }, "all"), ...values.map((value) => element("option", { value }, String(value))));
 }
 
 function readAddress() {
@@ -164,7 +135,7 @@ function showChosen() {
   }
 }
 
-prepareList();
+["method", "stop", "step"].forEach(options);
 filters.addEventListener("submit", (event) => event.preventDefault());
 filters.addEventListener("input", (event) => { change({ [event.target.name]: event.target.value }); showList(); });
 filters.addEventListener("reset", (event) => {

@@ -2,20 +2,7 @@
 
 function showRollout(id) {
   const article = document.getElementById("rollout");
-  article.dataset.rollout = id;
-  const isStillChosen = () => article.dataset.rollout === String(id) && index.rollouts[id] !== undefined;
-  const fail = (message) => { if (isStillChosen()) article.replaceChildren(element("p", { class: "bad" }, message)); };
-  const other = comparedWith(id);
-  if (other === null) {
-    source.record(id, (record) => { if (isStillChosen()) drawRollout(article, id, record); }, fail);
-  } else {
-    source.record(id, (record) => source.record(other, (otherRecord) => {
-      if (isStillChosen() && comparedWith(id) === other) drawComparison(article, [id, other], [record, otherRecord]);
-    }, fail), fail);
-  }
-}
-
-function drawRollout(article, id, record) {
+  const record = block(`rollout-${id}`);
   const summary = index.rollouts[id];
   const trajectory = record.trajectory;
   // In the page before it is filled: the timeline asks for its width.
@@ -68,35 +55,25 @@ function videoSection(summary, record) {
   const { duration_seconds: seconds, num_frames: frames, average_fps: fps, width, height } = trajectory.video;
   nodes.push(element("div", { class: "soft" }, `${clock(seconds)}, ${frames} frames, ${number(fps, 2)} frames/s, ${width}×${height}`));
   if (trajectory.more_videos) nodes.push(element("div", { class: "soft" }, `and ${plural(trajectory.more_videos.length, "further video")}; times of frames are those of their own video`));
-  const note = element("p", { class: "bad note", hidden: "" });
-  source.pictures(summary.id, () => {
-    if (video === null || video.note === null) return;
-    note.textContent = `No thumbnails: ${video.note}`;
-    note.hidden = false;
-  });
-  nodes.push(note, timeline(trajectory, looksOf(trajectory), record.evidence_seconds, summary.in_frames), timelineLegend(trajectory, record.evidence_seconds, summary.in_frames),
+  if (video !== null && video.note !== null) nodes.push(element("p", { class: "bad" }, `No thumbnails: ${video.note}`));
+  nodes.push(timeline(trajectory, record.evidence_seconds, summary.in_frames), timelineLegend(trajectory, record.evidence_seconds, summary.in_frames),
     element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
   return nodes;
 }
 
 function frameStrip(frames, summary, video) {
-  const holder = element("div");
   const inFrames = summary.in_frames;
-  const draw = (pictures) => {
-    const strip = element("div", { class: "frames" });
-    let untold = 0;
-    for (const frame of frames) {
-      const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video, inFrames) : frameFigure(frame, pictures, video, inFrames);
-      if (shown === null) untold += 1; else strip.append(shown);
-    }
-    holder.replaceChildren(strip);
-    if (untold === 0) return;
-    const places = frames.map((frame) => (inFrames ? frame.index : clock(frame.timestamp_seconds))).join(" ");
-    const told = untold === frames.length ? `${plural(frames.length, "frame")}: ${places}` : `${untold} more; ${inFrames ? "numbers" : "times"} of all: ${places}`;
-    holder.append(element("div", { class: "soft" }, told));
-  };
-  source.pictures(summary.id, draw);
-  return holder;
+  const pictures = summary.video === null ? null : block(`video-${summary.video}`);
+  const strip = element("div", { class: "frames" });
+  let numMissing = 0;
+  for (const frame of frames) {
+    const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video, inFrames) : frameFigure(frame, pictures, video, inFrames);
+    if (shown === null) numMissing += 1; else strip.append(shown);
+  }
+  if (numMissing === 0) return strip;
+  const places = frames.map((frame) => (inFrames ? frame.index : clock(frame.timestamp_seconds))).join(" ");
+  const text = numMissing === frames.length ? `${plural(frames.length, "frame")}: ${places}` : `${numMissing} more; ${inFrames ? "numbers" : "times"} of all: ${places}`;
+  return element("div", {}, strip, element("div", { class: "soft" }, text));
 }
 
 // A frame; where a part of it was shown, the whole with a box around the part, and the part. Null without a thumbnail.
@@ -130,25 +107,22 @@ function boxOver([left, top, right, bottom], video) {
   return svgElement("svg", frame, svgElement("rect", { class: "box", x: left, y: top, width: right - left, height: bottom - top }));
 }
 
-// `other` is the turn of another rollout that this one is compared with, if any: what differs from it is marked.
-function turnView(turn, position, summary, video, other) {
+function turnView(turn, position, summary, video) {
   const marks = [turn.truncated ? "cut by its token limit" : null, turn.well_formed ? "well-formed" : "not well-formed",
     turn.answer === null ? null : "answers"].filter((mark) => mark !== null).join(", ");
   const body = element("div", { class: "body" });
   if (turn.reasoning) body.append(lazyDetails("Native reasoning", () => element("div", { class: "text soft" }, turn.reasoning)));
-  body.append(element("div", { class: "text" }, ...markDifferences(turn.text, other ? other.text : null)));
-  turn.calls.forEach((call, place) => {
-    const otherCall = other && other.calls[place];
-    const isOther = other && !(otherCall && otherCall.name === call.name && JSON.stringify(otherCall.arguments) === JSON.stringify(call.arguments));
+  body.append(element("div", { class: "text" }, turn.text));
+  for (const call of turn.calls) {
     const outcome = call.ok ? `ok, ${plural(call.frames.length, "frame")}, ${number(call.latency_ms, 1)} ms` : call.error || "refused";
     body.append(element("div", { class: call.ok ? "call" : "call refused" },
-      element(isOther ? "mark" : "span", {}, element("b", {}, call.name), " ", element("code", {}, JSON.stringify(call.arguments))), " ",
+      element("b", {}, call.name), " ", element("code", {}, JSON.stringify(call.arguments)), " ",
       element("span", { class: call.ok ? "good" : "bad" }, outcome),
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
       call.text ? element("div", { class: "text" }, call.text) : null,
       ...(call.model_calls || []).map((asked) => modelCallView(asked, summary, video)),
       call.frames.length ? frameStrip(call.frames, summary, video) : null));
-  });
+  }
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
   return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);
 }
@@ -194,11 +168,10 @@ function groupTable(id) {
   const differ = members.some((member) => Object.keys(index.rollouts[member].own).length);
   const cells = (member) => [["", `${member.session}`], ["number", number(member.score)], ["number", number(member.advantage)],
     ["number", `${member.calls}`], ["number", `${member.frames}`], ["", member.stop], ["", member.answer === null ? "–" : member.answer],
-    ...(differ ? [["", ownOptions(member.own)]] : []),
-    ...(members.length > 1 ? [["", member.id === id ? "" : element("button", { type: "button", "data-compare": member.id }, "compare")]] : [])];
+    ...(differ ? [["", ownOptions(member.own)]] : [])];
   const rows = members.map((position) => element("tr", { "data-rollout": position, ...(position === id ? { "aria-current": "true" } : {}) },
     ...cells(index.rollouts[position]).map(([name, text]) => element("td", { class: name }, text))));
-  const head = ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", ...(differ ? ["its own"] : []), ...(members.length > 1 ? [""] : [])].map((name) => element("th", {}, name));
+  const head = ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", ...(differ ? ["its own"] : [])].map((name) => element("th", {}, name));
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   table.addEventListener("click", chooseClicked);
   return element("div", { class: "wide" }, table);
@@ -212,7 +185,7 @@ function tokensView(record) {
     const count = (mask) => sequence.response.reduce((sum, run) => sum + (run[2] === mask ? run[1] : 0), 0);
     const numPrompt = sequence.prompt.reduce((sum, run) => sum + run[1], 0);
     const title = `Sequence ${position + 1} of ${record.sequences.length}: ${numPrompt} prompt, ${count(1)} trained, ${count(0)} masked tokens`;
-    return lazyDetails(title, () => sequenceView(sequence, record.vocabulary || block("vocabulary") || {}));
+    return lazyDetails(title, () => sequenceView(sequence, block("vocabulary") || {}));
   }));
 }
 

@@ -35,8 +35,8 @@ function segmentText(trajectory, evidenceSeconds, inFrames) {
   return `annotated segment, ${inFrames ? `frames ${numbers.join(" to ")}, ` : ""}${clock(start)} to ${clock(end)}`;
 }
 
-// `looks` are `looksOf` the rollout, or of several on the same video.
-function timeline(trajectory, looks, evidenceSeconds, inFrames) {
+function timeline(trajectory, evidenceSeconds, inFrames) {
+  const looks = looksOf(trajectory);
   const holder = element("div", { class: "timeline" });
   const draw = () => holder.replaceChildren(timelineSvg(trajectory, looks, evidenceSeconds, inFrames, Math.max(240, holder.clientWidth)));
   new ResizeObserver(draw).observe(holder);

@@ -1,4 +1,4 @@
-"""Numbers of a report over hand-made runs: every figure below can be checked by eye."""
+"""Numbers, table and figure of a report over hand-made runs: every value below can be checked by eye."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from tests.recorded_run import looked, refused, rollout, write_run
 from verl_video_tools.core.errors import CallErrorCode, UsageError
 from verl_video_tools.core.types import StopReason
-from verl_video_tools.records.report_curves import read_log, read_run, read_training, run_names, to_json
-from verl_video_tools.records.report_panels import Panel, main_panels, more_panels
+from verl_video_tools.records.report import (
+    Panel,
+    moving_average,
+    panels_of,
+    read_log,
+    read_run,
+    read_training,
+    smoothing_window,
+    write_report,
+)
 
 
 @pytest.fixture
@@ -41,7 +50,7 @@ def panel(panels: list[Panel], title: str) -> dict[str, dict[int, float]]:
     """Curves of the only run in a panel, as values by step."""
     (found,) = [panel for panel in panels if panel.title == title]
     (curves,) = found.curves
-    return {curve.label: dict(zip(curve.steps, curve.values, strict=True)) for curve in curves}
+    return {label: dict(values) for label, values in curves.items()}
 
 
 def titles(panels: list[Panel]) -> list[str]:
@@ -50,77 +59,51 @@ def titles(panels: list[Panel]) -> list[str]:
 
 def test_panels_of_a_run_that_mixes_methods(mixed: Path) -> None:
     run = read_run("mixed", mixed)
-    main, more = main_panels([run]), more_panels([run])
-    assert titles(main) == [
-        "Reward",
-        "Reward by method",
-        "Accuracy",
-        "Executed calls per rollout",
-        "Frames per rollout",
-        "Why rollouts ended",
-    ]
-    assert panel(main, "Reward") == {"training": {1: 0.5, 2: 1.0}, "held-out": {0: 0.5, 2: 1.0}}
-    assert panel(main, "Accuracy") == {"training": {1: 0.75, 2: 1.0}, "held-out": {0: 0.5, 2: 1.0}}
-    assert panel(main, "Executed calls per rollout") == {"calls": {1: 0.5, 2: 0.0}}
-    assert panel(main, "Frames per rollout") == {
+    panels = panels_of([run])
+    assert panel(panels, "Reward") == {"training": {1: 0.5, 2: 1.0}, "held-out": {0: 0.5, 2: 1.0}}
+    assert panel(panels, "Accuracy") == {"training": {1: 0.75, 2: 1.0}, "held-out": {0: 0.5, 2: 1.0}}
+    assert panel(panels, "Executed calls per rollout") == {"calls": {1: 0.5, 2: 0.0}}
+    assert panel(panels, "Frames per rollout") == {
         "all": {1: 5.0, 2: 2.0},
-        "first look": {1: 2.0, 2: 2.0},
+        "initial": {1: 2.0, 2: 2.0},
         "by calls": {1: 3.0, 2: 0.0},
     }
-    assert panel(main, "Reward by method") == {"framethinker": {1: 0.5, 2: 1.0}, "longvt": {1: 0.5, 2: 1.0}}
-    assert panel(more, "Held-out accuracy by method") == {
+    assert panel(panels, "Reward by method") == {"framethinker": {1: 0.5, 2: 1.0}, "longvt": {1: 0.5, 2: 1.0}}
+    assert panel(panels, "Held-out accuracy by method") == {
         "framethinker": {0: 1.0, 2: 1.0},
         "longvt": {0: 0.0, 2: 1.0},
     }
-    assert panel(more, "Parts of the reward: longvt")["format"] == {1: 0.25, 2: 0.5}
-    assert panel(more, "Parts of the reward: framethinker")["ccv"] == {1: 0.5, 2: 0.0}
-    assert panel(more, "Calls per rollout, by tool") == {
+    assert panel(panels, "Parts of the reward: longvt")["format"] == {1: 0.25, 2: 0.5}
+    assert panel(panels, "Parts of the reward: framethinker")["ccv"] == {1: 0.5, 2: 0.0}
+    assert panel(panels, "Calls per rollout, by tool") == {
         "crop_video": {1: 0.5, 2: 0.0},
         "choose_frames": {1: 0.25, 2: 0.0},
     }
-    assert panel(more, "Calls not executed per rollout, by reason") == {"out of range": {1: 0.25, 2: 0.0}}
-    assert panel(main, "Why rollouts ended") == {
+    assert panel(panels, "Refused calls per rollout, by reason") == {"out_of_range": {1: 0.25, 2: 0.0}}
+    assert panel(panels, "How rollouts ended") == {
         "answer": {1: 0.5, 2: 1.0},
-        "invalid action": {1: 0.25, 2: 0.0},
-        "video error": {1: 0.25, 2: 0.0},
+        "invalid_action": {1: 0.25, 2: 0.0},
+        "video_error": {1: 0.25, 2: 0.0},
     }
-    assert panel(more, "Groups with unequal rewards") == {"groups": {1: 0.5}}  # in step 2 there is one rollout of each
-    assert panel(more, "Generated tokens per rollout") == {"tokens": {1: 10.0, 2: 10.0}}
-    assert panel(more, "Flagged rollouts of a step") == {"rollouts": {1: 1.0, 2: 0.0}}
-    assert panel(more, "Norm of the gradient") == {"norm": {1: 2.0, 2: 1.0, 3: 0.5}}
-    assert "Entropy" not in titles(more)  # logged, but never a number
+    assert panel(panels, "Groups with unequal rewards") == {
+        "groups": {1: 0.5}
+    }  # in step 2 there is one rollout of each
+    assert panel(panels, "Generated tokens per rollout") == {"tokens": {1: 10.0, 2: 10.0}}
+    assert panel(panels, "Flagged rollouts of a step") == {"rollouts": {1: 1.0, 2: 0.0}}
+    assert panel(panels, "Norm of the gradient") == {"norm": {1: 2.0, 2: 1.0, 3: 0.5}}
+    assert "Entropy" not in titles(panels)  # logged, but never a number
 
 
-def test_the_only_methods_parts_of_the_reward_stand_in_front(tmp_path: Path) -> None:
+def test_the_parts_of_the_reward(tmp_path: Path) -> None:
     training = {1: [rollout("a", 1.5, accuracy=1.0, format=0.5, temporal_iou=0.25)]}
     run = read_run("r", write_run(tmp_path / "r", training))
-    parts = panel(main_panels([run]), "Parts of the reward: longvt")
+    parts = panel(panels_of([run]), "Parts of the reward: longvt")
     assert parts == {"accuracy": {1: 1.0}, "format": {1: 0.5}, "temporal_iou": {1: 0.25}}
-    assert not set(titles(main_panels([run]))) & set(titles(more_panels([run])))  # no panel twice
+    assert "Reward by method" not in titles(panels_of([run]))
 
 
 def test_a_methods_reward_that_is_only_measured_stays_apart(beside_direct: Path) -> None:
-    assert panel(main_panels([read_run("r", beside_direct)]), "Reward") == {"training": {1: 1.0}, "held-out": {0: 2.0}}
-
-
-def test_runs_of_different_methods_share_the_parts_that_all_have(tmp_path: Path) -> None:
-    lines = {
-        "framethinker": rollout("a", 1.0, method="framethinker", format=0.5, ccv=1.0, stop=StopReason.MAX_TURNS),
-        "longvt": rollout("a", 1.0, format=0.25, temporal_iou=1.0),
-    }
-    runs = [read_run(name, write_run(tmp_path / name, {1: [line]})) for name, line in lines.items()]
-    main = main_panels(runs)
-    assert titles(main)[1] == "Parts of the reward" and titles(main)[5] == "Rollouts that ended with an answer"
-    parts, answers = ([{curve.label: curve.values for curve in curves} for curves in main[n].curves] for n in (1, 5))
-    assert parts == [{"accuracy": (0.0,), "format": (0.5,)}, {"accuracy": (0.0,), "format": (0.25,)}]
-    assert answers == [{"answer": (0.0,)}, {"answer": (1.0,)}]
-    assert {"Parts of the reward: framethinker", "Parts of the reward: longvt"} <= set(titles(more_panels(runs)))
-
-
-def test_without_validation_records_the_log_tells_the_accuracy(tmp_path: Path) -> None:
-    log = {0: {"val-core/clips/acc/mean@4": 0.25, "val-core/clips/acc/best@4/mean": 0.5, "val-aux/clips/x/mean@4": 1.0}}
-    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, log=log))
-    assert panel(main_panels([run]), "Accuracy") == {"training": {1: 1.0}, "held-out": {0: 0.25}}
+    assert panel(panels_of([read_run("r", beside_direct)]), "Reward") == {"training": {1: 1.0}, "held-out": {0: 2.0}}
 
 
 @pytest.fixture
@@ -134,12 +117,12 @@ def beside_direct(tmp_path: Path) -> Path:
 def test_what_is_only_measured_does_not_dilute_the_policy(beside_direct: Path) -> None:
     run = read_run("r", beside_direct)
     assert run.only_measured() == ["direct"]
-    metrics = run.validation[0]
+    metrics = run.held_out[0]
     assert (metrics["rollout/count"], metrics["rollout/score/mean"], metrics["rollout/acc/mean"]) == (1.0, 2.0, 1.0)
     assert (metrics["tool/executed_per_rollout"], metrics["frames/total/mean"]) == (1.0, 6.0)
     assert (metrics["stop/answer"], metrics["video_tools/longvt/format/mean"]) == (1.0, 0.5)
     assert metrics["video_tools/direct/acc/mean"] == 0.0
-    assert "rollout/acc/mean" not in run.validation[1]  # nothing of the policy was measured there
+    assert "rollout/acc/mean" not in run.held_out[1]  # nothing of the policy was measured there
 
 
 def test_logs_that_share_a_step_are_merged(tmp_path: Path) -> None:
@@ -178,30 +161,19 @@ def test_what_a_lost_policy_has_logged_is_left_out(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("validation", "name"), [(0, "step_000002.jsonl"), (2, "val_step_000002.jsonl"), (3, "val_step_000003.jsonl")]
-)
-def test_the_rollouts_to_look_at_are_the_latest_policys(tmp_path: Path, validation: int, name: str) -> None:
-    training = {step: [rollout("a", 1.0)] for step in (1, 2)}
-    run = read_run("r", write_run(tmp_path / "r", training, {validation: [rollout("v", 1.0)]}))
-    assert run.last_rollouts.name == name
-    assert run.last_is_validation == name.startswith("val")
-
-
 def test_a_method_that_is_only_measured_has_a_validation_curve_of_its_own(beside_direct: Path) -> None:
     run = read_run("r", beside_direct)
-    accuracy = panel(main_panels([run]), "Accuracy")
+    accuracy = panel(panels_of([run]), "Accuracy")
     assert accuracy == {"training": {1: 1.0}, "held-out": {0: 1.0}, "held-out direct": {0: 0.0, 1: 0.0}}
-    assert not [title for title in titles(more_panels([run])) if title.endswith("by method")]
 
 
 def test_of_methods_that_were_trained_together_none_is_left_out(tmp_path: Path) -> None:
     both = [rollout("a", 1.0), rollout("b", 0.0, method="framethinker")]
     run = read_run("r", write_run(tmp_path / "r", {1: both}, {1: [*both, rollout("c", 0.0, method="direct")]}))
-    accuracy = panel(main_panels([run]), "Accuracy")
+    accuracy = panel(panels_of([run]), "Accuracy")
     assert accuracy == {"training": {1: 0.5}, "held-out": {1: 0.5}, "held-out direct": {1: 0.0}}
-    by_method = panel(more_panels([run]), "Held-out accuracy by method")
-    assert by_method == {"direct": {1: 0.0}, "framethinker": {1: 0.0}, "longvt": {1: 1.0}}
+    by_method = panel(panels_of([run]), "Held-out accuracy by method")
+    assert by_method == {"framethinker": {1: 0.0}, "longvt": {1: 1.0}}
 
 
 def on_row(index: int, score: float, **options: Any) -> dict[str, Any]:
@@ -214,48 +186,40 @@ def test_rounds_are_drawn_over_the_rows_that_all_have_measured(tmp_path: Path) -
     measured = {0: range(8), 1: range(2), 2: range(8)}
     rounds = {step: [on_row(index, float(index < 2)) for index in rows] for step, rows in measured.items()}
     run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, rounds))
-    assert panel(main_panels([run]), "Accuracy") == {
+    assert panel(panels_of([run]), "Accuracy") == {
         "training": {1: 1.0},
         "held-out (2 rows)": {0: 1.0, 1: 1.0, 2: 1.0},
     }
-    assert "held-out (2 rows)" in panel(main_panels([run]), "Reward")
-    ends = {step: (metrics["rollout/count"], metrics["rollout/acc/mean"]) for step, metrics in run.rounds.ends.items()}
+    assert "held-out (2 rows)" in panel(panels_of([run]), "Reward")
+    ends = {
+        step: (metrics["rollout/count"], metrics["rollout/acc/mean"]) for step, metrics in run.held_out_ends.items()
+    }
     assert ends == {0: (8.0, 0.25), 2: (8.0, 0.25)}, "first and last round are compared over all rows"
-    assert (run.rounds.num_rows, run.rounds.num_shared, run.rounds.num_end_rows) == ({0: 8, 1: 2, 2: 8}, 2, 8)
-    (written,) = json.loads(to_json([run]))["runs"]
-    assert written["held_out"]["metrics"]["rollout/acc/mean"] == [1.0, 1.0, 1.0]
-    assert written["held_out_ends"]["metrics"]["rollout/acc/mean"] == [0.25, 0.25]
 
 
 def test_a_run_that_goes_on_is_compared_over_the_rows_of_its_last_round(tmp_path: Path) -> None:
     rounds = {0: [on_row(0, 1.0), on_row(1, 0.0), on_row(2, 0.0)], 5: [on_row(0, 0.0), on_row(1, 1.0)]}
     run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, rounds))
-    assert [metrics["rollout/acc/mean"] for metrics in run.rounds.ends.values()] == [0.5, 0.5]
-    assert run.rounds.num_end_rows == 2
+    assert [metrics["rollout/acc/mean"] for metrics in run.held_out_ends.values()] == [0.5, 0.5]
 
 
 def test_rounds_that_share_no_row_are_marked(tmp_path: Path) -> None:
     """Of a run that was started again with another validation file."""
     rounds = {0: [on_row(0, 1.0)], 1: [on_row(1, 0.0), on_row(2, 0.0)]}
     run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, rounds))
-    accuracy = panel(main_panels([run]), "Accuracy")
+    accuracy = panel(panels_of([run]), "Accuracy")
     assert accuracy["held-out (different rows)"] == {0: 1.0, 1: 0.0}
-    assert (run.rounds.num_shared, run.rounds.num_end_rows) == (0, 0)
 
 
-def test_each_method_is_drawn_over_the_rows_that_rounds_share_of_it(tmp_path: Path) -> None:
-    """The first rows are of one method alone."""
+def test_trained_methods_are_drawn_over_the_rows_that_rounds_share(tmp_path: Path) -> None:
+    """The second round measures one method alone."""
     first = [on_row(0, 1.0), on_row(1, 0.0)]
     second = [on_row(2, 1.0, method="framethinker")]
     training = {1: [rollout("a", 1.0), rollout("b", 1.0, method="framethinker")]}
     rounds = {0: [*first, *second], 1: first[:1], 2: [*first, *second]}
     run = read_run("r", write_run(tmp_path / "r", training, rounds))
-    assert panel(main_panels([run]), "Accuracy")["held-out (1 row)"] == {0: 1.0, 1: 1.0, 2: 1.0}
-    assert panel(more_panels([run]), "Held-out accuracy by method") == {
-        "framethinker": {0: 1.0, 2: 1.0},
-        "longvt (1 row)": {0: 1.0, 1: 1.0, 2: 1.0},
-    }
-    assert [metrics["rollout/count"] for metrics in run.rounds.ends.values()] == [3.0, 3.0]
+    assert panel(panels_of([run]), "Accuracy")["held-out (1 row)"] == {0: 1.0, 1: 1.0, 2: 1.0}
+    assert [metrics["rollout/count"] for metrics in run.held_out_ends.values()] == [3.0, 3.0]
 
 
 def test_rows_without_an_index_are_told_apart_by_their_questions(tmp_path: Path) -> None:
@@ -266,44 +230,88 @@ def test_rows_without_an_index_are_told_apart_by_their_questions(tmp_path: Path)
 
     rounds = {0: [asked("one?", 1.0), asked("two?", 0.0)], 1: [asked("one?", 1.0)]}
     run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, rounds))
-    assert panel(main_panels([run]), "Accuracy")["held-out (1 row)"] == {0: 1.0, 1: 1.0}
+    assert panel(panels_of([run]), "Accuracy")["held-out (1 row)"] == {0: 1.0, 1: 1.0}
 
 
 def test_several_runs_keep_their_curves_apart(tmp_path: Path) -> None:
-    scores = {"one": 0.0, "two": 1.0}
-    runs = [read_run(name, write_run(tmp_path / name, {1: [rollout("a", score)]})) for name, score in scores.items()]
-    reward = main_panels(runs)[0]
-    assert [[curve.values for curve in curves] for curves in reward.curves] == [[(0.0,)], [(1.0,)]]
-    more = titles(more_panels(runs))
-    assert "Why rollouts ended: one" in more and "Why rollouts ended: two" in more
-    assert "Reward by method" not in more and "Parts of the reward: longvt" not in more
-    assert "Parts of the reward: longvt" in titles(main_panels(runs))
+    lines = {
+        "one": rollout("a", 0.0, method="framethinker", ccv=1.0, stop=StopReason.MAX_TURNS),
+        "two": rollout("a", 1.0, temporal_iou=1.0),
+    }
+    runs = [read_run(name, write_run(tmp_path / name, {1: [line]})) for name, line in lines.items()]
+    panels = {panel.title: panel.curves for panel in panels_of(runs)}
+    assert panels["Reward"] == [{"training": {1: 0.0}}, {"training": {1: 1.0}}]
+    assert panels["How rollouts ended"] == [{}, {"answer": {1: 1.0}}]
+    assert panels["Parts of the reward: framethinker"][0]["ccv"] == {1: 1.0}
+    assert panels["Parts of the reward: framethinker"][1] == {}
 
 
 def test_tools_that_a_policy_made_up_are_summed_up(tmp_path: Path) -> None:
     calls = [refused(f"tool {number}", "unknown_tool") for number in range(20)] + [looked("crop_video", 1)] * 3
     run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0, calls=calls)]}))
-    rates = panel(more_panels([run]), "Calls per rollout, by tool")
+    rates = panel(panels_of([run]), "Calls per rollout, by tool")
     assert rates == {"crop_video": {1: 3.0}, "unknown": {1: 20.0}}
 
 
-def test_rare_reasons_are_summed_up(tmp_path: Path) -> None:
+def test_rare_reasons_are_left_out(tmp_path: Path) -> None:
     codes = sorted(CallErrorCode)
     calls = [refused("crop_video", code) for number, code in enumerate(codes, start=1) for _ in range(number)]
     run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0, calls=calls)]}))
-    rates = panel(more_panels([run]), "Calls not executed per rollout, by reason")
-    assert len(rates) == 7
-    assert rates[codes[-1].replace("_", " ")] == {1: float(len(codes))}
-    assert rates["others"] == {1: float(sum(range(1, len(codes) - 5)))}
+    rates = panel(panels_of([run]), "Refused calls per rollout, by reason")
+    assert list(rates) == codes[:-7:-1]
+    assert rates[codes[-1]] == {1: float(len(codes))}
 
 
-def test_the_numbers_as_json(mixed: Path) -> None:
-    (run,) = json.loads(to_json([read_run("mixed", mixed)]))["runs"]
-    assert run["name"] == "mixed" and run["records"] == str(mixed / "trajectories")
+@pytest.mark.slow
+def test_what_is_written(mixed: Path, tmp_path: Path) -> None:
+    text = write_report([read_run("mixed", mixed)], tmp_path)
+    assert (tmp_path / "report.md").read_text() == text
+    with Image.open(tmp_path / "curves.png") as picture:
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(maxcolors=1 << 24)}
+    assert {(255, 255, 255), (0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colours  # paper, training, held-out
+    (run,) = json.loads((tmp_path / "curves.json").read_text())["runs"]
+    assert run["name"] == "mixed"
     assert run["training"]["steps"] == [1, 2] and run["held_out"]["steps"] == [0, 2]
     assert run["training"]["metrics"]["rollout/count"] == [4.0, 2.0]
     assert run["training"]["metrics"]["tool/error/out_of_range"] == [0.25, None]
     assert run["log"]["metrics"]["actor/grad_norm"] == [2.0, 1.0, 0.5]
+
+
+def cells(text: str) -> dict[str, list[str]]:
+    """Cells of a table of Markdown by the first of their row."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return {first: others for first, *others in rows}
+
+
+@pytest.mark.slow
+def test_the_table(beside_direct: Path, tmp_path: Path) -> None:
+    text = write_report([read_run("r", beside_direct)], tmp_path)
+    assert "1 training steps with 1 rollouts, 0 of them flagged; held-out columns are without direct." in text
+    table = cells(text)
+    assert table["mean per rollout"] == ["step 1", "held-out, step 0"]
+    assert table["reward"] == ["1.000", "2.000"]
+    assert table["executed calls per rollout"] == ["0.000", "1.000"]
+    assert table["frames per rollout"] == ["2.000", "6.000"]
+    assert table["groups with unequal rewards"] == ["-", "-"]
+
+
+@pytest.mark.slow
+def test_a_figure_of_long_runs_and_names_from_elsewhere(tmp_path: Path) -> None:
+    """Of some the labels are in another script, and some are text that a figure might take for a formula."""
+    strange = "$\\frac{ \x00 \ud83d"
+    steps = {step: [rollout("a", step / 40, calls=[looked("画像", 1)], method=strange)] for step in range(1, 41)}
+    runs = [read_run(name, write_run(tmp_path / "r", steps, {40: [rollout("v", 1.0)]})) for name in (strange, "b")]
+    write_report(runs, tmp_path)
+    with Image.open(tmp_path / "curves.png") as picture:
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(maxcolors=1 << 24)}
+    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colours  # the two runs
+
+
+def test_moving_average() -> None:
+    assert moving_average([0.0, 3.0, 6.0, 3.0, 0.0], 3) == [1.5, 3.0, 4.0, 3.0, 1.5]
+    assert moving_average([2.0, 4.0], 1) == [2.0, 4.0]
+    assert moving_average([1.0] * 40, smoothing_window(40)) == [1.0] * 40
+    assert smoothing_window(29) == 1 and smoothing_window(500) == 29
 
 
 # --------------------------------------------------------------------------------------------------- partial, broken
@@ -322,13 +330,12 @@ def test_a_run_that_still_goes_on(tmp_path: Path) -> None:
     run = read_run("r", folder)
     assert {step: metrics["rollout/count"] for step, metrics in run.training.items()} == {1: 1.0, 2: 1.0}
     assert run.log == {1: {"actor/pg_loss": 0.5}}
-    assert run.last_rollouts == records / "step_000002.jsonl"
 
 
 def test_a_run_of_validation_alone(tmp_path: Path) -> None:
     run = read_run("r", write_run(tmp_path / "r", {}, validation={0: [rollout("a", 1.0)]}))
-    assert panel(main_panels([run]), "Accuracy") == {"held-out": {0: 1.0}}
-    assert not run.training and run.last_rollouts.name == "val_step_000000.jsonl"
+    assert panel(panels_of([run]), "Accuracy") == {"held-out": {0: 1.0}}
+    assert not run.training
 
 
 @pytest.mark.parametrize(
@@ -377,11 +384,3 @@ def test_nothing_recorded_says_what_to_give(tmp_path: Path) -> None:
 
 def test_records_are_found_by_their_own_folder(mixed: Path) -> None:
     assert read_run("mixed", mixed / "trajectories") == read_run("mixed", mixed)
-
-
-def test_names_tell_runs_apart(tmp_path: Path) -> None:
-    one, two = tmp_path / "one" / "grpo", tmp_path / "two" / "grpo" / "trajectories"
-    assert run_names([one]) == ["grpo"]
-    assert run_names([one, two]) == ["one/grpo", "two/grpo"]
-    with pytest.raises(UsageError, match="given twice"):
-        run_names([one, one])
