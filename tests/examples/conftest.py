@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from verl_video_tools import methods
-from verl_video_tools.checks.run import check_method
 from verl_video_tools.core.types import Method
+from verl_video_tools.testing.run import check_method
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def failed_properties(method: str | type[Method], turns: Sequence[str] = ()) -> dict[str, str | None]:
-    """Why, by the property that does not hold; one test for all, since `tests/checks` has them one by one."""
+    """Why, by the property that does not hold; one test for all, since `tests/testing` has a test for each."""
     findings = check_method(method, turns=turns)
     assert any(finding.status == "pass" for finding in findings)
     return {finding.property: finding.reason for finding in findings if finding.status == "fail"}
