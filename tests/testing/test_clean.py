@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.testing.conftest import Check, failures
-from tests.testing.test_planted import SMALL_FRAMES
 from verl_video_tools.methods import METHOD_NAMES, get_method, method_class
 from verl_video_tools.methods.compose import composition
 from verl_video_tools.synthetic import base_model_dir
@@ -31,9 +30,7 @@ NOT_APPLICABLE = {
 }
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("longvt", {"end_on_call_error": True, "crop_choice": "best", "tell_video_path": True, "time_reward": "tool"}),
-    ("framemind", {"context": "last_evidence", "bad_calls": "void", "rung": 3, "empty_clip": "error", **SMALL_FRAMES}),
-]
-MORE_VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("framemind", {"context": "last_evidence", "bad_calls": "void", "rung": 3, "empty_clip": "error"}),
     (
         "framethinker",
         {"end_on_call_error": False, "ccv": False, "answer_grading": "choice", "bonus_condition": "always"},
@@ -43,7 +40,6 @@ MORE_VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("framemind", {"context": "initial_plus_last", "rung": 3}),
     ("direct", {"answering": "cot"}),
 ]
-"""These change only with the checker: the tests of their methods demand more."""
 
 
 @pytest.mark.slow
@@ -56,9 +52,7 @@ def test_no_clean_method_fails(name: str, check: Check) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "settings"), [*VARIANTS, *(pytest.param(*each, marks=pytest.mark.long) for each in MORE_VARIANTS)]
-)
+@pytest.mark.parametrize(("name", "settings"), VARIANTS)
 def test_no_variant_fails(name: str, settings: dict[str, Any], check: Check) -> None:
     assert failures(check(method_class(name), settings=settings)) == {}
 
@@ -76,6 +70,6 @@ def test_a_prompt_beyond_its_budget_names_the_assumed_processor(tmp_path: Path) 
     tight.write_text(text.replace(limits[0], "limits: {prompt_tokens: 100"), encoding="utf-8")
     method, world = get_method("compose", file=str(tight)), World(tmp_path)
     for model in (None, load_model_tokens(str(base_model_dir("qwen2_5_vl")))):
-        reason = check_property(PROPERTIES["prompt_fits_the_recipe"], Subject(method, world, (), model), set()).reason
+        reason = check_property(PROPERTIES["prompt_fits_the_recipe"], Subject(method, world, (), model), {}).reason
         assert reason is not None and "raise recipe_budget, or show less" in reason
         assert ("`--processor`" in reason) == (model is None)

@@ -11,30 +11,26 @@ import pytest
 from tests.testing.conftest import Check, failures
 from tests.testing.planted import FAULTS, config_and_prompt, grammar_and_tools, rollout_and_reward
 from verl_video_tools.core.types import Method
-from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.testing.run import PROPERTIES
 
-SMALL_FRAMES = {"low": [8, 56], "high": [4, 112], "tool_side_pixels": 112}
-"""Fields of FrameMind, whose default frames take seconds to decode."""
-QUICK = {rollout_and_reward.AnswerHoldsTheTruth, config_and_prompt.FramesOutOfOrder, config_and_prompt.KeepsALock}
-"""Checked in every run. The others change only with the checker."""
-CLEAN = [config_and_prompt.TemperatureLadder, rollout_and_reward.Brief, rollout_and_reward.Curious]
+CLEAN = [
+    config_and_prompt.TemperatureLadder,
+    grammar_and_tools.Measuring,
+    rollout_and_reward.Brief,
+    rollout_and_reward.Curious,
+]
 """Correct methods with parts that no packaged method has; the faults of these parts are planted in subclasses."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "fault", [fault if fault in QUICK else pytest.param(fault, marks=pytest.mark.long) for fault in FAULTS]
-)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_caught_by_name(fault: type[Method], check: Check) -> None:
-    found = failures(check(fault, settings=SMALL_FRAMES if issubclass(fault, FrameMind) else None))
+    found = failures(check(fault))
     assert list(found) == [FAULTS[fault]], found
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "method", [grammar_and_tools.Measuring, *(pytest.param(each, marks=pytest.mark.long) for each in CLEAN)]
-)
+@pytest.mark.parametrize("method", CLEAN)
 def test_a_clean_counterpart_passes(method: type[Method], check: Check) -> None:
     found = check(method)
     assert failures(found) == {}

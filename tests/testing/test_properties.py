@@ -14,13 +14,14 @@ from verl_video_tools.core.types import FrameRecord, FrameRequest, ImagePart, Vi
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.direct import Direct
 from verl_video_tools.testing.config_and_prompt import false_label, request_fault
-from verl_video_tools.testing.run import in_order
+from verl_video_tools.testing.run import PROPERTIES
+from verl_video_tools.testing.world import QWEN
 
 
 def test_the_page_lists_each() -> None:
     page = (Path(__file__).parents[2] / "docs" / "check-method.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
-    assert sorted(rows) == sorted(f"| `{each.name}` | {each.must} |" for each in in_order())
+    assert sorted(rows) == sorted(f"| `{each.name}` | {each.must} |" for each in PROPERTIES.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ def test_a_class_that_cannot_be_built_is_reported_once(check: Check) -> None:
     found = check(Unbuildable)
     assert list(failures(found)) == ["config_has_defaults"]
     assert {each.status for each in found.values()} == {"fail", "not applicable"}
-    assert len(found) == len(in_order())
+    assert len(found) == len(PROPERTIES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +109,13 @@ def test_labels(form: str) -> None:
         ({"seconds": (0.0, 7.5, 20.0)}, None),
         ({"indices": ()}, None),
         ({"indices": (4, 4)}, None),
-        ({"indices": (0, 100)}, "the index 100 is not within 0 to 99"),
-        ({"seconds": (-0.1,)}, "the time -0.1 is not within 0 to 20"),
+        ({"indices": (0, 100)}, "the place 100 is not within 0 to 99"),
+        ({"seconds": (-0.1,)}, "the place -0.1 is not within 0 to 20"),
         ({"seconds": (3.0, 2.0)}, "the frames are not in order of time"),
-        ({"indices": (1,), "width": 0}, "a size of 0x56 pixels"),
+        ({"indices": (1,), "width": 0}, "a size of 0x56 pixels, which the processor changes"),
+        ({"indices": (1,), "width": 60}, "a size of 60x56 pixels, which the processor changes"),
     ],
 )
 def test_frames_that_cannot_be_shown_in_order(frames: dict[str, tuple[float, ...]], fault: str | None) -> None:
     request = FrameRequest(**{"width": 56, "height": 56, **frames})  # type: ignore[arg-type]
-    assert request_fault(request, VideoInfo(20.0, 100, 5.0, 56, 56)) == fault
+    assert request_fault(request, VideoInfo(20.0, 100, 5.0, 56, 56), QWEN) == fault

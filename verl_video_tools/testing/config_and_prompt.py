@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import pickle
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, FrozenInstanceError, fields, replace
-from functools import cached_property
-from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
 from verl_video_tools.core.errors import UsageError
@@ -30,7 +27,7 @@ from verl_video_tools.rollout.cost import planned_images
 from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.testing.subject import NotApplicable, Subject, fail, holds
 from verl_video_tools.testing.world import QWEN, VIDEOS, with_other_truth, without_file
-from verl_video_tools.video import image_tokens
+from verl_video_tools.video import fit_envelope, image_tokens
 
 _GROUP_SIZE = 8
 _ODD_QUESTIONS = (
@@ -94,6 +91,65 @@ def config_is_frozen(subject: Subject) -> None:
             raise fail(f"the field {own.name} is mutable", value, "use a tuple or a number") from None
 
 
+@holds("config", requires=("config_is_frozen",))
+def group_configs_are_valid(subject: Subject) -> None:
+    """`for_session` and `sampling_options` accept every group size, and `for_session` changes only numbers, flags and
+    choices, because records and rows may set nothing else."""
+    method = subject.method
+    members = [(number, size, validate) for size in (1, 2, 8) for number in range(size) for validate in (False, True)]
+    for number, size, validate in members:
+        where = f"rollout {number} of a group of {size}"
+        try:
+            member = method.for_session(number, size, validate)
+            session_sampling(method, number, size, validate, {"temperature": 1.0})
+        except Exception as error:
+            raise fail(f"{where} raises", error, "return options within their range for every size") from error
+        try:
+            settings = member.own_settings(method)
+        except UsageError as error:
+            raise fail(f"{where}: {error}", member, "change other fields") from error
+        if method_of_rollout(method, settings) != member or method.for_session(number, size, validate) != member:
+            raise fail(f"{where} differs from call to call", member, "use replace(self, ...) without random values")
+
+
+# ------------------------------------------------------------------------------------------------------ initial frames
+
+
+def request_fault(request: FrameRequest | None, info: VideoInfo, envelope: PixelEnvelope) -> str | None:
+    """Why the requested frames cannot be shown in order and at their size; None if they can."""
+    if request is None or not len(request):
+        return None
+    if request.indices is None:
+        places, last = list(request.seconds or ()), info.duration_seconds
+    else:
+        places, last = [float(index) for index in request.indices], info.num_frames - 1
+    if outside := [place for place in places if not 0 <= place <= last]:
+        return f"the place {outside[0]:g} is not within 0 to {last:g}"
+    if places != sorted(places):
+        return "the frames are not in order of time"
+    size = (request.width, request.height)
+    if min(size) < 1 or fit_envelope(*size, envelope) != size:
+        return f"a size of {request.width}x{request.height} pixels, which the processor changes"
+    return None
+
+
+@holds("prompt")
+def initial_frames_are_valid(subject: Subject) -> None:
+    """Initial frames of any video lie in it, in order, at a size that the processor leaves unchanged, because a wrong
+    frame ends the rollout."""
+    for what, info in VIDEOS.items():
+        for envelope in (PixelEnvelope(), QWEN):
+            try:
+                request = subject.method.plan_initial_frames(info, subject.sample, envelope)
+            except Exception as error:
+                raise fail(
+                    f"plan_initial_frames raises for {what} ({info})", error, "plan at least one frame"
+                ) from error
+            if fault := request_fault(request, info, envelope):
+                advice = "use `toolkit.spread_frames` and `toolkit.frame_size`"
+                raise fail(f"initial frames of {what}: {fault}", request, advice)
+
+
 @holds("config", requires=("config_is_frozen", "initial_frames_are_valid"))
 def config_values_are_checked(subject: Subject) -> None:
     """A number out of range raises UsageError, because a value that fails later fails in every rollout."""
@@ -127,95 +183,6 @@ def _odd_values(method: Method) -> Iterator[tuple[str, Any]]:
             yield from ((name, odd) for odd in (-1, 0))
         elif float in kinds:
             yield from ((name, odd) for odd in (-1.0, 0.0, math.nan))
-
-
-@holds("config", requires=("config_is_frozen", "rollouts_end"))
-def config_survives_pickling(subject: Subject) -> None:
-    """The config is equal after pickling and keeps nothing from rollouts, because Ray sends only fields to workers."""
-    method, advice = subject.method, "keep all values in fields, and the class at module level"
-    try:
-        unpickled = pickle.loads(pickle.dumps(method))
-    except Exception as error:
-        raise fail("the config cannot be pickled", error, advice) from error
-    if unpickled != method:
-        raise fail("the config after pickling", unpickled, advice)
-    subject.rollouts  # noqa: B018 (makes the rollouts)
-    new, used = vars(replace(method)), vars(method)
-    cached = {name for name in used if isinstance(getattr(type(method), name, None), cached_property)}
-    if kept := sorted(name for name in used.keys() - cached if name not in new or new[name] != used[name]):
-        raise fail(
-            "attributes that rollouts left on the config", kept, "compute them again, or in a function with @cache"
-        )
-
-
-@holds("config", requires=("config_is_frozen",))
-def group_configs_are_valid(subject: Subject) -> None:
-    """`for_session` and `sampling_options` accept every group size, and `for_session` changes only numbers, flags and
-    choices, because records and rows may set nothing else."""
-    method = subject.method
-    members = [(number, size, validate) for size in (1, 2, 8) for number in range(size) for validate in (False, True)]
-    for number, size, validate in members:
-        where = f"rollout {number} of a group of {size}"
-        try:
-            member = method.for_session(number, size, validate)
-            session_sampling(method, number, size, validate, {"temperature": 1.0})
-        except Exception as error:
-            raise fail(f"{where} raises", error, "return options within their range for every size") from error
-        try:
-            settings = member.own_settings(method)
-        except UsageError as error:
-            raise fail(f"{where}: {error}", member, "change other fields") from error
-        if method_of_rollout(method, settings) != member or method.for_session(number, size, validate) != member:
-            raise fail(f"{where} differs from call to call", member, "use replace(self, ...) without random values")
-
-
-# ------------------------------------------------------------------------------------------------------ initial frames
-
-
-def request_fault(request: FrameRequest | None, info: VideoInfo) -> str | None:
-    """Why the requested frames cannot be shown in order; None if they can."""
-    if request is None:
-        return None
-    if request.indices is not None:
-        places, last, unit = [float(index) for index in request.indices], float(info.num_frames - 1), "index"
-    else:
-        places, last, unit = list(request.seconds or ()), info.duration_seconds, "time"
-    if outside := [place for place in places if not 0 <= place <= last]:
-        return f"the {unit} {outside[0]:g} is not within 0 to {last:g}"
-    if any(before > after for before, after in pairwise(places)):
-        return "the frames are not in order of time"
-    if places and min(request.width, request.height) < 1:
-        return f"a size of {request.width}x{request.height} pixels"
-    return None
-
-
-def size_fault(request: FrameRequest | None) -> str | None:
-    """Why the processor of Qwen2.5-VL would resize the requested frames; None if it would not."""
-    if request is None or not len(request):
-        return None
-    if request.width % QWEN.factor or request.height % QWEN.factor:
-        return f"{request.width}x{request.height} pixels are not multiples of {QWEN.factor}"
-    if not QWEN.min_pixels <= request.width * request.height <= QWEN.max_pixels:
-        return f"{request.width}x{request.height} pixels are not within {QWEN.min_pixels} to {QWEN.max_pixels}"
-    return None
-
-
-@holds("prompt")
-def initial_frames_are_valid(subject: Subject) -> None:
-    """Initial frames of any video lie in it, in order, at a size that the processor leaves unchanged, because a wrong
-    frame ends the rollout."""
-    for what, info in VIDEOS.items():
-        for envelope in (PixelEnvelope(), QWEN):
-            try:
-                request = subject.method.plan_initial_frames(info, subject.sample, envelope)
-            except Exception as error:
-                raise fail(
-                    f"plan_initial_frames raises for {what} ({info})", error, "plan at least one frame"
-                ) from error
-            if fault := request_fault(request, info):
-                raise fail(f"initial frames of {what}: {fault}", request, "use `toolkit.spread_frames`")
-        if fault := size_fault(request):
-            raise fail(f"initial frames of {what}: {fault}", request, "use `toolkit.frame_size`")
 
 
 # -------------------------------------------------------------------------------------------------------------- prompt

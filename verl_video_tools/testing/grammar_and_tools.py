@@ -25,6 +25,7 @@ from verl_video_tools.core.types import (
     FrameRequest,
     ImagePart,
     ParsedTurn,
+    PixelEnvelope,
     ToolCall,
     ToolOutcome,
     ToolPlan,
@@ -32,7 +33,7 @@ from verl_video_tools.core.types import (
     content_images,
     content_text,
 )
-from verl_video_tools.testing.config_and_prompt import false_label, request_fault, size_fault
+from verl_video_tools.testing.config_and_prompt import false_label, request_fault
 from verl_video_tools.testing.subject import Failed, NotApplicable, Subject, fail, holds, is_number, parse, variations
 from verl_video_tools.testing.world import QWEN, VIDEOS, with_other_truth
 
@@ -235,18 +236,18 @@ def call_frames_are_valid(subject: Subject) -> None:
     outside ends the rollout."""
     subject.call_turn()
     for what, info in {"the video": subject.info, **VIDEOS}.items():
-        for call in subject.accepted_calls(info):
-            if fault := request_fault(call.frames, info):
-                raise fail(f"{call} of {what}: {fault}", call.frames, "reject the call (`out_of_range`), or sort")
-        for call in subject.accepted_calls(info, QWEN):
-            if fault := size_fault(call.frames):
-                raise fail(f"{call} of {what}: {fault}", call.frames, "use `toolkit.frame_size`")
+        for envelope in (PixelEnvelope(), QWEN):
+            for call in subject.accepted_calls(info, envelope):
+                if fault := request_fault(call.frames, info, envelope):
+                    advice = "reject the call (`out_of_range`), sort, or use `toolkit.frame_size`"
+                    raise fail(f"{call} of {what}: {fault}", call.frames, advice)
 
 
 @holds("tools", requires=("call_frames_are_valid",))
 def call_frames_lie_in_the_requested_span(subject: Subject) -> None:
     """Frames of a call for a span lie in it, in seconds or in frames, and a reversed span is rejected, because the
     policy reads them as that span."""
+    subject.call_turn()
     checked = 0
     for call in subject.accepted_calls():
         span = _span(call.arguments)
@@ -288,16 +289,13 @@ def _within(places: list[float], span: tuple[float, float], slack: float) -> boo
     return all(span[0] - slack <= place <= span[1] + slack for place in places)
 
 
-@holds("tools", requires=("plans_open_no_video",))
+@holds("tools", requires=("bad_calls_are_rejected",))
 def tool_descriptions_match(subject: Subject) -> None:
     """A described tool exists, and takes and needs the described arguments, because models read the description."""
-    method, tools = subject.method, subject.method.tools(subject.info)
-    if not method.tool_descriptions:
+    described = {each.name: each for each in subject.method.tool_descriptions}
+    if not described:
         raise NotApplicable("the method describes no tools for verl's own loop")
-    described = {each.name: each for each in method.tool_descriptions}
-    if unknown := sorted(set(method.tool_agent_tools) - described.keys()):
-        raise fail("`tool_agent_tools` without a description", unknown, "describe them in `tool_descriptions`")
-    if unknown := sorted(described.keys() - tools.keys() - subject.defaults.tools(subject.info).keys()):
+    if unknown := sorted(described.keys() - {*subject.tool_names, *subject.defaults.tools(subject.info)}):
         raise fail("descriptions of tools that the method does not have", unknown, "remove them, or add the tools")
     for name, valid in subject.example_arguments():
         if (about := described.get(name)) is None:

@@ -49,15 +49,13 @@ def method_tests(
         turns: example turns beside those of the class attribute `check_examples`.
         settings: fields that differ from the defaults.
     """
-    from verl_video_tools.testing.run import in_order
+    from verl_video_tools.testing.run import PROPERTIES
 
-    properties = {each.name: each for each in in_order()}
-
-    @pytest.mark.parametrize("property_name", list(properties))
+    @pytest.mark.parametrize("property_name", list(PROPERTIES))
     def test_property(property_name: str, checked_methods: Check) -> None:
         finding = checked_methods(method, turns, settings or {})[property_name]
         if finding.status == "fail":
-            pytest.fail(f"{properties[property_name].must}\n{finding.reason}", pytrace=False)
+            pytest.fail(f"{PROPERTIES[property_name].must}\n{finding.reason}", pytrace=False)
         if finding.status == "not applicable":
             pytest.skip(finding.reason or "not applicable")
 

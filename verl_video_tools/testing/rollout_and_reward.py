@@ -6,8 +6,10 @@ import asyncio
 import copy
 import json
 import math
+import pickle
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from verl_video_tools.core.errors import CallError, CallErrorCode, GroupScoreError, JudgeError, UsageError
@@ -41,6 +43,25 @@ def rollouts_end(subject: Subject) -> None:
             json.dumps(rollout.trajectory.to_dict(), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise fail("a record that is not JSON", error, "keep numbers and texts in results and arguments") from error
+
+
+@holds("config", requires=("config_is_frozen", "rollouts_end"))
+def config_survives_pickling(subject: Subject) -> None:
+    """The config is equal after pickling and keeps nothing from rollouts, because Ray sends only fields to workers."""
+    method, advice = subject.method, "keep all values in fields, and the class at module level"
+    try:
+        unpickled = pickle.loads(pickle.dumps(method))
+    except Exception as error:
+        raise fail("the config cannot be pickled", error, advice) from error
+    if unpickled != method:
+        raise fail("the config after pickling", unpickled, advice)
+    subject.rollouts  # noqa: B018 (makes the rollouts)
+    new, used = vars(replace(method)), vars(method)
+    cached = {name for name in used if isinstance(getattr(type(method), name, None), cached_property)}
+    if kept := sorted(name for name in used.keys() - cached if name not in new or new[name] != used[name]):
+        raise fail(
+            "attributes that rollouts left on the config", kept, "compute them again, or in a function with @cache"
+        )
 
 
 @holds("reward", requires=("rollouts_end",))

@@ -70,7 +70,7 @@ def findings(
     settings: Mapping[str, Any] | None = None,
     model: ModelTokens | None = None,
 ) -> Iterator[Finding]:
-    """The findings one by one, in the order in which properties are checked."""
+    """The findings one by one, in the order of `PROPERTIES`."""
     try:
         built = cls(**checked_fields(cls, settings or {}))
     except Exception as error:
@@ -83,47 +83,30 @@ def findings(
                 yield Finding(each.name, each.group, "not applicable", f"not checked: {first.name} does not hold")
         return
     subject = Subject(built, world, tuple(turns), model)
-    failed: set[str] = set()
-    for each in in_order():
-        finding = check(each, subject, failed)
-        if finding.status == "fail":
-            failed.add(each.name)
-        yield finding
+    broken: dict[str, str] = {}
+    for each in PROPERTIES.values():
+        yield check(each, subject, broken)
 
 
-def in_order() -> list[Property]:
-    """All properties, each after those that it requires."""
-    ordered: dict[str, Property] = {}
-
-    def add(name: str) -> None:
-        for required in PROPERTIES[name].requires:
-            add(required)
-        ordered.setdefault(name, PROPERTIES[name])
-
-    for name in PROPERTIES:
-        add(name)
-    return list(ordered.values())
-
-
-def check(each: Property, subject: Subject, failed: set[str]) -> Finding:
+def check(each: Property, subject: Subject, broken: dict[str, str]) -> Finding:
     """Check one property.
 
     Args:
-        failed: names of properties that do not hold.
+        broken: properties that do not hold or were not checked, each with the failed property that is the cause. If
+            this property does not hold, it is added.
     """
-    if missing := sorted(_required(each) & failed):
-        return Finding(each.name, each.group, "not applicable", f"not checked: {', '.join(missing)} does not hold")
+    if causes := [broken[name] for name in each.requires if name in broken]:
+        broken[each.name] = causes[0]
+        return Finding(each.name, each.group, "not applicable", f"not checked: {causes[0]} does not hold")
     try:
         each.check(subject)
     except NotApplicable as reason:
         return Finding(each.name, each.group, "not applicable", str(reason))
-    except Failed as fault:
-        return Finding(each.name, each.group, "fail", str(fault))
+    except Failed as error:
+        fault = str(error)
     except Exception as error:  # the method's own code raises where the property does not expect it
-        return Finding(each.name, each.group, "fail", f"raises {type(error).__name__}: {error}")
-    return Finding(each.name, each.group, "pass")
-
-
-def _required(each: Property) -> set[str]:
-    """Names of all properties that this one requires, directly or not."""
-    return {name for direct in each.requires for name in (direct, *_required(PROPERTIES[direct]))}
+        fault = f"raises {type(error).__name__}: {error}"
+    else:
+        return Finding(each.name, each.group, "pass")
+    broken[each.name] = each.name
+    return Finding(each.name, each.group, "fail", fault)

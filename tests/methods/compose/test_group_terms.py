@@ -200,4 +200,4 @@ def test_the_checker_finds_no_fault_in_what_a_group_earns(tmp_path: Path) -> Non
     method = composed(tmp_path, *terms, {"name": "tool_necessity", "weight": 0.2})
     subject = Subject(method, World(tmp_path))
     for name in ("group_rewards_follow_the_rollout", "refused_calls_earn_nothing"):
-        assert check(PROPERTIES[name], subject, set()).status == "pass"
+        assert check(PROPERTIES[name], subject, {}).status == "pass"
