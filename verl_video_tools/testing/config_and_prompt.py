@@ -210,16 +210,15 @@ def prompt_is_repeatable(subject: Subject) -> None:
             raise fail(
                 "the roles of the prompt", [message.role for message in prompt], "write a system and a user message"
             )
-    if (again := subject.prompt()) != subject.prompt():
-        raise fail("prompt differs from call to call", content_text(again[-1].content)[-200:], "use no random values")
+    if (other := subject.prompt()) != subject.prompt():
+        raise fail("prompt differs from call to call", content_text(other[-1].content)[-200:], "use no random values")
 
 
 def _is_message(message: Any) -> bool:
-    return (
-        isinstance(message, Message)
-        and isinstance(message.content, tuple)
-        and all(isinstance(part, str | ImagePart) for part in message.content)
-    )
+    content: Any = getattr(message, "content", None)
+    if not isinstance(message, Message) or not isinstance(content, tuple):
+        return False
+    return all(isinstance(part, str | ImagePart) for part in content)
 
 
 @holds("prompt", requires=("prompt_is_repeatable",))

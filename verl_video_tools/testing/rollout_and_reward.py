@@ -78,6 +78,7 @@ def reward_is_complete(subject: Subject) -> None:
         if not expected - group <= components.keys() <= expected | group:
             advice = "return each of `reward_components`, also if it is 0"
             raise fail(f"components {what}, which should be {sorted(expected)}", sorted(components), advice)
+        value: Any
         for name, value in subject.reward(rollout).items():
             if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
                 raise fail(f"{name} {what}", value, "return a finite float")

@@ -16,7 +16,8 @@ from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.testing import config_and_prompt as config_and_prompt
 from verl_video_tools.testing import grammar_and_tools as grammar_and_tools
 from verl_video_tools.testing import rollout_and_reward as rollout_and_reward
-from verl_video_tools.testing.subject import PROPERTIES, Failed, NotApplicable, Property, Subject
+from verl_video_tools.testing.subject import PROPERTIES as PROPERTIES
+from verl_video_tools.testing.subject import Failed, NotApplicable, Property, Subject
 from verl_video_tools.testing.world import World
 
 Status = Literal["pass", "fail", "not applicable"]
