@@ -22,7 +22,7 @@ PACKAGE = REPO / "verl_video_tools"
 PICKLES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 OF_CHECKPOINTS = {"reshard_checkpoint.py"}
 """verl writes a run's own checkpoints as pickles, and reads them so."""
-OF_OWN_OBJECTS = {"pickling.py"}
+OF_OWN_OBJECTS = {"rollout_and_reward.py"}
 """`vvt check-method` reads what it has written itself, in memory, to see whether a config survives it."""
 
 

@@ -20,9 +20,9 @@ import pytest
 import yaml
 
 from tests.written_package import PAGE, REPO, as_script, blocks, commands
-from verl_video_tools.checks.properties import PROPERTIES
+from verl_video_tools.testing.run import PROPERTIES
 
-PLUGIN = "verl_video_tools.checks.pytest_plugin"
+PLUGIN = "verl_video_tools.testing.pytest_plugin"
 PYTHON = f"""#!{sys.executable}
 import json, os, pathlib, sys
 arguments = sys.argv[1:]

@@ -29,6 +29,11 @@ class Frugal(vt.Method):
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "price")
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=4096, response_tokens=8192, images=64)
     thought_tag: ClassVar[str | None] = None
+    check_examples: ClassVar[tuple[str, ...]] = (
+        '<look>{"start_time": 4, "end_time": 8}</look>',
+        "<answer>B</answer>",
+    )
+    """Turns that `vvt check-method` tries."""
 
     max_turns: int = 4
     end_on_call_error: bool = False

@@ -72,6 +72,10 @@ class LongVTLookAround(LongVT):
     """LongVT with a second tool: grammar, observations and reward stay."""
 
     name: ClassVar[str] = "longvt_look_around"
+    check_examples: ClassVar[tuple[str, ...]] = (
+        '<think>so</think><tool_call>{"name": "look_around", "arguments": {"time": 5}}</tool_call>',
+    )
+    """Turns that `vvt check-method` tries beside the oracle's."""
 
     around_frames: int = 8
     """Frames of one look around."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from verl_video_tools import methods
-from verl_video_tools.checks.properties import PROPERTIES
 from verl_video_tools.cli.main import run
 from verl_video_tools.synthetic import base_model_dir
+from verl_video_tools.testing.run import PROPERTIES
 
 
 @pytest.mark.slow
@@ -18,35 +18,35 @@ def test_a_line_for_each_property(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check-method", "direct"]) == 0
     first, *lines, last = capsys.readouterr().out.splitlines()
     assert first == "direct:" and len(lines) == len(PROPERTIES)
-    assert "  pass            grammar/parse_never_raises" in lines
-    assert "  not applicable  tools/plans_are_repeatable: the method has no tools" in lines
+    assert "  pass            grammar/parse_accepts_any_text" in lines
+    assert "  not applicable  tools/plans_open_no_video: the method has no tools" in lines
     assert last.startswith("direct: ") and " 0 fail, " in last
 
 
 def test_a_fault_is_told_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["check-method", "tests.checks.test_properties:Mute"]) == 1
+    assert run(["check-method", "tests.testing.test_properties:Mute"]) == 1
     out = capsys.readouterr().out
-    assert "  fail            grammar/a_valid_answer_is_found: no turn was found that answers" in out
+    assert "  fail            grammar/example_turns_work: no example turn has an answer" in out
 
 
 def test_turns_and_settings_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "turns.json").write_text(json.dumps(["so:: B"]))
-    arguments = ["check-method", "tests.checks.test_properties:Mute", "--turns", str(tmp_path / "turns.json")]
+    arguments = ["check-method", "tests.testing.test_properties:Mute", "--turns", str(tmp_path / "turns.json")]
     assert run([*arguments, "--set", "initial_frames=4"]) == 0
     assert " 0 fail, " in capsys.readouterr().out
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["check-method", "tests.checks.test_properties:Mute", "--json"]) == 1
+    assert run(["check-method", "tests.testing.test_properties:Mute", "--json"]) == 1
     ((name, findings),) = json.loads(capsys.readouterr().out).items()
-    assert name == "tests.checks.test_properties:Mute"
+    assert name == "tests.testing.test_properties:Mute"
     assert [finding["property"] for finding in findings] == list(PROPERTIES)
     assert {finding["status"] for finding in findings} == {"pass", "fail", "not applicable"}
 
 
 @pytest.mark.slow
 def test_all_that_are_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    known = {"direct": methods.REGISTERED["direct"], "mute": "tests.checks.test_properties:Mute"}
+    known = {"direct": methods.REGISTERED["direct"], "mute": "tests.testing.test_properties:Mute"}
     monkeypatch.setattr(methods, "REGISTERED", known)
     assert run(["check-method", "--all"]) == 1
     lines = capsys.readouterr().out.splitlines()

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from verl_video_tools import methods
-from verl_video_tools.checks.run import check_method
 from verl_video_tools.core.types import Method
+from verl_video_tools.testing.run import check_method
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def failed_properties(method: str | type[Method], turns: Sequence[str] = ()) -> dict[str, str | None]:
-    """Why, by the property that does not hold; one test for all, since `tests/checks` has them one by one."""
-    findings = check_method(method, turns=turns)
+def failed_properties(method: str | type[Method]) -> dict[str, str | None]:
+    """Why, by the property that does not hold."""
+    findings = check_method(method)
     assert any(finding.status == "pass" for finding in findings)
     return {finding.property: finding.reason for finding in findings if finding.status == "fail"}
 

@@ -57,7 +57,7 @@ def test_it_uses_documented_names() -> None:
 
 
 def test_the_checker_passes() -> None:
-    assert failed_properties(PATH, TURNS) == {}
+    assert failed_properties(PATH) == {}
 
 
 def test_the_readmes_replay(

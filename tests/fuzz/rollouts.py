@@ -11,13 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tests.fuzz import methods, texts
+from tests.fuzz import byte_tokens, methods, texts
+from tests.fuzz.byte_tokens import END, IMAGE, VIDEO, ByteBuilder
 from tests.fuzz.script import ScriptedServer
 from tests.fuzz.surface import Surface
 from tests.methods.doubles import ScoringRetriever
 from tests.videos.files import BLOCKS, write_video
-from verl_video_tools.checks import byte_tokens
-from verl_video_tools.checks.byte_tokens import END, IMAGE, VIDEO, ByteBuilder
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import (
     CallRecord,

@@ -1,4 +1,4 @@
-"""A server that is a script of tokens, special ones included; `checks.byte_tokens` says what they are."""
+"""A server that is a script of tokens, special ones included; `byte_tokens` says what they are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from verl_video_tools.checks.byte_tokens import END, encode
+from tests.fuzz.byte_tokens import END, encode
 
 
 @dataclass

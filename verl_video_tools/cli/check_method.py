@@ -1,4 +1,4 @@
-"""`vvt check-method`: one line a property of a method, exit 1 where one does not hold."""
+"""`vvt check-method`: one line per property of a method, and exit code 1 if one does not hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from verl_video_tools.checks.run import Finding
+    from verl_video_tools.testing.run import Finding
 
 
 @command
@@ -33,7 +33,7 @@ class CheckMethod:
     ] = None
     all_methods: Annotated[bool, typer.Option("--all", help="Check every method that is installed.")] = False
     turns: Annotated[
-        Path | None, typer.Option(help="JSON file: list of turns that call or answer, if the checker finds none.")
+        Path | None, typer.Option(help="JSON file: a list of example turns that call each tool and answer.")
     ] = None
     settings: Settings = None
     processor: Annotated[
@@ -59,9 +59,9 @@ class CheckMethod:
         return int(any(failed))
 
     def _findings(self, name: str, folder: Path) -> Iterator[Finding]:
-        from verl_video_tools.checks.run import findings
-        from verl_video_tools.checks.world import World
         from verl_video_tools.methods import method_class
+        from verl_video_tools.testing.run import findings
+        from verl_video_tools.testing.world import World
 
         model = None
         if self.processor is not None:

@@ -1,0 +1,232 @@
+"""Faults of rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tests.testing.planted import caught_by
+from verl_video_tools.methods import toolkit as vt
+from verl_video_tools.methods.direct import Direct
+from verl_video_tools.methods.framemind import FrameMind
+from verl_video_tools.methods.framethinker import FrameThinker
+from verl_video_tools.methods.longvt import LongVT
+from verl_video_tools.methods.videobrain import VideoBrain
+from verl_video_tools.methods.videozoomer import VideoZoomer
+
+
+@caught_by("accepted_rows_are_scored")
+@dataclass(frozen=True, kw_only=True)
+class AcceptsAnyRow(LongVT):
+    """Rows that no rule grades are accepted without a judge, and fail in the reward."""
+
+    name: ClassVar[str] = "planted"
+
+    def check_sample(self, sample: vt.Sample, judge: object | None) -> None:
+        """All rows are welcome."""
+
+
+@caught_by("grading_tells_right_from_wrong")
+@dataclass(frozen=True, kw_only=True)
+class AnswerHoldsTheTruth(Direct):
+    """An answer is right that holds the letter of the truth, among others."""
+
+    name: ClassVar[str] = "planted"
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
+        letters = (trajectory.answer or "").replace(",", " ").split()
+        return {"accuracy": float(sample.ground_truth in letters)}
+
+
+@caught_by("accepted_rows_are_scored")
+@dataclass(frozen=True, kw_only=True)
+class AsksAJudgeAlways(Direct):
+    """The reward asks the judge about every answer, also of a multiple-choice row in a run that has none."""
+
+    name: ClassVar[str] = "planted"
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
+        if trajectory.answer is None:
+            return self.no_components()
+        assert judge is not None
+        label = await judge.judge(sample.question, sample.ground_truth, trajectory.answer)
+        return {**self.no_components(), "accuracy": self.accuracy_reward * (label is vt.AnswerLabel.CORRECT)}
+
+
+@caught_by("reward_is_complete")
+@dataclass(frozen=True, kw_only=True)
+class DividesByCalls(VideoBrain):
+    """The mean over no calls is no number."""
+
+    name: ClassVar[str] = "planted"
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
+        earned = await super().components(trajectory, sample, judge)
+        calls = trajectory.executed_calls()
+        share = sum(bool(call.frames) for call in calls) / len(calls) if calls else float("nan")
+        return {**earned, "behavior": earned["behavior"] * share}
+
+
+@caught_by("reward_is_complete")
+@dataclass(frozen=True, kw_only=True)
+class ForgetsAComponent(FrameThinker):
+    """A rollout without an answer lacks a component."""
+
+    name: ClassVar[str] = "planted"
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
+        earned = await super().components(trajectory, sample, judge)
+        if trajectory.answer is None:
+            del earned["format"]
+        return earned
+
+
+@caught_by("accepted_rows_are_scored")
+@dataclass(frozen=True, kw_only=True)
+class PaysBySegment(Direct):
+    """The reward reads the row's annotated segment, which most rows have not."""
+
+    name: ClassVar[str] = "planted"
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
+        assert sample.video_segment_seconds is not None
+        start, end = sample.video_segment_seconds
+        return await super().components(trajectory, sample, judge) if start <= end else self.no_components()
+
+
+@caught_by("reward_is_repeatable")
+@dataclass(frozen=True, kw_only=True)
+class PaysForSpeed(FrameMind):
+    """A slow disk costs reward."""
+
+    name: ClassVar[str] = "planted"
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
+        earned = await super().components(trajectory, sample, judge)
+        return {**earned, "tool": earned["tool"] - 1e-3 * sum(call.latency_ms > 1000 for call in trajectory.calls())}
+
+
+@caught_by("fabricated_replies_earn_nothing")
+@dataclass(frozen=True, kw_only=True)
+class PaysForText(VideoZoomer):
+    """The tool is paid for where the text of a turn holds a reply, whoever wrote it."""
+
+    name: ClassVar[str] = "planted"
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
+        earned = await super().components(trajectory, sample, judge)
+        replied = any("<tool_response>" in turn.text for turn in trajectory.turns)
+        return {**earned, "tool": earned["tool"] + (0.5 if replied else 0.0)}
+
+
+@caught_by("refused_calls_earn_nothing")
+@dataclass(frozen=True, kw_only=True)
+class PaysForWrittenCalls(LongVT):
+    """The tool is paid for where a call was written, carried out or not."""
+
+    name: ClassVar[str] = "planted"
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
+        earned = await super().components(trajectory, sample, judge)
+        return {**earned, "temporal_iou": 1.0 if trajectory.calls() else 0.0}
+
+
+@caught_by("reward_is_repeatable")
+@dataclass(frozen=True, kw_only=True)
+class TidiesTheRecord(LongVT):
+    """Scoring cuts the answer in the record that is written afterwards."""
+
+    name: ClassVar[str] = "planted"
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
+        earned = await super().components(trajectory, sample, judge)
+        trajectory.turns[-1].thought = None
+        return earned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brief(FrameThinker):
+    name: ClassVar[str] = "brief"
+    reward_components: ClassVar[tuple[str, ...]] = (*FrameThinker.reward_components, "brevity")
+    group_components: ClassVar[tuple[str, ...]] = ("brevity",)
+
+    def score_group(
+        self, trajectories: Sequence[vt.Trajectory], rewards: Sequence[Mapping[str, float]], sample: vt.Sample
+    ) -> list[dict[str, float]]:
+        lengths = [vt.written_characters(each) for each in trajectories]
+        return [{"brevity": 0.2 * penalty} for penalty in vt.relative_length_penalty(lengths)]
+
+
+@caught_by("group_rewards_follow_the_rollout")
+@dataclass(frozen=True, kw_only=True)
+class BonusInSortedOrder(Brief):
+    """The bonus for short rollouts comes back in order of length instead of the order of the rollouts."""
+
+    name: ClassVar[str] = "bonus_in_sorted_order"
+
+    def score_group(
+        self, trajectories: Sequence[vt.Trajectory], rewards: Sequence[Mapping[str, float]], sample: vt.Sample
+    ) -> list[dict[str, float]]:
+        return super().score_group(sorted(trajectories, key=vt.written_characters), rewards, sample)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curious(VideoZoomer):
+    name: ClassVar[str] = "curious"
+    reward_components: ClassVar[tuple[str, ...]] = (*VideoZoomer.reward_components, "curiosity")
+    group_components: ClassVar[tuple[str, ...]] = ("curiosity",)
+
+    def score_group(
+        self, trajectories: Sequence[vt.Trajectory], rewards: Sequence[Mapping[str, float]], sample: vt.Sample
+    ) -> list[dict[str, float]]:
+        bonuses = vt.curiosity_bonus([self.tried(each) for each in trajectories], 0.9)
+        return [{"curiosity": bonus} for bonus in bonuses]
+
+    def tried(self, trajectory: vt.Trajectory) -> bool:
+        return bool(trajectory.executed_calls())
+
+
+@caught_by("refused_calls_earn_nothing")
+@dataclass(frozen=True, kw_only=True)
+class CuriosityForRefusedCalls(Curious):
+    """The bonus for trying tools goes to every rollout that wrote a call, also to one whose calls were all refused."""
+
+    name: ClassVar[str] = "curiosity_for_refused_calls"
+
+    def tried(self, trajectory: vt.Trajectory) -> bool:
+        return bool(trajectory.calls())
+
+
+@caught_by("judge_errors_propagate")
+@dataclass(frozen=True, kw_only=True)
+class SilentJudgeIsWrong(FrameMind):
+    """A judge that gives no verdict counts as one that says no."""
+
+    name: ClassVar[str] = "silent_judge_is_wrong"
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
+        try:
+            return await super().components(trajectory, sample, judge)
+        except Exception:
+            return self.no_components()
