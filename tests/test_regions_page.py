@@ -15,7 +15,6 @@ from verl_video_tools.core.types import (
     FrameRecord,
     ImagePart,
     PixelBox,
-    PixelEnvelope,
     Sample,
     Tile,
     ToolOutcome,
@@ -50,7 +49,7 @@ def test_method() -> None:
     names: dict[str, Any] = {}
     exec(METHOD, names)
     looking = names["Looking"]
-    zoom, grid = looking.tools(None, INFO).values()
+    zoom, _ = looking.tools(None, INFO).values()
     tiles = tuple(Tile(30 * seconds, float(seconds)) for seconds in range(10, 16))
     shown = ImagePart(PART), ImagePart(FrameRecord(300, 10.0, 672, 252, tiles=tiles))
     outcomes = [ToolOutcome(CallRecord("zoom", {}, ok=True), (image,), INFO) for image in shown]
@@ -58,8 +57,6 @@ def test_method() -> None:
     text = content_text(looking.observe(None, [*outcomes, ToolOutcome(refused, (), INFO)], 2))
     reads = re.findall(r"^12\.50 s.*?^```", PAGE, flags=re.MULTILINE | re.DOTALL)[0].removesuffix("```")
     assert text == f"\n{reads}box_outside: leaves the frame\nTurns left: 2"
-    dearest = looking.max_cost_call(None, INFO, None, PixelEnvelope(28, 3136, 12_845_056))
-    assert dearest == grid.dearest(INFO, PixelEnvelope(28, 3136, 12_845_056))
     assert "thousandths" in zoom.description.parameters["box"][1]
 
 
