@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -64,24 +64,8 @@ TEMPLATES: Mapping[str, vt.Template] = {
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Turns:
-    """The section `turns`: fields of the method that a file may set.
-
-    Attributes:
-        max_turns: assistant turns, the answer's included.
-        max_turn_tokens: tokens that may be generated in one turn; null leaves it to the response budget.
-        end_on_call_error: true: a refused call ends the rollout; false: the model reads the error and goes on.
-        tool_deadline_seconds: time that the initial frames, or one call, may take.
-        context: which frames later turns see.
-    """
-
-    max_turns: int = 5
-    max_turn_tokens: int | None = None
-    end_on_call_error: bool = False
-    tool_deadline_seconds: float = 300.0
-    context: vt.ContextPolicy = "append"
-
+TURNS = ("max_turns", "max_turn_tokens", "end_on_call_error", "tool_deadline_seconds", "context")
+"""The keys of the section `turns`: fields of the method."""
 
 _KINDS: Mapping[str, type] = {
     "about": str,
@@ -117,7 +101,7 @@ class Composition:
     initial_frames: FramePlan
     selector: str | None
     tools: Mapping[str, OfferedTool]
-    turns: Turns
+    turns: Mapping[str, Any]
     reward: Reward
     templates: Mapping[str, vt.Template]
     decimals: int
@@ -131,9 +115,8 @@ class Composition:
         return Path(self.file).stem
 
     def method_fields(self) -> dict[str, Any]:
-        """The fields of `Compose` that the file sets."""
+        """The fields of `Compose` that the file sets beside `turns`."""
         return {
-            **asdict(self.turns),
             "accuracy_reward": self.reward.weight("accuracy"),
             "initial_frames_selector": self.selector,
             "prompt_file": self.prompt_file,
@@ -168,10 +151,8 @@ def _read(file: str, folder: Path, text: str) -> Composition:
     plan = named_part(
         without(keys["initial_frames"], "selector"), PLANS, FramePlan, "plan", "initial_frames", key="plan"
     )
-    turns = build(Turns, keys.get("turns", {}), "turns")
-    if tools and turns.max_turns < 2:
-        raise UsageError("turns.max_turns: must be at least 2: there are tools, and an answer comes after a call")
-    prompt, messages = keys.get("prompt", {}), keys.get("messages", {})
+    turns, prompt, messages = (keys.get(name, {}) for name in ("turns", "prompt", "messages"))
+    _check_names("turns", turns, TURNS)
     _check_names("prompt", prompt, ("file", "values"))
     values = {name: str(value) for name, value in prompt.get("values", {}).items()}
     return Composition(

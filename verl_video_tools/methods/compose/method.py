@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar
 
+from verl_video_tools.core.config import checked_fields
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.composition import Composition, load_composition
-from verl_video_tools.methods.compose.parts import Ladder, NoFrames
+from verl_video_tools.methods.compose.parts import Ladder, NoFrames, located
 from verl_video_tools.methods.compose.reward import Reward, ScoredGroup, ScoringContext
 
 
@@ -55,7 +56,9 @@ class Compose(vt.Method):
         if unknown := given.keys() - known.keys():
             raise TypeError(f"{type(self).__name__} has no field {', '.join(sorted(unknown))}")
         composition = load_composition(file)
-        values = {**known, **composition.method_fields(), **given, "file": file}
+        with located(f"{file}: turns"):
+            turns = checked_fields(type(self), composition.turns)
+        values = {**known, **turns, **composition.method_fields(), **given, "file": file}
         assert MISSING not in values.values(), "every field has a default"
         reward = composition.reward.with_weight("accuracy", values["accuracy_reward"])
         values |= {
@@ -133,7 +136,10 @@ class Compose(vt.Method):
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        return self.composition.initial_frames.request(info, envelope, self.rung, self.num_rungs)
+        plan = self.composition.initial_frames
+        if isinstance(plan, Ladder):
+            return plan.request(info, envelope, self.rung, self.num_rungs)
+        return plan.request(info, envelope)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then the message `user`."""

@@ -202,24 +202,15 @@ class FramePlan(ABC):
     """What is shown with the question."""
 
     @abstractmethod
-    def request(
-        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
-    ) -> vt.FrameRequest:
-        """The frames of a video.
-
-        Args:
-            rung: the rollout's place on a ladder, from 1; None for validation, and where there is no ladder.
-            num_rungs: rungs of the ladder.
-        """
+    def request(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """The frames of a video."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoFrames(FramePlan):
     """No frames: the question comes alone, and tools show the video. For evaluation only."""
 
-    def request(
-        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
-    ) -> vt.FrameRequest:
+    def request(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         return vt.FrameRequest(width=1, height=1, indices=())
 
 
@@ -262,9 +253,7 @@ class Uniform(SizedPlan):
         super().__post_init__()
         vt.require(self, "num_frames", self.num_frames >= 1, "at least 1; the plan `none` shows none")
 
-    def request(
-        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
-    ) -> vt.FrameRequest:
+    def request(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         return vt.spread_frames(info, self.num_frames, self.size(info, envelope))
 
 
@@ -285,9 +274,7 @@ class Rate(SizedPlan):
         vt.require(self, "fps", self.fps > 0, "above 0")
         vt.require(self, "max_frames", self.max_frames >= 2, "at least 2")
 
-    def request(
-        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
-    ) -> vt.FrameRequest:
+    def request(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         return rate_frames(info, self.fps, self.max_frames, self.size(info, envelope))
 
 
@@ -313,6 +300,12 @@ class Ladder(FramePlan):
         )
 
     def request(
-        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
+        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None = None, num_rungs: int = 1
     ) -> vt.FrameRequest:
+        """The frames of a video.
+
+        Args:
+            rung: the rollout's place on the ladder, from 1; None for validation.
+            num_rungs: rungs of the ladder.
+        """
         return self._method(rung, num_rungs).plan_initial_frames(info, vt.Sample("", "", "", "mc"), envelope)

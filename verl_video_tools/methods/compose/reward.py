@@ -350,6 +350,13 @@ class RewardTerm:
     gate: tuple[str, ...] = ()
     gate_from: float | None = None
 
+    def __post_init__(self) -> None:
+        is_taken = self.key in ("score", "acc", "flagged")
+        vt.require(self, "key", self.key.isidentifier() and not is_taken, "a word other than score, acc and flagged")
+        vt.require(self, "weight", math.isfinite(self.weight), "a finite number")
+        is_gate = bool(self.gate) or self.gate_from is None
+        vt.require(self, "gate", is_gate, "`all`, or the keys of the terms that gate_from decides on")
+
     def weighted(self, value: float) -> float:
         return value * self.weight + 0.0 if self.weight else value  # + 0.0: a weight below 0 makes no -0.0
 
@@ -424,23 +431,6 @@ class Reward:
         return factor
 
 
-@dataclass(frozen=True, kw_only=True)
-class TermKeys:
-    """The keys of every entry of the list `reward`."""
-
-    key: str
-    weight: float = 1.0
-    gate: tuple[str, ...] | Literal["all"] = ()
-    gate_from: float | None = None
-
-    def __post_init__(self) -> None:
-        is_taken = self.key in ("score", "acc", "flagged")
-        vt.require(self, "key", self.key.isidentifier() and not is_taken, "a word other than score, acc and flagged")
-        vt.require(self, "weight", math.isfinite(self.weight), "a finite number")
-        needs_gate = self.gate_from is not None
-        vt.require(self, "gate", bool(self.gate) or not needs_gate, "the terms that gate_from decides on, or all")
-
-
 def read_reward(entries: Sequence[Mapping[str, Any]], tools: Collection[str]) -> Reward:
     """The reward from its list in the file.
 
@@ -477,15 +467,16 @@ def _read_term(entry: Mapping[str, Any], where: str, keys: Sequence[Any], tools:
     if unknown := [tool for tool in getattr(term, "tools", ()) if tool not in tools]:
         known = ", ".join(tools) or "none"
         raise vt.UsageError(f"{where}.tools: there is no tool {', '.join(unknown)}; the composition has: {known}")
-    own = {"key": name, **{key: value for key, value in entry.items() if key in _OWN_KEYS}}
-    settings: TermKeys = build(TermKeys, own, where)
-    others = [key for key in keys if key != settings.key]
-    gate = tuple(others) if settings.gate == "all" else tuple(settings.gate)
-    if unknown := [key for key in gate if key not in others]:
+    own = {"key": name, "term": term, **{key: value for key, value in entry.items() if key in _OWN_KEYS}}
+    others = [key for key in keys if key != own["key"]]
+    if own.get("gate") == "all":
+        own["gate"] = others
+    reward_term: RewardTerm = build(RewardTerm, own, where)
+    if unknown := [key for key in reward_term.gate if key not in others]:
         raise vt.UsageError(f"{where}.gate: there is no other term {unknown[0]!r}; choose among {', '.join(others)}")
-    if gate and isinstance(term, GroupTerm):
+    if reward_term.gate and isinstance(term, GroupTerm):
         raise vt.UsageError(f"{where}.gate: {name} compares a group, after all others are paid; it cannot gate one")
-    return RewardTerm(key=settings.key, term=term, weight=settings.weight, gate=gate, gate_from=settings.gate_from)
+    return reward_term
 
 
 def _sorted(terms: Sequence[RewardTerm]) -> list[RewardTerm]:
