@@ -154,7 +154,9 @@ def _read(file: str, folder: Path, text: str) -> Composition:
     turns, prompt, messages = (keys.get(name, {}) for name in ("turns", "prompt", "messages"))
     _check_names("turns", turns, TURNS)
     _check_names("prompt", prompt, ("file", "values"))
-    values = {name: str(value) for name, value in prompt.get("values", {}).items()}
+    values = prompt.get("values", {})
+    if not isinstance(values, dict):
+        raise UsageError(f"prompt.values: must be {_KIND_NAMES[dict]}, got {values!r:.80}")
     return Composition(
         file=file,
         digest=hashlib.sha256(text.encode()).hexdigest()[:16],
@@ -168,7 +170,7 @@ def _read(file: str, folder: Path, text: str) -> Composition:
         templates=_templates(messages, grammar.messages),
         decimals=_decimals(messages.get("decimals", 1)),
         prompt_file=_prompt_file(named(prompt, "file"), folder, values) if "file" in prompt else None,
-        prompt_values=values,
+        prompt_values={name: str(value) for name, value in values.items()},
         limits=build(vt.RolloutLimits, keys.get("limits", {}), "limits", _LIMITS),
     )
 

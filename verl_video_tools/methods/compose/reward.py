@@ -198,11 +198,9 @@ class TemporalOverlap(Term):
         truth = rollout.sample.video_segment_seconds
         if truth is None or rollout.sample.question_type == "segment":
             return 0.0
-        named = [
-            segment_of_call({**rollout.known_arguments(call), **call.result})
-            for call in rollout.executed_calls(self.tools)
-        ]
-        segments = [segment for segment in named if segment is not None]
+        calls = rollout.executed_calls(self.tools)
+        of_calls = [segment_of_call({**rollout.known_arguments(call), **call.result}) for call in calls]
+        segments = [segment for segment in of_calls if segment is not None]
         if not segments:
             return 0.0
         if self.calls == "union":
