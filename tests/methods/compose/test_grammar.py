@@ -39,8 +39,15 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 @given(text=texts)
-def test_tags_with_videobrains_names_read_as_videobrain(text: str) -> None:
-    assert Tags(thought="thinking").parse(text) == videobrain.parse_turn(text)
+def test_tags_read_as_videobrain_by_other_names(text: str) -> None:
+    renamed = text.replace("think", "idea").replace("tool_call", "look").replace("answer", "said")
+    parsed = Tags(thought="ideaing", call="look", answer="said").parse(renamed)
+    expected = videobrain.parse_turn(text)
+    assert (parsed.answer, parsed.well_formed, len(parsed.calls)) == (
+        expected.answer,
+        expected.well_formed,
+        len(expected.calls),
+    )
 
 
 @given(text=texts)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.parts import OfferedTool
 from verl_video_tools.methods.longvt.method import is_well_formed
 from verl_video_tools.methods.toolkit import hermes
+from verl_video_tools.methods.videobrain import grammar as videobrain
 
 GRAMMARS = {"hermes": f"{__name__}:Hermes", "tags": f"{__name__}:Tags"}
 """Python paths of grammars by name. A new grammar is one entry."""
@@ -92,11 +93,8 @@ class Hermes(Grammar):
 
 @dataclass(frozen=True, kw_only=True)
 class Tags(Grammar):
-    """A thought, then one call or the answer, each between tags that the composition chooses; a call is a JSON object
-    with `name` and `arguments`.
-
-    Tags inside thoughts are ignored. Several calls in one turn are all refused (`multiple_calls`). A turn that holds a
-    call does not answer, because its answer was written without the frames. Of several answers the last counts.
+    """VideoBrain's grammar with other tags: a thought, then one call or the answer, each between tags that the
+    composition chooses; a call is a JSON object with `name` and `arguments`.
 
     Attributes:
         thought, call, answer: names of the tags.
@@ -117,31 +115,7 @@ class Tags(Grammar):
         return self.thought
 
     def parse(self, text: str) -> vt.ParsedTurn:
-        thoughts = vt.find_blocks(text, self.thought)
-        thought = thoughts[0].inner.strip() if thoughts else None
-        outside = vt.without_blocks(text, thoughts)
-        calls = tuple(
-            hermes.read_call(block.inner, takes_parameters=False) for block in vt.find_blocks(outside, self.call)
-        )
-        if len(calls) > 1:
-            message = f"{len(calls)} calls in one turn; write exactly one <{self.call}>"
-            error = vt.CallError(vt.CallErrorCode.MULTIPLE_CALLS, message)
-            return vt.ParsedTurn(thought, tuple(replace(call, error=error) for call in calls))
-        if calls:
-            is_good = calls[0].error is None and self._is_in_order(text, thoughts, vt.find_blocks(text, self.call))
-            return vt.ParsedTurn(thought, calls, well_formed=is_good)
-        answers = vt.find_blocks(outside, self.answer)
-        answer = answers[-1].inner.strip() if answers else ""
-        is_good = bool(answer) and self._is_in_order(text, thoughts, vt.find_blocks(text, self.answer))
-        return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
-
-    def _is_in_order(self, text: str, thoughts: Sequence[vt.Block], actions: Sequence[vt.Block]) -> bool:
-        """Whether a turn is one thought that says something, then one action, and no other tag."""
-        names = (self.thought, self.call, self.answer)
-        num_tags = sum(text.count(f"<{slash}{name}>") for name in names for slash in ("", "/"))
-        if len(thoughts) != 1 or len(actions) != 1 or num_tags != 4:
-            return False
-        return bool(thoughts[0].inner.strip()) and thoughts[0].end <= actions[0].start
+        return videobrain.parse_turn(text, (self.thought, self.call, self.answer))
 
     def how_to_call(self, tools: Sequence[OfferedTool]) -> str:
         lines = [
