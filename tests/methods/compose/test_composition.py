@@ -109,7 +109,8 @@ def write(folder: Path, text: str) -> str:
 
 def refusal(folder: Path, text: str) -> str:
     """The message about a composition; empty where it is valid."""
-    file = write(folder, text)
+    file = str(folder / f"composition_{len(list(folder.iterdir()))}.yaml")  # a process reads each file once
+    Path(file).write_text(text)
     try:
         get_method("compose", file=file)
     except UsageError as error:
@@ -234,7 +235,7 @@ def test_tools_and_terms_of_other_packages_are_named_by_path(tmp_path: Path) -> 
     method = get_method("compose", file=write(tmp_path, text))
     assert isinstance(method, Compose) and method.searches
     assert method.composition.tools["nod"].tool == Nod(times=2)
-    assert method.composition.reward.terms[-1].term == Length(per_turn=0.5)
+    assert {part.key: part.term for part in method.reward.terms}["length"] == Length(per_turn=0.5)
     assert not method.asks_model
     (folder := tmp_path / "asking").mkdir()
     asking = get_method("compose", file=write(folder, GOOD.replace("\nturns:", "\n  - {name: ask_model}\nturns:")))
