@@ -155,8 +155,7 @@ class ComposeOracle(ScriptedOracle):
         half = spec.fps // 2  # a single frame is no part that a tool shows
         return max(0, first - half), min(spec.num_frames - 1, last + half)
 
-    @staticmethod
-    def frame_name(spec: VideoSpec, frame: int) -> str:
+    def frame_name(self, spec: VideoSpec, frame: int) -> str:
         return f"{frame / spec.fps:.1f}s"
 
     def _conclusion(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:

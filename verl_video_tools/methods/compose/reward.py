@@ -217,7 +217,7 @@ def segment_of_call(facts: Mapping[str, Any]) -> Segment | None:
     """
     both = facts.get("segment")
     candidates = [(facts.get(first), facts.get(last)) for first, last in _SECONDS_KEYS]
-    candidates += [tuple(both)] if isinstance(both, list | tuple) and len(both) == 2 else []
+    candidates += [(both[0], both[1])] if isinstance(both, list | tuple) and len(both) == 2 else []
     for values in candidates:
         start, end = (vt.finite_number(value, read_text=True) for value in values)
         if start is not None and end is not None:
@@ -465,7 +465,11 @@ def _read_term(entry: Mapping[str, Any], where: str, keys: Sequence[Any], tools:
     if unknown := [tool for tool in getattr(term, "tools", ()) if tool not in tools]:
         known = ", ".join(tools) or "none"
         raise vt.UsageError(f"{where}.tools: there is no tool {', '.join(unknown)}; the composition has: {known}")
-    own = {"key": name, "term": term, **{key: value for key, value in entry.items() if key in _OWN_KEYS}}
+    own: dict[str, Any] = {
+        "key": name,
+        "term": term,
+        **{key: value for key, value in entry.items() if key in _OWN_KEYS},
+    }
     others = [key for key in keys if key != own["key"]]
     if own.get("gate") == "all":
         own["gate"] = others
