@@ -4,7 +4,7 @@
 #   GPU machine   COMPOSE=<yaml> MODEL_PATH=<model> TRAIN_FILES=<parquet> bash recipes/compose_grpo.sh
 #   laptop        DEVICE=cpu bash recipes/compose_grpo.sh     # synthetic videos, tiny model, a small composition
 #
-# COMPOSE is a YAML file or the name of a packaged composition, such as longvt; prompt, response and images have the lengths
+# COMPOSE is a YAML file or the name of a packaged composition, such as default; prompt, response and images have the lengths
 # of its key `limits`. Without a GPU it has to be small (the packaged `demo` is), and its tools have to be those that the
 # scripted expert knows (docs/compose.md). Searching by text needs RETRIEVAL_MODEL, open questions a judge (docs/judge.md).
 # Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.

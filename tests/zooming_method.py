@@ -63,11 +63,6 @@ class Zooming(vt.Method):
                 content += [f"\n{vt.picture_label(image.record, outcome.video, self.unit)}: ", image]
         return (*content, f"\nTurns left: {turns_left}")
 
-    def max_cost_call(
-        self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope
-    ) -> vt.FrameRequest | None:
-        return self.zoom().dearest(info, envelope)
-
     async def components(
         self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
     ) -> dict[str, float]:

@@ -12,7 +12,6 @@ from verl_video_tools.methods.toolkit import (
     CallRejected,
     FrameRequest,
     PixelEnvelope,
-    Sample,
     Tool,
     ToolContext,
     ToolDescription,
@@ -66,6 +65,12 @@ class LookAround:
             result={"start_time": start, "end_time": end},
         )
 
+    def most_expensive_call(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
+        """As many frames as a call can show of a video, at their size; `vvt budget` reserves for the largest call."""
+        width, height = frame_size(info, self.min_pixels, self.max_pixels, envelope)
+        seconds = uniform_seconds(0.0, info.duration_seconds, self.num_frames)
+        return FrameRequest(width=width, height=height, seconds=seconds)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LongVTLookAround(LongVT):
@@ -90,12 +95,6 @@ class LongVTLookAround(LongVT):
             max_pixels=self.max_pixels,
         )
         return {**super().tools(info), around.name: around}
-
-    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
-        """Of a short video, a look around shows more frames than LongVT's crop."""
-        crop = super().max_cost_call(info, sample, envelope)
-        seconds = uniform_seconds(0.0, info.duration_seconds, self.around_frames)
-        return max(crop, FrameRequest(width=crop.width, height=crop.height, seconds=seconds), key=len)
 
     def tool_schemas(self) -> list[dict[str, Any]]:
         about = LookAround.description

@@ -45,7 +45,7 @@ def test_a_users_file_gives_lengths_images_and_method(setting: str, composed: Co
 
 @pytest.mark.slow
 def test_the_cold_start_within_a_run_is_of_the_same_file(tmp_path: Path) -> None:
-    for variables in ({"COMPOSE": "framemind"}, {}):
+    for variables in ({"COMPOSE": "spatial"}, {}):
         arguments = recipe_arguments("compose_grpo", tmp_path, DEVICE="cpu", **variables)
         expected = variables.get("COMPOSE", "demo")
         assert f"+data.video_tools.compose.file='{expected}'" in arguments, "fine-tuning comes first"

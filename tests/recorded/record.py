@@ -7,6 +7,7 @@ byte for byte. Most are JSON lines, an `id` and what was given:
                      an id is method, mode and what is special about the script
     prompts.jsonl    the messages that a rollout begins with, as text
     sft_rows.jsonl   cold-start rows of the scripted experts of all methods, after a line with the file's columns
+    compositions.jsonl  replays, prompts and expert turns of the packaged compositions and of examples/compose
     run_keys.json    keys and types of a real run's records, and the names of its metrics (`run_keys`)
     run_lines.jsonl  two records and the metrics of one step of that run, for the comparison's own test
 
@@ -30,6 +31,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.recorded.compositions import composition_lines
 from tests.recorded.prompts import prompt_lines
 from tests.recorded.replays import replay_lines
 from tests.recorded.run_keys import metric_names, record_keys
@@ -69,7 +71,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Record what the package gives.")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="also take the keys of this training run")
     run = parser.parse_args().run
-    for name, lines in {"replays.jsonl": replay_lines, "sft_rows.jsonl": sft_lines}.items():
+    recorded = {"replays.jsonl": replay_lines, "sft_rows.jsonl": sft_lines, "compositions.jsonl": composition_lines}
+    for name, lines in recorded.items():
         with tempfile.TemporaryDirectory() as folder:
             write(name, lines(Path(folder)))
     write("prompts.jsonl", prompt_lines())

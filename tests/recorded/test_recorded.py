@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.recorded.compositions import composition_lines
 from tests.recorded.prompts import prompt_lines
 from tests.recorded.record import DATA
 from tests.recorded.replays import replay_lines
@@ -68,6 +69,11 @@ def test_prompts() -> None:
 @pytest.mark.slow
 def test_sft_rows(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert_as_recorded("sft_rows.jsonl", sft_lines(tmp_path_factory.mktemp("sft")))
+
+
+@pytest.mark.slow
+def test_compositions(tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert_as_recorded("compositions.jsonl", composition_lines(tmp_path_factory.mktemp("compositions")))
 
 
 def test_a_difference_is_told_with_the_script_that_differs() -> None:

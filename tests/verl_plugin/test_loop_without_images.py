@@ -15,7 +15,7 @@ from tests.verl_plugin.harness import run_loop
 async def test_a_rollout_without_an_image_is_not_trained_on(temperature: float, tmp_path: Path) -> None:
     """Validation goes by the answer alone."""
     file = tmp_path / "blind.yaml"
-    file.write_text(GOOD.replace("plan: uniform, num_frames: 4, box: [64, 36]", "plan: none"))
+    file.write_text(GOOD.replace("plan: uniform, num_frames: 4, max_pixels: 2304", "plan: none"))
     options = {"n": 2, "temperature": 1.0, "val_kwargs": {"n": 1, "temperature": 0.0}}
     rollout = await run_loop(
         [answer("B")],

@@ -287,8 +287,10 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
 
     def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest | None:
         """As many frames as one call can show of this video, at their size; which ones does not matter. `vvt budget`
-        asks. None: it shows none, or the method does not say."""
-        return None
+        asks. None: no tool has a method `most_expensive_call(info, envelope)` that says so."""
+        tools: list[Any] = [tool for tool in self.tools(info).values() if hasattr(tool, "most_expensive_call")]
+        requests: list[FrameRequest] = [tool.most_expensive_call(info, envelope) for tool in tools]
+        return max(requests, key=lambda request: len(request) * request.width * request.height, default=None)
 
     def ends_on_budget(self) -> bool:
         """Whether an observation that does not fit ends the rollout. If not, the model reads a refusal in its place."""

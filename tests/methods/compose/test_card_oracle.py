@@ -15,7 +15,8 @@ from verl_video_tools.core.types import PixelEnvelope, Sample, ShownFrame, ToolC
 from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.compose import Compose, composition
-from verl_video_tools.methods.compose.oracle import LOOKS, ComposeOracle
+from verl_video_tools.methods.compose.oracle import ComposeOracle
+from verl_video_tools.methods.longvt.crop_video import CropVideo
 from verl_video_tools.methods.toolkit.oracle import Script, initial_frame_numbers, video_info
 from verl_video_tools.synthetic.cards import window_of
 from verl_video_tools.synthetic.questions import Question
@@ -40,7 +41,9 @@ def calls_of(method: Compose, script: Script) -> list[tuple[str, dict[str, Any]]
 
 
 def crop_frames(method: Compose, spec: VideoSpec, arguments: dict[str, Any]) -> list[int]:
-    return list(LOOKS["crop_video"].shown(method.composition.tools["crop_video"].tool, spec, arguments))
+    tool = method.composition.tools["crop_video"].tool
+    assert isinstance(tool, CropVideo)
+    return tool.frame_numbers(arguments["start_time"], arguments["end_time"], video_info(spec))
 
 
 @pytest.mark.slow

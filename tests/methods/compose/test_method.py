@@ -9,21 +9,28 @@ from typing import Any
 import pytest
 
 from tests.methods.compose.test_composition import GOOD, write
+from tests.methods.compose.test_grammar import CALLS
 from tests.methods.doubles import ScoringRetriever
 from tests.turns.tagged import answer, think, tool_call
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import PixelEnvelope, Sample, StopReason, Trajectory, VideoInfo, content_text
+from verl_video_tools.core.types import PixelEnvelope, Sample, StopReason, Subtitle, Trajectory, VideoInfo, content_text
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.breakdown import reward_info
+from verl_video_tools.methods.compose import Compose
 from verl_video_tools.methods.compose.composition import PROMPT_VALUES
+from verl_video_tools.methods.compose.parts import TOOLS
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
+from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.policy import ScriptedPolicy
+from verl_video_tools.services.tool_model import ScriptedToolModel
 
 VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=64, height=36)
 SAMPLE = Sample("Which?\nA. a cat\nB. a dog", "A", "v.mp4", "mc", ("a cat", "a dog"))
+LABELS = {"zoom": "1.50 s, part [0.25, 0, 0.75, 1]", "grid": "row by row: 1.00 s, 1.50 s, 2.00 s, 2.50 s"}
+"""Of what is neither a whole frame nor a single one."""
 CROP = think(tool_call("crop_video", start_time=2, end_time=4))
-SEGMENT = replace(SAMPLE, question_type="segment", ground_truth="[10, 20]", options=())
 
 
 async def run(file: str, turns: list[str], video: str, **fields: Any) -> tuple[Trajectory, dict[str, float]]:
@@ -71,23 +78,39 @@ async def test_turns_end_where_the_file_says(tmp_path: Path, make_video: MakeVid
     assert trajectory.stop_reason is StopReason.INVALID_ACTION
 
 
-async def test_messages_before_the_last_turn_and_results_in_words(tmp_path: Path, make_video: MakeVideo) -> None:
+async def test_messages_and_results_in_words(tmp_path: Path, make_video: MakeVideo) -> None:
     text = GOOD.replace("tools:", "tools:\n  - {name: get_frame_number}") + (
-        "messages:\n  result: 'Told: {text}'\n  observation_last: 'Last: {frames}'\n  between: ' + '\n"
-        "  turn: '{observations} ({turn} of {max_turns})'\n  frame: '#{position} {image}'\n  between_frames: ','\n"
+        "messages:\n  result: 'Told: {text}'\n  observation: 'Seen: {frames}'\n  frame: '#{index} {image}'\n"
     )
     told = think(tool_call("get_frame_number", time="00:01"))
     both = told + tool_call("crop_video", start_time=2, end_time=2.1)
-    trajectory, _ = await run(write(tmp_path, text), [both, CROP, answer("A")], make_video(300))
-    first, second = (turn.observation for turn in trajectory.turns[:2])
-    assert first == (
-        "Told: Frame number at time 00:01 is: 30. + <tool_response>\n#0 <image>,#1 <image>\n</tool_response> (2 of 3)"
+    trajectory, _ = await run(write(tmp_path, text), [both, answer("A")], make_video(300))
+    assert trajectory.turns[0].observation == (
+        "Told: Frame number at time 00:01 is: 30.\nSeen: #60 <image>\n#63 <image>"
     )
-    assert second == "Last: #0 <image>,#1 <image>,#2 <image>,#3 <image> (3 of 3)"
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_a_call_of_any_tool_is_shown_and_paid(tool: str, tmp_path: Path, make_video: MakeVideo) -> None:
+    file = write(tmp_path, GOOD.replace("{name: crop_video, fps: 2, max_frames: 8}", f"{{name: {tool}}}"))
+    method = get_method("compose", file=file)
+    assert isinstance(method, Compose)
+    sample = replace(SAMPLE, video_path=make_video(2100), subtitles=(Subtitle(1.0, 2.0, "a dog barks"),))
+    turns = [method.write_call("so", tool, CALLS[tool]), answer("A")]
+    episode = Episode(method, sample, retriever=ScoringRetriever(), tool_model=ScriptedToolModel(["a dog"]))
+    trajectory = await episode.run(ScriptedPolicy(turns))
+    assert trajectory.stop_reason is StopReason.ANSWER and trajectory.flags == []
+    (call,) = trajectory.executed_calls()
+    observation = str(trajectory.turns[0].observation)
+    assert observation.count("<image>") == len(call.frames)
+    assert call.frames or "is: " in observation or "a dog" in observation, "what shows no frames answers in words"
+    if tool in LABELS:
+        assert f"{LABELS[tool]}: <image>" in observation
+    assert await method.score(trajectory, sample) == {"score": 1.5, "accuracy": 1.0, "tool": 0.5}
 
 
 async def test_without_frames_is_for_evaluation(tmp_path: Path, make_video: MakeVideo) -> None:
-    blind = GOOD.replace("plan: uniform, num_frames: 4, box: [64, 36]", "plan: none")
+    blind = GOOD.replace("plan: uniform, num_frames: 4, max_pixels: 2304", "plan: none")
     trajectory, reward = await run(write(tmp_path, blind), [CROP, answer("A")], make_video(300))
     assert trajectory.initial_frames == [] and reward["score"] == 1.5
     method = get_method("compose", file=write(tmp_path / "..", blind))
@@ -102,8 +125,6 @@ def test_accuracy_is_told_whether_or_not_it_is_paid(tmp_path: Path) -> None:
     for method in (paid, unpaid, replace(paid, accuracy_reward=4.0)):
         weight = method.accuracy_reward or 1.0
         assert [method.acc({"accuracy": weight * value}, SAMPLE) for value in (0.0, 0.5, 1.0)] == [0.0, 0.0, 1.0]
-    longvt = get_method("compose", file="longvt", accuracy_reward=2.0)
-    assert longvt.acc({"accuracy": 1.0}, SEGMENT) == 0.5 and longvt.acc({"accuracy": 1.0}, SAMPLE) == 0.0
 
 
 async def test_an_unpaid_term_is_recorded_and_not_added(tmp_path: Path, make_video: MakeVideo) -> None:
@@ -115,7 +136,7 @@ async def test_an_unpaid_term_is_recorded_and_not_added(tmp_path: Path, make_vid
 
 
 async def test_records_and_metrics_name_the_files_own_terms_and_tools(tmp_path: Path, make_video: MakeVideo) -> None:
-    file = write(tmp_path, GOOD + "  - {name: turns, key: looked_again}\n")
+    file = write(tmp_path, GOOD + "  - {name: calls, key: looked_again}\n")
     video = make_video(300)
     made_up = think(tool_call("rewind", seconds=3))
     trajectory, reward = await run(file, [CROP, made_up, answer("A")], video)
@@ -132,20 +153,34 @@ async def test_records_and_metrics_name_the_files_own_terms_and_tools(tmp_path: 
 
 
 def test_rows_of_other_methods_have_the_files_keys(tmp_path: Path) -> None:
-    method = get_method("compose", file=write(tmp_path, GOOD + "  - {name: turns, key: looked_again}\n"))
+    method = get_method("compose", file=write(tmp_path, GOOD + "  - {name: calls, key: looked_again}\n"))
     other = get_method("longvt")
     keys = reward_info(method, method.zero_reward(), SAMPLE, flagged=False).keys()
     assert reward_info(other, other.zero_reward(), SAMPLE, flagged=False, configured=[method]).keys() == keys
 
 
-def test_a_rung_needs_a_ladder() -> None:
-    with pytest.raises(UsageError, match=r"Compose\.rung must be None: the plan of longvt is no ladder, got 2"):
-        get_method("compose", file="longvt", rung=2)
+def test_a_rung_needs_a_ladder(tmp_path: Path) -> None:
+    plain = get_method("compose", file="demo")
+    with pytest.raises(UsageError, match=r"Compose\.rung must be None: the plan of demo is no ladder, got 2"):
+        get_method("compose", file="demo", rung=2)
+    assert plain.for_session(3, 4, validate=False) == plain
+    file = write(tmp_path, GOOD.replace("plan: uniform, num_frames: 4, max_pixels: 2304", "plan: ladder"))
     with pytest.raises(UsageError, match=r"Compose\.rung must be 1 to 8, or None, got 9"):
-        get_method("compose", file="framemind", rung=9)
-    assert get_method("compose", file="longvt").for_session(3, 4, validate=False) == get_method(
-        "compose", file="longvt"
-    )
+        get_method("compose", file=file, rung=9)
+
+
+def test_a_ladder_has_the_rungs_of_framemind(tmp_path: Path) -> None:
+    plan = "plan: ladder, low: [48, 112], high: [16, 336], validation_frames: 20"
+    file = write(tmp_path, GOOD.replace("plan: uniform, num_frames: 4, max_pixels: 2304", plan))
+    ladder = get_method("compose", file=file)
+    framemind = get_method("framemind", low=(48, 112), high=(16, 336), initial_frames=20)
+    envelope = PixelEnvelope(28, 784, 1 << 20)
+    for session_id in range(4):
+        for validate in (False, True):
+            own, other = (method.for_session(session_id, 4, validate) for method in (framemind, ladder))
+            expected = own.plan_initial_frames(VIDEO, SAMPLE, envelope)
+            assert other.plan_initial_frames(VIDEO, SAMPLE, envelope) == expected
+            assert other.own_settings(ladder) == ({} if validate else {"num_rungs": 4, "rung": session_id + 1})
 
 
 def test_published_code_is_not_composed() -> None:
@@ -155,15 +190,12 @@ def test_published_code_is_not_composed() -> None:
         type(get_method("compose"))(turns=3)
 
 
-@pytest.mark.parametrize("name", ["default", "longvt", "videozoomer", "framemind", "framethinker", "videobrain"])
-def test_the_dearest_call_is_the_classs(name: str) -> None:
+def test_the_most_expensive_call_is_that_of_one_of_the_tools(tmp_path: Path) -> None:
     envelope = PixelEnvelope(28, 784, 1 << 20)
-    dearest = get_method("compose", file=name).max_cost_call(VIDEO, SAMPLE, envelope)
-    assert dearest is not None
-    if name != "default":
-        expected = get_method(name).max_cost_call(VIDEO, SAMPLE, envelope)
-        assert expected is not None
-        assert (len(dearest), dearest.width, dearest.height) == (len(expected), expected.width, expected.height)
+    tools = "tools:\n  - {name: FrameAt, side_pixels: 56}\n  - {name: get_frame_number}"
+    method = get_method("compose", file=write(tmp_path, GOOD.replace("tools:", tools)))
+    crop = get_method("longvt", fps=2.0, call_frames=8).max_cost_call(VIDEO, SAMPLE, envelope)
+    assert method.max_cost_call(VIDEO, SAMPLE, envelope) == crop and crop is not None and len(crop) == 8
 
 
 def test_the_prompt_fills_what_it_says(tmp_path: Path) -> None:
@@ -177,4 +209,3 @@ def test_the_class_says_what_holds_by_default() -> None:
     method = get_method("compose")
     for name in ("reward_components", "unpaid_components", "recipe_budget", "thought_tag"):
         assert getattr(type(method), name) == getattr(method, name), name
-    assert get_method("compose", file="longvt").reward_components == ("accuracy", "format", "temporal_iou")

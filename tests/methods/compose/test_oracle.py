@@ -15,7 +15,9 @@ from verl_video_tools.data.sft import export_sft, scripted_oracle
 from verl_video_tools.data.synthetic_rows import make_demo
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.compose import Compose
-from verl_video_tools.methods.compose.oracle import LOOKS, ComposeOracle
+from verl_video_tools.methods.compose.oracle import SEGMENT_ARGUMENTS, ComposeOracle
+from verl_video_tools.methods.framemind.video_clip import VideoClip
+from verl_video_tools.methods.longvt.crop_video import CropVideo
 from verl_video_tools.methods.toolkit.oracle import video_info
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import make_questions
@@ -27,13 +29,7 @@ NEEDLES = [
     (spec, question) for spec in map(needle_spec, range(4)) for question in needle_questions(spec, count=4, seed=0)
 ]
 SMALL = GOOD.replace("num_frames: 4", "num_frames: 8")
-TOOLS = {
-    "crop_video": "{name: crop_video, fps: 1, max_frames: 32}",
-    "VideoClip": "{name: VideoClip}",
-    "video_zoom": "{name: video_zoom, max_frames: 32}",
-    "uniform_sample": "{name: uniform_sample, num_frames: 16}",
-    "choose_frames": "{name: choose_frames, num_frames: 16}",
-}
+TOOLS = {"crop_video": "{name: crop_video, fps: 1, max_frames: 32}", "VideoClip": "{name: VideoClip}"}
 
 
 def composed(folder: Path, tool: str, grammar: str = "hermes") -> Compose:
@@ -43,7 +39,7 @@ def composed(folder: Path, tool: str, grammar: str = "hermes") -> Compose:
     return method
 
 
-@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize("name", SEGMENT_ARGUMENTS)
 @pytest.mark.parametrize("grammar", ["hermes", "tags"])
 async def test_the_expert_is_right_and_says_what_its_calls_show(name: str, grammar: str, tmp_path: Path) -> None:
     method = composed(tmp_path, TOOLS[name], grammar)
@@ -61,7 +57,9 @@ async def test_the_expert_is_right_and_says_what_its_calls_show(name: str, gramm
             request = (await tool.plan(call.arguments, context)).frames
             assert request is not None
             shown = frames_at(spec, request.seconds or (), request.rounding) + list(request.indices or ())
-            expected = list(LOOKS[name].shown(tool, spec, call.arguments))
+            assert isinstance(tool, CropVideo | VideoClip)
+            start, end = (call.arguments[argument] for argument in SEGMENT_ARGUMENTS[name])
+            expected = tool.frame_numbers(start, end, info)
             assert sorted(set(shown)) == sorted(set(expected)), "what the thought goes by is what is shown"
     assert right / len([*WORLD, *NEEDLES]) >= 0.9
 
@@ -92,21 +90,10 @@ def test_without_tools_it_answers_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "file",
-    # The others differ in their tools, of each of which `LOOKS` has the expert's part, tested above.
-    [
-        "demo",
-        *(
-            pytest.param(name, marks=pytest.mark.long)
-            for name in ("videozoomer", "framemind", "framethinker", "videobrain")
-        ),
-    ],
-)
-def test_a_cold_start_is_written_for_it(file: str, tmp_path: Path) -> None:
+def test_a_cold_start_is_written_for_it(tmp_path: Path) -> None:
     make_demo(tmp_path, 2, 1, questions_per_video=4, agent_names=["compose"], num_processes=1)
     out = tmp_path / "sft.parquet"
-    report = export_sft(tmp_path / "train.parquet", out, settings={"file": file})
+    report = export_sft(tmp_path / "train.parquet", out, settings={"file": "demo"})
     assert report.kept.total() >= 6, report
     assert set(report.kept) <= {"direct", "look"} and report.kept["look"] >= 4
 

@@ -98,7 +98,7 @@ async def test_the_picture_costs_what_the_processor_makes_of_it(
     tokens = int(grid_THW.prod()) // processor.merge_size**2
     assert request_tokens(request, envelope.factor) == tokens
     info = VideoInfo(100.0, 3000, 30.0, width, height)
-    assert tokens <= request_tokens(tool.dearest(info, envelope), envelope.factor)
+    assert tokens <= request_tokens(tool.most_expensive_call(info, envelope), envelope.factor)
 
 
 async def test_frames_that_fit_into_no_picture_are_refused() -> None:
@@ -106,7 +106,7 @@ async def test_frames_that_fit_into_no_picture_are_refused() -> None:
     with pytest.raises(CallRejected, match="too_many_frames: 9 frames fit into no picture of 3136 to 3136 pixels"):
         await Grid().plan({"start_time": 0, "end_time": 9}, context(envelope=small))
     assert (await planned(Grid(), {"start_time": 0, "end_time": 9, "num_frames": 2}, envelope=small)).grid == (2, 1)
-    assert Grid().dearest(INFO, small).width * Grid().dearest(INFO, small).height == 3136
+    assert Grid().most_expensive_call(INFO, small).width * Grid().most_expensive_call(INFO, small).height == 3136
 
 
 @pytest.mark.parametrize(

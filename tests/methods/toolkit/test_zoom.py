@@ -207,7 +207,7 @@ async def test_tokens_are_what_the_processor_makes(
         request.width,
         request.height,
     )
-    assert tokens <= request_tokens(tool.dearest(INFO, envelope), envelope.factor)
+    assert tokens <= request_tokens(tool.most_expensive_call(INFO, envelope), envelope.factor)
 
 
 async def test_a_frame_of_another_video_is_zoomed_there() -> None:
@@ -219,11 +219,11 @@ async def test_a_frame_of_another_video_is_zoomed_there() -> None:
     assert plan.result == {"box": [320, 240, 640, 480]}
 
 
-def test_the_dearest_call_can_be_made() -> None:
+def test_the_most_expensive_call_can_be_made() -> None:
     envelope = PixelEnvelope(28, 3136, 12_845_056)
-    dearest = Zoom(max_pixels=200_704).dearest(INFO, envelope)
-    assert (dearest.width, dearest.height) == (448, 448)
-    smallest = Zoom(max_pixels=1024, min_pixels=1).dearest(INFO, envelope)
+    largest = Zoom(max_pixels=200_704).most_expensive_call(INFO, envelope)
+    assert (largest.width, largest.height) == (448, 448)
+    smallest = Zoom(max_pixels=1024, min_pixels=1).most_expensive_call(INFO, envelope)
     assert request_tokens(smallest, 28) == 4  # the model's own minimum
 
 

@@ -1,7 +1,7 @@
-"""Check a composition, and say what it is made of: `python -m verl_video_tools.methods.compose FILE`.
+"""Check a composition and list its parts: `python -m verl_video_tools.methods.compose FILE`.
 
-Exit code 2, and one line that names file, key and mend, where it makes no sense. Recipes ask before a run starts, and
-for the lengths that the file reserves (`--limits`).
+Exit code 2, and one line that names the file, the key and the fix, where it makes no sense. Recipes run this before a
+run starts, and read the lengths that the file reserves (`--limits`).
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def described(method: Compose) -> list[str]:
-    """What a composition is made of, one part to a line."""
+    """The parts of a composition, one to a line."""
     composition, budget = method.composition, method.recipe_budget
     lines = [composition.about] if composition.about else []
     lines.append(f"grammar         {composition.grammar}")
     lines.append(f"initial frames  {composition.initial_frames}")
     lines += [f"tool            {offered.tool}" for offered in composition.tools.values()]
-    for part in composition.reward.terms:
-        weight = method.accuracy_reward if part.key == "accuracy" else part.weight
+    for part in method.reward.terms:
         opens = "" if part.gate_from is None else f" from {part.gate_from:g}"
         gate = f", decides on {', '.join(part.gate)}{opens}" if part.gate else ""
-        lines.append(f"reward          {part.key}: {weight:g} * {part.term}{gate}")
+        lines.append(f"reward          {part.key}: {part.weight:g} * {part.term}{gate}")
     lines.append(f"turns           {composition.turns}")
     lines.append(
         f"limits          {budget.prompt_tokens} tokens of prompt, {budget.response_tokens} of response, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,73 +15,71 @@ from omegaconf import OmegaConf
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.prompt_files import read_prompt
-from verl_video_tools.core.resolve import resolve
 from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.core.templates import formatted_placeholder
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.compose.frames import PLANS, FramePlan, NoFrames
 from verl_video_tools.methods.compose.grammar import GRAMMARS, Grammar
-from verl_video_tools.methods.compose.messages import read_templates
+from verl_video_tools.methods.compose.parts import (
+    PLANS,
+    FramePlan,
+    NoFrames,
+    OfferedTool,
+    build,
+    located,
+    named,
+    named_part,
+    read_tool,
+    without,
+)
 from verl_video_tools.methods.compose.reward import Reward, read_reward
-from verl_video_tools.methods.compose.section import Section
-from verl_video_tools.methods.compose.tools import OfferedTool, read_tool
 
-_PACKAGE = "verl_video_tools.methods.compose"
 _PLACEHOLDER = re.compile(r"(?<!\w)\{([a-z_]+)\}")  # and not \boxed{answer}
-_KEYS = ("about", "grammar", "initial_frames", "tools", "turns", "reward", "messages", "prompt", "limits")
+
+PACKAGED = ("default", "demo", "spatial")
+"""Compositions of this package: a plain one, and two that are small enough for the synthetic worlds."""
 
 PROMPT_VALUES = ("duration", "initial_frames", "max_turns", "max_calls", "thought", "tools")
 """Placeholders that are filled in every system prompt."""
 
-PAPERS = ("framemind", "framethinker", "longvt", "videobrain", "videozoomer")
-"""Compositions of this package that are a paper as far as a composition goes, by the name of its method."""
+TEMPLATES: Mapping[str, vt.Template] = {
+    "user": vt.Template(
+        "{question}\n\n{frames}", once=("question", "frames"), optional=("duration", "num_frames", "fps")
+    ),
+    "frame": vt.Template("frame {index} at {seconds}s: {image}", once=("image",), optional=("index", "seconds")),
+    "picture": vt.Template("{label}: {image}", once=("image", "label")),
+    "observation": vt.Template("{frames}", once=("frames",)),
+    "result": vt.Template("{text}", once=("text",)),
+    "refusal": vt.Template("Error: {error}", optional=("error",)),
+}
+"""The messages of a composition.
 
-PACKAGED = ("default", "demo", "spatial", *PAPERS)
-"""All compositions of this package: also a plain one, and two that are small enough for the synthetic worlds."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Turns:
-    """The section `turns`: fields of the method that a file may set.
-
-    Attributes:
-        max_turns: assistant turns, the answer's included.
-        max_turn_tokens: tokens that may be generated in one turn; null leaves it to the response budget.
-        end_on_call_error: true: a refused call ends the rollout; false: the model reads the error and goes on.
-        tool_deadline_seconds: time that the initial frames, or one call, may take.
-        context: which frames later turns see.
-    """
-
-    max_turns: int = 5
-    max_turn_tokens: int | None = None
-    end_on_call_error: bool = False
-    tool_deadline_seconds: float = 300.0
-    context: vt.ContextPolicy = "append"
-
-    def __post_init__(self) -> None:
-        vt.require(self, "max_turns", self.max_turns >= 1, "at least 1")
-        limit = self.max_turn_tokens
-        vt.require(self, "max_turn_tokens", limit is None or limit >= 1, "at least 1, or null")
-        vt.require(self, "tool_deadline_seconds", self.tool_deadline_seconds > 0, "above 0")
+| name | written |
+|---|---|
+| `user` | after the system prompt |
+| `frame` | for each whole frame |
+| `picture` | for a picture of a part of a frame, or of several frames |
+| `observation` | after a call that shows frames |
+| `result` | after a call that shows none: its text, else its result |
+| `refusal` | after a call that was refused or failed |
+"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """The section `limits`: what `replay` and the planner reserve for a rollout (`Method.recipe_budget`).
+TURNS = ("max_turns", "max_turn_tokens", "end_on_call_error", "tool_deadline_seconds", "context")
+"""The keys of the section `turns`: fields of the method."""
 
-    Attributes:
-        prompt_tokens: of the prompt, initial frames included.
-        response_tokens: of everything after it, observations included.
-        images: of the whole rollout.
-    """
-
-    prompt_tokens: int = 16_384
-    response_tokens: int = 16_384
-    images: int = 256
-
-    def __post_init__(self) -> None:
-        for name in ("prompt_tokens", "response_tokens", "images"):
-            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+_KINDS: Mapping[str, type] = {
+    "about": str,
+    "grammar": dict,
+    "initial_frames": dict,
+    "tools": list,
+    "turns": dict,
+    "reward": list,
+    "messages": dict,
+    "prompt": dict,
+    "limits": dict,
+}
+_KIND_NAMES = {str: "a text", dict: "a mapping of keys to values", list: "a list of mappings"}
+_LIMITS = {"prompt_tokens": 16_384, "response_tokens": 16_384, "images": 256}
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +89,9 @@ class Composition:
     Attributes:
         file: as the user named it.
         digest: 16 hexadecimal digits of its text.
-        decimals: of the times in frame labels.
-        prompt_file: path of the system prompt; None: the packaged one.
-        prompt_values: values of further placeholders in it.
         selector: of the initial frames; None: those of the plan.
+        decimals: of the times in frame labels.
+        limits: what the recipe reserves for a rollout (`Method.recipe_budget`).
     """
 
     file: str
@@ -104,18 +101,26 @@ class Composition:
     initial_frames: FramePlan
     selector: str | None
     tools: Mapping[str, OfferedTool]
-    turns: Turns
+    turns: Mapping[str, Any]
     reward: Reward
     templates: Mapping[str, vt.Template]
     decimals: int
     prompt_file: str | None
     prompt_values: Mapping[str, str]
-    limits: Limits
+    limits: vt.RolloutLimits
 
     @property
     def name(self) -> str:
         """Of the file, without its folder and ending."""
         return Path(self.file).stem
+
+    def method_fields(self) -> dict[str, Any]:
+        """The fields of `Compose` that the file sets beside `turns`."""
+        return {
+            "accuracy_reward": self.reward.weight("accuracy"),
+            "initial_frames_selector": self.selector,
+            "prompt_file": self.prompt_file,
+        }
 
 
 @cache
@@ -128,152 +133,128 @@ def load_composition(file: str) -> Composition:
     Raises:
         UsageError: it cannot be read, or something in it makes no sense; names the file, the key and what is allowed.
     """
-    path = _path(file)
-    text = _text(file, path)
-    root = Section(file, "", _mapping(file, text))
-    root.check_keys(_KEYS)
-    tools = _tools(root)
-    grammar = _part(root.section("grammar"), GRAMMARS, Grammar, "grammar")
-    frames = root.section("initial_frames")
-    messages = root.section("messages", {})
-    prompt = root.section("prompt", {})
-    prompt.check_keys(("file", "values"))
-    values = _values(prompt.section("values", {}))
-    composition = Composition(
-        file=file,
-        digest=hashlib.sha256(text.encode()).hexdigest()[:16],
-        about=root.text("about", ""),
-        grammar=grammar,
-        initial_frames=_part(frames.without(("selector",)), PLANS, FramePlan, "plan", "plan"),
-        selector=_selector(frames),
-        tools=tools,
-        turns=root.section("turns", {}).build(Turns),
-        reward=read_reward(root.sections("reward"), tuple(tools)),
-        templates=read_templates(messages, grammar.messages),
-        decimals=_decimals(messages),
-        prompt_file=_prompt_file(prompt, path.parent, values),
-        prompt_values=values,
-        limits=root.section("limits", {}).build(Limits),
-    )
-    _check_whole(root, composition)
-    return composition
-
-
-def _path(file: str) -> Path:
-    if file not in PACKAGED:
-        return Path(file)
-    folder = files(_PACKAGE).joinpath("papers") if file in PAPERS else files(_PACKAGE)
-    return Path(str(folder.joinpath(f"{file}.yaml")))
-
-
-def _text(file: str, path: Path) -> str:
+    path = Path(str(files(__package__).joinpath(f"{file}.yaml"))) if file in PACKAGED else Path(file)
     try:
-        return path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"cannot read the composition {file!r}: {error}; name a YAML file, or one of: {', '.join(PACKAGED)}"
         ) from error
+    with located(file):
+        return _read(file, path.parent, text)
 
 
-def _mapping(file: str, text: str) -> dict[str, Any]:
+def _read(file: str, folder: Path, text: str) -> Composition:
+    keys = _keys(text)
+    tools = _tools(keys.get("tools", []))
+    grammar = named_part(keys["grammar"], GRAMMARS, Grammar, "grammar", "grammar")
+    plan = named_part(
+        without(keys["initial_frames"], "selector"), PLANS, FramePlan, "plan", "initial_frames", key="plan"
+    )
+    turns, prompt, messages = (keys.get(name, {}) for name in ("turns", "prompt", "messages"))
+    _check_names("turns", turns, TURNS)
+    _check_names("prompt", prompt, ("file", "values"))
+    values = prompt.get("values", {})
+    if not isinstance(values, dict):
+        raise UsageError(f"prompt.values: must be {_KIND_NAMES[dict]}, got {values!r:.80}")
+    return Composition(
+        file=file,
+        digest=hashlib.sha256(text.encode()).hexdigest()[:16],
+        about=keys.get("about", ""),
+        grammar=grammar,
+        initial_frames=plan,
+        selector=_selector(keys["initial_frames"], plan),
+        tools=tools,
+        turns=turns,
+        reward=read_reward(_entries("reward", keys["reward"]), tuple(tools)),
+        templates=_templates(messages, grammar.messages),
+        decimals=_decimals(messages.get("decimals", 1)),
+        prompt_file=_prompt_file(named(prompt, "file"), folder, values) if "file" in prompt else None,
+        prompt_values={name: str(value) for name, value in values.items()},
+        limits=build(vt.RolloutLimits, keys.get("limits", {}), "limits", _LIMITS),
+    )
+
+
+def _keys(text: str) -> dict[str, Any]:
     try:
         content = OmegaConf.to_container(OmegaConf.create(text), resolve=True)
     except Exception as error:  # the file is the user's, and YAML's parser and OmegaConf have errors of many kinds
-        raise UsageError(f"{file}: not a YAML file of keys and values: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict) or not content:
-        raise UsageError(f"{file}: must hold the keys {', '.join(_KEYS)}, got {content!r:.80}")
-    return {str(key): value for key, value in content.items()}
+        raise UsageError(f"not a YAML file of keys and values: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"must be {_KIND_NAMES[dict]}, got {content!r:.80}")
+    keys = {str(key): value for key, value in content.items()}
+    _check_names("", keys, _KINDS)
+    for name, kind in _KINDS.items():
+        if name not in keys and name in ("grammar", "initial_frames", "reward"):
+            raise UsageError(f"{name}: is missing, {_KIND_NAMES[kind]}")
+        if not isinstance(keys.get(name, kind()), kind):
+            raise UsageError(f"{name}: must be {_KIND_NAMES[kind]}, got {keys[name]!r:.80}")
+    return keys
 
 
-def _tools(root: Section) -> dict[str, OfferedTool]:
+def _check_names(section: str, values: Collection[str], known: Collection[str]) -> None:
+    if unknown := [name for name in values if name not in known]:
+        where = f"{section}.{unknown[0]}" if section else unknown[0]
+        raise UsageError(f"{where}: there is no such key; the keys here are: {', '.join(known)}")
+
+
+def _entries(name: str, entries: list[Any]) -> list[Mapping[str, Any]]:
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, Mapping):
+            raise UsageError(f"{name}[{number}]: must be a mapping; write `- name: {entry!s:.40}`, got {entry!r:.80}")
+    return entries
+
+
+def _tools(entries: list[Any]) -> dict[str, OfferedTool]:
     tools: dict[str, OfferedTool] = {}
-    for section in root.sections("tools"):
-        offered = read_tool(section)
+    for number, entry in enumerate(_entries("tools", entries)):
+        offered = read_tool(entry, f"tools[{number}]")
         if offered.name in tools:
-            raise section.fault("name", f"there is a tool {offered.name!r} already; a call could mean either")
+            raise UsageError(f"tools[{number}].name: there is a tool {offered.name!r} already; leave one of them out")
         tools[offered.name] = offered
     return tools
 
 
-def _part(section: Section, registered: Mapping[str, str], base: type, kind: str, key: str = "name") -> Any:
-    """A part that is one of several kinds: `key` says which, the other keys are its fields."""
-    spec = section.text(key)
-    try:
-        found = resolve(spec, registered, kind)
-    except UsageError as error:
-        raise section.fault(key, str(error)) from error
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise section.fault(key, f"must be a subclass of {base.__module__}.{base.__name__}, got {found!r:.80}")
-    return section.without((key,)).build(found)
-
-
-def _selector(section: Section) -> str | None:
-    if "selector" not in section.values:
+def _selector(values: Mapping[str, Any], plan: FramePlan) -> str | None:
+    if "selector" not in values:
         return None
-    name = section.text("selector")
-    try:
+    with located("initial_frames.selector"):
+        name = named(values, "selector")
         load_selector(name)
-    except UsageError as error:
-        raise section.fault("selector", str(error)) from error
+        if isinstance(plan, NoFrames):
+            raise UsageError("chooses among frames, and the plan `none` shows none; leave one of the two out")
     return name
 
 
-def _prompt_file(section: Section, folder: Path, values: Mapping[str, str]) -> str | None:
-    """The path of the prompt, which lies beside the composition unless it is absolute.
-
-    Raises:
-        UsageError: it cannot be read, or holds a placeholder that would stand in it unfilled.
-    """
-    if "file" not in section.values:
-        return None
-    path = str((folder / section.text("file")).resolve())
-    try:
-        text = read_prompt(_PACKAGE, "prompt.txt", path)
-    except UsageError as error:
-        raise section.fault("file", str(error)) from error
-    known = (*PROMPT_VALUES, *values)
-    if unfilled := [name for name in _PLACEHOLDER.findall(text) if name not in known]:
-        raise section.fault(
-            "file",
-            f"holds {{{unfilled[0]}}}, which nothing fills; give it under prompt.values. It fills: {', '.join(known)}",
-        )
-    if formatted := formatted_placeholder(text, known):
-        raise section.fault("file", f"holds {formatted}, which nothing fills: placeholders take no format")
-    return path
+def _templates(given: Mapping[str, Any], of_grammar: Mapping[str, str]) -> dict[str, vt.Template]:
+    """All templates, by name: those of the section `messages`, else the grammar's, else the defaults."""
+    _check_names("messages", given, (*TEMPLATES, "decimals"))
+    templates = {}
+    for name, known in TEMPLATES.items():
+        with located(f"messages.{name}"):
+            text = named({name: known.text, **of_grammar, **given}, name)
+            if wrong := [placeholder for placeholder in known.once if text.count(f"{{{placeholder}}}") != 1]:
+                raise UsageError(f"must hold {{{wrong[0]}}} exactly once, got {text!r:.80}")
+            _check_placeholders(text, (*known.once, *known.optional))
+        templates[name] = vt.Template(text, known.once, known.optional)
+    return templates
 
 
-def _decimals(section: Section) -> int:
-    value = section.values.get("decimals", 1)
+def _check_placeholders(text: str, known: Collection[str]) -> None:
+    unfilled = [f"{{{name}}}" for name in _PLACEHOLDER.findall(text) if name not in known]
+    if wrong := next(iter(unfilled), None) or formatted_placeholder(text, known):
+        raise UsageError(f"holds {wrong}, which nothing fills; it may hold, without a format: {', '.join(known)}")
+
+
+def _decimals(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 6:
-        raise section.fault("decimals", f"must be a whole number from 0 to 6, got {value!r:.80}")
+        raise UsageError(f"messages.decimals: must be a whole number from 0 to 6, got {value!r:.80}")
     return value
 
 
-def _values(section: Section) -> dict[str, str]:
-    for name, value in section.values.items():
-        if not isinstance(value, str | int | float) or isinstance(value, bool):
-            raise section.fault(str(name), f"must be a text or a number, got {value!r:.80}")
-    return {name: str(value) for name, value in section.values.items()}
-
-
-def _check_whole(root: Section, composition: Composition) -> None:
-    """What no part can tell by itself."""
-    callable_tools = composition.grammar.callable_tools
-    strange = [name for name in composition.tools if callable_tools is not None and name not in callable_tools]
-    if callable_tools is not None and strange:
-        raise root.fault(
-            "grammar.name",
-            f"its turns can call {', '.join(sorted(callable_tools))} alone, and tools has {', '.join(strange)}; take "
-            "the grammar hermes or tags, which call any tool, or leave the tool out",
-        )
-    if composition.selector is not None and isinstance(composition.initial_frames, NoFrames):
-        raise root.fault(
-            "initial_frames.selector", "chooses among frames, and the plan `none` shows none; leave one of the two out"
-        )
-    accuracies = [term for term in composition.reward.terms if term.key == "accuracy"]
-    if not accuracies:
-        raise root.fault(
-            "reward", "has no term with the key accuracy, by which `acc` is told; `weight: 0` records it without paying"
-        )
-    if composition.tools and composition.turns.max_turns < 2:
-        raise root.fault("turns.max_turns", "must be at least 2: there are tools, and an answer comes after a call")
+def _prompt_file(name: str, folder: Path, values: Collection[str]) -> str:
+    """The path of the system prompt, which lies beside the composition unless it is absolute."""
+    path = str((folder / name).resolve())
+    with located("prompt.file"):
+        _check_placeholders(read_prompt(__package__, "prompt.txt", path), (*PROMPT_VALUES, *values))
+    return path

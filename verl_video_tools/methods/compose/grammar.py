@@ -1,56 +1,38 @@
-"""What a grammar is to a composition, and the one that is made of tags."""
+"""Grammars of a composition: how turns are read and written."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.compose.tools import OfferedTool
+from verl_video_tools.methods.compose.parts import OfferedTool
 from verl_video_tools.methods.longvt.method import is_well_formed
 from verl_video_tools.methods.toolkit import hermes
+from verl_video_tools.methods.videobrain import grammar as videobrain
 
-_MODULE = "verl_video_tools.methods.compose"
-
-GRAMMARS = {
-    "hermes": f"{_MODULE}.grammar:Hermes",
-    "tags": f"{_MODULE}.grammar:Tags",
-    "framethinker": f"{_MODULE}.paper_grammars:FrameThinkerGrammar",
-    "videozoomer": f"{_MODULE}.paper_grammars:VideoZoomerGrammar",
-    "framemind": f"{_MODULE}.paper_grammars:FrameMindGrammar",
-}
-"""Python paths of grammars by name."""
+GRAMMARS = {"hermes": f"{__name__}:Hermes", "tags": f"{__name__}:Tags"}
+"""Python paths of grammars by name. A new grammar is one entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grammar(ABC):
     """How turns are read and written. Its fields are the keys of the section `grammar`."""
 
-    callable_tools: ClassVar[frozenset[str] | None] = None
-    """Tools that the grammar has words for; None: any, by name and JSON arguments."""
     messages: ClassVar[Mapping[str, str]] = {}
-    """Texts of the messages that go with the grammar, by the names of `compose.messages`."""
+    """Texts of messages that go with the grammar, by the names of `compose.method.TEMPLATES`."""
 
     @property
     def thought_tag(self) -> str | None:
         """Tag of a turn's thought."""
         return "think"
 
-    @property
-    def stop(self) -> tuple[str, ...]:
-        """Strings that end a turn."""
-        return ()
-
     @abstractmethod
     def parse(self, text: str) -> vt.ParsedTurn:
         """As `Method.parse`: takes any text and never raises."""
-
-    def goes_on_after(self, parsed: vt.ParsedTurn) -> bool:
-        """As `Method.goes_on_after`."""
-        return bool(parsed.calls)
 
     def is_in_form(self, trajectory: vt.Trajectory) -> bool:
         """Whether a rollout answers and each of its turns follows the grammar to the letter."""
@@ -59,7 +41,7 @@ class Grammar(ABC):
 
     @abstractmethod
     def how_to_call(self, tools: Sequence[OfferedTool]) -> str:
-        """What the model is told of the tools, and of the form of a call."""
+        """What the prompt says about the tools and the form of a call."""
 
     @abstractmethod
     def write_call(self, thought: str, name: str, arguments: Mapping[str, Any]) -> str:
@@ -111,27 +93,16 @@ class Hermes(Grammar):
 
 @dataclass(frozen=True, kw_only=True)
 class Tags(Grammar):
-    """A thought, then one call or the answer, each between tags of the composition's own; a call is a JSON object with
-    `name` and `arguments`.
-
-    Tags inside thoughts are ignored. Several calls in one turn are all refused (`multiple_calls`). A turn that holds a
-    call does not answer: what it says beside was written without the frames. Of several answers the last counts.
+    """VideoBrain's grammar with other tags: a thought, then one call or the answer, each between tags that the
+    composition chooses; a call is a JSON object with `name` and `arguments`.
 
     Attributes:
         thought, call, answer: names of the tags.
-        stops_after_call: generation ends at the closing tag of a call.
     """
-
-    messages: ClassVar[Mapping[str, str]] = {
-        "observation": "{frames}",
-        "result": "{text}",
-        "refusal": "Error: {error}",
-    }
 
     thought: str = "think"
     call: str = "tool_call"
     answer: str = "answer"
-    stops_after_call: bool = False
 
     def __post_init__(self) -> None:
         tags = (self.thought, self.call, self.answer)
@@ -143,36 +114,8 @@ class Tags(Grammar):
     def thought_tag(self) -> str | None:
         return self.thought
 
-    @property
-    def stop(self) -> tuple[str, ...]:
-        return (f"</{self.call}>",) if self.stops_after_call else ()
-
     def parse(self, text: str) -> vt.ParsedTurn:
-        thoughts = vt.find_blocks(text, self.thought)
-        thought = thoughts[0].inner.strip() if thoughts else None
-        spoken = vt.without_blocks(text, thoughts)
-        calls = tuple(
-            hermes.read_call(block.inner, takes_parameters=False) for block in vt.find_blocks(spoken, self.call)
-        )
-        if len(calls) > 1:
-            message = f"{len(calls)} calls in one turn; write exactly one <{self.call}>"
-            error = vt.CallError(vt.CallErrorCode.MULTIPLE_CALLS, message)
-            return vt.ParsedTurn(thought, tuple(replace(call, error=error) for call in calls))
-        if calls:
-            is_good = calls[0].error is None and self._is_in_order(text, thoughts, vt.find_blocks(text, self.call))
-            return vt.ParsedTurn(thought, calls, well_formed=is_good)
-        answers = vt.find_blocks(spoken, self.answer)
-        answer = answers[-1].inner.strip() if answers else ""
-        is_good = bool(answer) and self._is_in_order(text, thoughts, vt.find_blocks(text, self.answer))
-        return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
-
-    def _is_in_order(self, text: str, thoughts: Sequence[vt.Block], actions: Sequence[vt.Block]) -> bool:
-        """One thought that says something, then one action, and no other tag."""
-        names = (self.thought, self.call, self.answer)
-        num_tags = sum(text.count(f"<{slash}{name}>") for name in names for slash in ("", "/"))
-        if len(thoughts) != 1 or len(actions) != 1 or num_tags != 4:
-            return False
-        return bool(thoughts[0].inner.strip()) and thoughts[0].end <= actions[0].start
+        return videobrain.parse_turn(text, (self.thought, self.call, self.answer))
 
     def how_to_call(self, tools: Sequence[OfferedTool]) -> str:
         lines = [

@@ -1,22 +1,21 @@
-"""A method that is composed: tools, grammar, initial frames, reward terms and prompt are named in a YAML file.
+"""A method that is composed: a YAML file names its tools, grammar, initial frames, reward terms and prompt.
 
 `file` is the path of the user's own YAML, or the name of one of the package: `default`, `demo` and `spatial` (for the
-synthetic worlds), and `framemind`, `framethinker`, `longvt`, `videobrain`, `videozoomer`, which are the five papers as
-far as a composition goes. The page "Compose a method" lists every key.
+synthetic worlds). The page "Compose a method" lists every key.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar
 
+from verl_video_tools.core.config import checked_fields
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.compose import messages
 from verl_video_tools.methods.compose.composition import Composition, load_composition
-from verl_video_tools.methods.compose.frames import Ladder, NoFrames
-from verl_video_tools.methods.compose.group_terms import ScoredGroup
-from verl_video_tools.methods.compose.terms import Accuracy, Scored
+from verl_video_tools.methods.compose.parts import Ladder, NoFrames, located
+from verl_video_tools.methods.compose.reward import Reward, ScoredGroup, ScoringContext
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -56,24 +55,23 @@ class Compose(vt.Method):
         known = {own.name: own.default for own in fields(type(self))}
         if unknown := given.keys() - known.keys():
             raise TypeError(f"{type(self).__name__} has no field {', '.join(sorted(unknown))}")
-        values = {**known, **fields_of(load_composition(file)), **given, "file": file}
-        assert MISSING not in values.values(), "every field has a default"
-        for name, value in {**values, **self._class_variables(file, values["accuracy_reward"])}.items():
-            object.__setattr__(self, name, value)  # as a frozen dataclass sets its own fields
-        self.__post_init__()
-
-    @staticmethod
-    def _class_variables(file: str, accuracy_reward: float) -> dict[str, Any]:
-        """What other methods have as class variables, and a config of this one by its file."""
         composition = load_composition(file)
-        reward = composition.reward
-        return {
+        with located(f"{file}: turns"):
+            turns = checked_fields(type(self), composition.turns)
+        values = {**known, **turns, **composition.method_fields(), **given, "file": file}
+        assert MISSING not in values.values(), "every field has a default"
+        reward = composition.reward.with_weight("accuracy", values["accuracy_reward"])
+        values |= {
+            # Other methods have these as class variables.
             "reward_components": reward.keys,
             "group_components": reward.group_keys,
-            "unpaid_components": reward.unpaid({"accuracy": accuracy_reward}),
-            "recipe_budget": vt.RolloutLimits(**asdict(composition.limits)),
+            "unpaid_components": reward.unpaid,
+            "recipe_budget": composition.limits,
             "thought_tag": composition.grammar.thought_tag,
         }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)  # as a frozen dataclass sets its own fields
+        self.__post_init__()
 
     def check_fields(self) -> None:
         vt.require(
@@ -92,21 +90,28 @@ class Compose(vt.Method):
         return load_composition(self.file)
 
     @property
+    def reward(self) -> Reward:
+        """The terms of the file, with this config's weight of `accuracy`."""
+        return self.composition.reward.with_weight("accuracy", self.accuracy_reward)
+
+    @property
     def label(self) -> str:
         return f"{self.name}, {self.composition.name}"
 
+    def _has_tool_that(self, attribute: str) -> bool:
+        return any(getattr(offered.tool, attribute, False) for offered in self.composition.tools.values())
+
     @property
     def searches(self) -> bool:
-        return any(tool.searches for tool in self.composition.tools.values())
+        return self._has_tool_that("searches")
 
     @property
     def asks_model(self) -> bool:
-        return any(tool.asks_model for tool in self.composition.tools.values())
+        return self._has_tool_that("asks_model")
 
     def prompt_subtitles(self, sample: vt.Sample) -> Sequence[vt.Subtitle]:
         """None where a tool looks them up."""
-        looked_up = any(tool.tells_subtitles for tool in self.composition.tools.values())
-        return () if looked_up else super().prompt_subtitles(sample)
+        return () if self._has_tool_that("reads_subtitles") else super().prompt_subtitles(sample)
 
     def made_of(self) -> dict[str, Any]:
         composition = self.composition
@@ -131,13 +136,16 @@ class Compose(vt.Method):
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        return self.composition.initial_frames.request(info, envelope, self.rung, self.num_rungs)
+        plan = self.composition.initial_frames
+        if isinstance(plan, Ladder):
+            return plan.request(info, envelope, self.rung, self.num_rungs)
+        return plan.request(info, envelope)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then the message `user`."""
         composition = self.composition
         duration = vt.format_seconds(info.duration_seconds, decimals=1)
-        values: dict[str, object] = {
+        values = {
             "duration": duration,
             "initial_frames": len(images),
             "max_turns": self.max_turns,
@@ -151,7 +159,7 @@ class Compose(vt.Method):
             self,
             "user",
             question=sample.question.rstrip(),
-            frames=messages.labelled(self, images, composition.decimals),
+            frames=self._labelled(images),
             duration=duration,
             num_frames=str(info.num_frames),
             fps=f"{info.average_fps:.5g}",
@@ -168,23 +176,50 @@ class Compose(vt.Method):
         """A turn that makes a call, in the composition's grammar. For experts, and for the checker of methods."""
         return self.composition.grammar.write_call(thought, name, arguments)
 
-    def goes_on_after(self, parsed: vt.ParsedTurn) -> bool:
-        return self.composition.grammar.goes_on_after(parsed)
-
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         return {name: offered.tool for name, offered in self.composition.tools.items()}
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
-        composition = self.composition
-        return messages.observation(self, composition.tools, outcomes, turns_left, composition.decimals)
+        """What answers the calls of a turn, in their order."""
+        content: list[str | vt.ImagePart] = []
+        for number, outcome in enumerate(outcomes):
+            content += [*(("\n",) if number else ()), *self._answer(outcome)]
+        return tuple(content)
 
-    def max_cost_call(
-        self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope
-    ) -> vt.FrameRequest | None:
-        """The most expensive call of the tools that say what they can show."""
-        offered = self.composition.tools.values()
-        known = [each.dearest(each.tool, info, envelope) for each in offered if each.dearest is not None]
-        return max(known, key=lambda request: len(request) * request.width * request.height, default=None)
+    def _answer(self, outcome: vt.ToolOutcome) -> vt.Content:
+        """The message `observation`, `result` or `refusal` of one call."""
+        record = outcome.record
+        if not record.ok:
+            return vt.render(self, "refusal", error=str(vt.format_error(record)))
+        offered = self.composition.tools.get(record.name)  # None in an estimate of what a call costs
+        if outcome.images:
+            unit: vt.BoxUnit = getattr(offered.tool, "unit", "pixels") if offered else "pixels"
+            frames = self._labelled(outcome.images, outcome.video, unit)
+            return vt.render(self, "observation", frames=vt.with_text(outcome, frames))
+        text = record.text
+        if text is None and offered is not None and (in_words := offered.description.result_text) is not None:
+            text = in_words(record.arguments, record.result)
+        return vt.render(self, "result", text=json.dumps(record.result, ensure_ascii=False) if text is None else text)
+
+    def _labelled(
+        self, images: Sequence[vt.ImagePart], video: vt.VideoInfo | None = None, unit: vt.BoxUnit = "pixels"
+    ) -> vt.Content:
+        """Each frame on a line of its own in the message `frame`; a part of a frame, or a grid of frames, in `picture`.
+
+        Args:
+            unit: of the boxes in labels of parts.
+        """
+        content: list[str | vt.ImagePart] = []
+        for image in images:
+            record = image.record
+            content += ["\n"] if content else []
+            if video is not None and (record.region is not None or record.tiles):
+                label = vt.picture_label(record, video, unit)
+                content += vt.render(self, "picture", image=(image,), label=label)
+            else:
+                seconds = f"{record.timestamp_seconds:.{self.composition.decimals}f}"
+                content += vt.render(self, "frame", image=(image,), index=str(record.index), seconds=seconds)
+        return tuple(content)
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
@@ -197,50 +232,26 @@ class Compose(vt.Method):
             JudgeError: the judge gave no verdict.
         """
         composition = self.composition
-        # Hidden ones, such as the path of the video, say nothing of what is done.
         parameters = {name: offered.parameters.keys() for name, offered in composition.tools.items()}
-        rollout = Scored(trajectory, sample, judge, composition.grammar, parameters)
-        return await composition.reward.components(rollout, {"accuracy": self.accuracy_reward})
+        rollout = ScoringContext(trajectory, sample, judge, composition.grammar, parameters)
+        return await self.reward.components(rollout)
 
     def score_group(
         self, trajectories: Sequence[vt.Trajectory], rewards: Sequence[Mapping[str, float]], sample: vt.Sample
     ) -> list[dict[str, float]]:
         """The terms of the file that compare rollouts."""
-        group = ScoredGroup(trajectories, rewards)
-        return self.composition.reward.group_components(group, {"accuracy": self.accuracy_reward})
+        return self.reward.group_components(ScoredGroup(trajectories, rewards))
 
     def acc(self, reward: Mapping[str, float], sample: vt.Sample) -> float:
-        """As every method's; of a segment that is graded by its overlap the IoU. Also told where it is not paid."""
+        """As every method's, also where accuracy has the weight 0."""
         earned = reward.get("accuracy", 0.0)
-        value = earned / self.accuracy_reward if self.accuracy_reward else earned
-        term = self.composition.reward.term("accuracy").term
-        if isinstance(term, Accuracy) and term.segments_by_iou and sample.question_type == "segment":
-            return value
-        return float(value >= 1.0)
+        return float((earned / self.accuracy_reward if self.accuracy_reward else earned) >= 1.0)
 
     def check_earnable(self, sample: vt.Sample, judge: object | None) -> None:
-        """As every method's; and what each term needs of a row.
-
-        Raises:
-            UsageError: no rollout could earn what the method pays.
-        """
+        """As every method's; and that there are initial frames."""
         super().check_earnable(sample, judge)
         if isinstance(self.composition.initial_frames, NoFrames):  # a rollout without a call would have no image
             raise vt.UsageError(
                 f"{self.file} shows no frames at first, which is for `vvt eval`: verl 0.9.1 cannot train on a rollout "
                 "without an image; give it initial_frames"
             )
-        for part in self.composition.reward.terms:
-            if part.weight:
-                part.term.check_earnable(sample, judge)
-
-
-def fields_of(composition: Composition) -> dict[str, Any]:
-    """The fields of `Compose` that a file sets."""
-    return {
-        **asdict(composition.turns),
-        "accuracy_reward": composition.reward.term("accuracy").weight,
-        "stop": composition.grammar.stop,
-        "initial_frames_selector": composition.selector,
-        "prompt_file": composition.prompt_file,
-    }

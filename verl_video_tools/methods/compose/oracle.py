@@ -1,6 +1,6 @@
-"""Oracle policy of a composition: it looks at the part of the video that a question names, and answers.
+"""Oracle policy of a composition: it calls a tool for the part of the video that a question names, and answers.
 
-It writes the composition's own grammar, and calls the first of its tools that shows a part of the video (`LOOKS`).
+It writes the composition's own grammar, and calls the first of its tools that takes a segment (`SEGMENT_ARGUMENTS`).
 Templates:
     direct   answer at once, from the initial frames
     look     show the part that the question names, then answer
@@ -11,8 +11,7 @@ It concludes only from frames that it was shown, so its thoughts are true.
 from __future__ import annotations
 
 import random
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -32,116 +31,19 @@ from verl_video_tools.methods.toolkit.oracle import (
 from verl_video_tools.synthetic.cards import Place, window_of
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.spatial import card_at
-from verl_video_tools.synthetic.world import VideoSpec, frames_at
-from verl_video_tools.video.sampling import linspace_indices, not_before, uniform_seconds
+from verl_video_tools.synthetic.world import VideoSpec
 
 Segment = tuple[int, int]
 """First and last frame number, both to be seen."""
 
 _WRONG_SECONDS = 4
-"""Length of a part that the oracle looks at by mistake."""
+"""Length of a part that the oracle shows by mistake."""
 _HURRIED_SHARE = 0.5
 """Of the imperfect scripts that look for a card, those that find it and guess instead of zooming."""
 
 
-class Look(ABC):
-    """How a tool is asked for a part of a video."""
-
-    in_seconds: ClassVar[bool] = True
-
-    @abstractmethod
-    def arguments(self, tool: Any, spec: VideoSpec, segment: Segment) -> dict[str, Any]:
-        """Of the call."""
-
-    @abstractmethod
-    def shown(self, tool: Any, spec: VideoSpec, arguments: Mapping[str, Any]) -> Sequence[int]:
-        """Numbers of the frames that the call shows."""
-
-    def words(self, arguments: Mapping[str, Any]) -> str:
-        """What the thought says of the part."""
-        start, end = self.ends(arguments)
-        return f"between {start:.1f}s and {end:.1f}s" if self.in_seconds else f"between {start} and {end}"
-
-    @abstractmethod
-    def ends(self, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Start and end, as the call names them."""
-
-
-@dataclass(frozen=True)
-class _SecondsLook(Look):
-    """Start and end in seconds with one decimal; the end is that of the last frame."""
-
-    start: str
-    end: str
-
-    def arguments(self, tool: Any, spec: VideoSpec, segment: Segment) -> dict[str, Any]:
-        first, last = segment
-        return {self.start: round(first / spec.fps, 1), self.end: round((last + 1) / spec.fps, 1)}
-
-    def shown(self, tool: Any, spec: VideoSpec, arguments: Mapping[str, Any]) -> Sequence[int]:
-        start, end = self.ends(arguments)
-        numbers: list[int] = tool.frame_numbers(start, end, video_info(spec))
-        return numbers
-
-    def ends(self, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
-        return arguments[self.start], arguments[self.end]
-
-
-class _ZoomLook(Look):
-    """VideoZoomer's: a segment, and a rate: a frame a second, unless that shows fewer than two or too many."""
-
-    def arguments(self, tool: Any, spec: VideoSpec, segment: Segment) -> dict[str, Any]:
-        start, end = (round(frame / spec.fps, 2) for frame in segment)
-        rate = 1.0
-        while rate * (end - start) > tool.max_frames:
-            rate /= 2
-        while rate * (end - start) < 2 and rate < spec.fps:
-            rate *= 2
-        return {"segment": [start, end], "fps": rate}
-
-    def shown(self, tool: Any, spec: VideoSpec, arguments: Mapping[str, Any]) -> Sequence[int]:
-        start, end = self.ends(arguments)
-        count = int(arguments["fps"] * (end - start) + 1e-6)
-        return frames_at(spec, not_before(uniform_seconds(start, end, count), spec.duration_seconds)) if count else []
-
-    def ends(self, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
-        start, end = arguments["segment"]
-        return start, end
-
-
-@dataclass(frozen=True)
-class _FramesLook(Look):
-    """A range of frame numbers.
-
-    Attributes:
-        is_open: neither end is shown; else the start is.
-    """
-
-    in_seconds: ClassVar[bool] = False
-
-    is_open: bool
-
-    def arguments(self, tool: Any, spec: VideoSpec, segment: Segment) -> dict[str, Any]:
-        start, end = segment[0] - self.is_open, segment[1] + 1
-        end = min(max(end, start + tool.num_frames + self.is_open), spec.num_frames)
-        return {"start_frame": max(0, min(start, end - tool.num_frames - self.is_open)), "end_frame": end}
-
-    def shown(self, tool: Any, spec: VideoSpec, arguments: Mapping[str, Any]) -> Sequence[int]:
-        start, end = self.ends(arguments)
-        return linspace_indices(start + self.is_open, end - 1, tool.num_frames)
-
-    def ends(self, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
-        return arguments["start_frame"], arguments["end_frame"]
-
-
-LOOKS: dict[str, Look] = {
-    "crop_video": _SecondsLook("start_time", "end_time"),
-    "VideoClip": _SecondsLook("t_start", "t_end"),
-    "video_zoom": _ZoomLook(),
-    "uniform_sample": _FramesLook(is_open=False),
-    "choose_frames": _FramesLook(is_open=True),
-}
-"""How the oracle asks each tool that shows a part of a video."""
+SEGMENT_ARGUMENTS = {"crop_video": ("start_time", "end_time"), "VideoClip": ("t_start", "t_end")}
+"""The tools that the oracle can call for a part of a video, and the names of its start and end, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,12 +61,12 @@ class ComposeOracle(ScriptedOracle):
         if tools and self._tool is None:
             raise vt.UsageError(
                 f"{self.method.file}: there is no scripted expert for the tools {', '.join(tools)}; it needs one of "
-                f"{', '.join(LOOKS)}. Give rows with turns of your own ({page('cold-start')})"
+                f"{', '.join(SEGMENT_ARGUMENTS)}. Give rows with turns of your own ({page('cold-start')})"
             )
 
     @property
     def _tool(self) -> str | None:
-        return next((name for name in self.method.composition.tools if name in LOOKS), None)
+        return next((name for name in self.method.composition.tools if name in SEGMENT_ARGUMENTS), None)
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = self._rng(spec, question)
@@ -179,10 +81,13 @@ class ComposeOracle(ScriptedOracle):
 
     def _look(self, spec: VideoSpec, segment: Segment, name: str) -> tuple[str, Sequence[int]]:
         """The turn that shows a part of the video, and the numbers of the frames that it shows."""
-        look, tool = LOOKS[name], self.method.composition.tools[name].tool
-        arguments = look.arguments(tool, spec, segment)
-        turn = self.method.composition.grammar.write_call(look.words(arguments), name, arguments)
-        return turn, look.shown(tool, spec, arguments)
+        tool: Any = self.method.composition.tools[name].tool
+        first, last = segment
+        start, end = round(first / spec.fps, 1), round((last + 1) / spec.fps, 1)
+        arguments = dict(zip(SEGMENT_ARGUMENTS[name], (start, end), strict=True))
+        thought = f"between {start:.1f}s and {end:.1f}s"
+        turn = self.method.composition.grammar.write_call(thought, name, arguments)
+        return turn, tool.frame_numbers(start, end, video_info(spec))
 
     def _card_script(self, rng: random.Random, spec: VideoSpec, question: Question, name: str) -> Script:
         """Whole frames show where a card is, and a zoom what is on it; without a zoom the oracle guesses."""
@@ -216,7 +121,7 @@ class ComposeOracle(ScriptedOracle):
         """Of a call that shows what is on a card.
 
         Args:
-            position: of the frame among those of the last look.
+            position: of the frame among those of the last call.
         """
         box = vt.PixelBox(*window_of(place)).in_unit(tool.unit, spec.side_pixels, spec.side_pixels)
         edges = [int(edge) if edge == int(edge) else edge for edge in box]
@@ -251,8 +156,7 @@ class ComposeOracle(ScriptedOracle):
         return max(0, first - half), min(spec.num_frames - 1, last + half)
 
     def frame_name(self, spec: VideoSpec, frame: int) -> str:
-        by_number = self._tool is not None and not LOOKS[self._tool].in_seconds
-        return f"frame {frame}" if by_number else f"{frame / spec.fps:.1f}s"
+        return f"{frame / spec.fps:.1f}s"
 
     def _conclusion(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
         thought, letter = conclude(rng, spec, question, shown, partial(self.frame_name, spec))

@@ -1,27 +1,336 @@
 """The reward of a composition: terms with weights, and gates by which one term decides on others.
 
-Terms are of a single rollout (`terms.Term`), or of a group (`group_terms.GroupTerm`), which comes later: a gate may
-lead from the former to the latter.
+A term is a dataclass whose fields are its keys in the list `reward`, beside `name` and the keys of `RewardTerm`. A term
+reads a single rollout's record (`Term`), or compares the rollouts of a group (`GroupTerm`). The terms of a group are
+worked out last, so a term of a single rollout may gate one of them, and not the other way round.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, Literal
 
 from verl_video_tools.core.resolve import resolve
-from verl_video_tools.methods.compose.group_terms import GroupTerm, ScoredGroup
-from verl_video_tools.methods.compose.section import Section
-from verl_video_tools.methods.compose.terms import TERMS, AnyTerm, Scored, Term
+from verl_video_tools.core.temporal import segments_iou
+from verl_video_tools.methods import toolkit as vt
+from verl_video_tools.methods.compose.grammar import Grammar
+from verl_video_tools.methods.compose.parts import build, located, named, without
 
-_OWN_KEYS = ("name", "key", "weight", "gate", "gate_from")
+TERMS = {
+    "accuracy": f"{__name__}:Accuracy",
+    "format": f"{__name__}:Format",
+    "tool": f"{__name__}:ToolUse",
+    "calls": f"{__name__}:Calls",
+    "temporal_iou": f"{__name__}:TemporalOverlap",
+    "curiosity": f"{__name__}:Curiosity",
+    "diversity": f"{__name__}:Diversity",
+    "relative_length": f"{__name__}:RelativeLength",
+    "tool_necessity": f"{__name__}:ToolNecessity",
+}
+"""Python paths of terms by name. A new term is one entry."""
+
+Segment = tuple[float, float]
+
+
+# -------------------------------------------------------------------------------------------- terms of a single rollout
+
+
+@dataclass
+class ScoringContext:
+    """A rollout that is scored, with its row, and what several terms need.
+
+    Attributes:
+        parameters: names of the arguments that each tool takes. No tool reads anything else that a policy writes into a
+            call, so it must earn nothing.
+    """
+
+    trajectory: vt.Trajectory
+    sample: vt.Sample
+    judge: vt.Judge | None
+    grammar: Grammar
+    parameters: Mapping[str, Collection[str]]
+    _score: float | None = field(default=None, init=False)
+
+    async def answer_score(self) -> float:
+        """`vt.answer_score` of the rollout's answer. However many terms need it, a judge grades the answer once.
+
+        Raises:
+            JudgeError: the judge gave no verdict.
+        """
+        if self._score is None:
+            self._score = await vt.answer_score(self.trajectory.answer, self.sample, self.judge)
+        return self._score
+
+    def executed_calls(self, tools: Collection[str]) -> list[vt.CallRecord]:
+        """Executed calls of these tools, or of all tools where none is named."""
+        return [call for call in self.trajectory.executed_calls() if not tools or call.name in tools]
+
+    def known_arguments(self, call: vt.CallRecord) -> dict[str, Any]:
+        """The arguments of a call that its tool takes. Null means that an argument was left out."""
+        known = self.parameters.get(call.name, ())
+        return {name: value for name, value in call.arguments.items() if name in known and value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term(ABC):
+    """A part of the reward of a single rollout, before its weight and gates."""
+
+    @abstractmethod
+    async def value(self, rollout: ScoringContext) -> float:
+        """What the rollout earns.
+
+        Raises:
+            JudgeError: the judge gave no verdict.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy(Term):
+    """How right the answer is, from 0 to 1.
+
+    Attributes:
+        right_from: score from which an answer is right and earns 1, and below it nothing; null: the score itself, so
+            that a partly right one earns a part.
+    """
+
+    right_from: float | None = None
+
+    def __post_init__(self) -> None:
+        bound = self.right_from
+        vt.require(self, "right_from", bound is None or 0.0 < bound <= 1.0, "above 0, at most 1, or null")
+
+    async def value(self, rollout: ScoringContext) -> float:
+        if not rollout.trajectory.answer:
+            return 0.0
+        score = await rollout.answer_score()
+        return score if self.right_from is None else float(score >= self.right_from)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format(Term):
+    """1 for a rollout that keeps the form of its grammar.
+
+    Attributes:
+        refused_calls: whether a rollout may have calls that were refused; calls that failed through no fault of the
+            policy, or found nothing, are always allowed.
+        repeated_calls: whether it may carry out the same call twice.
+    """
+
+    refused_calls: bool = True
+    repeated_calls: bool = True
+
+    async def value(self, rollout: ScoringContext) -> float:
+        if not self.refused_calls and any(call.refused() for call in rollout.trajectory.calls()):
+            return 0.0
+        if not self.repeated_calls and _repeats_a_call(rollout):
+            return 0.0
+        return float(rollout.grammar.is_in_form(rollout.trajectory))
+
+
+def _repeats_a_call(rollout: ScoringContext) -> bool:
+    """Whether two executed calls have the same arguments: as their results repeat them, else as they were written."""
+    seen: list[tuple[str, dict[str, Any]]] = []
+    for call in rollout.trajectory.executed_calls():
+        known = rollout.parameters.get(call.name, ())
+        arguments = rollout.known_arguments(call) | {key: call.result[key] for key in known if key in call.result}
+        if (call.name, arguments) in seen:
+            return True
+        seen.append((call.name, arguments))
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolUse(Term):
+    """1 for a rollout with an executed call; further calls earn no more.
+
+    Attributes:
+        tools: names of those that count; empty: all.
+        min_frames: different frames that the call must have shown, those of a grid one by one.
+    """
+
+    tools: tuple[str, ...] = ()
+    min_frames: int = 0
+
+    def __post_init__(self) -> None:
+        vt.require(self, "min_frames", self.min_frames >= 0, "at least 0")
+
+    async def value(self, rollout: ScoringContext) -> float:
+        shown = [
+            {single.index for frame in call.frames for single in frame.single_frames}
+            for call in rollout.executed_calls(self.tools)
+        ]
+        return float(any(len(indices) >= self.min_frames for indices in shown))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calls(Term):
+    """The number of executed calls; with a weight below 0 their price.
+
+    Attributes:
+        tools: names of those that count; empty: all.
+    """
+
+    tools: tuple[str, ...] = ()
+
+    async def value(self, rollout: ScoringContext) -> float:
+        return float(len(rollout.executed_calls(self.tools)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemporalOverlap(Term):
+    """Intersection over union of executed calls with the row's annotated segment; 0 for a row without one, and for a
+    question whose answer is a segment.
+
+    Attributes:
+        tools: names of those whose segments count; empty: all that take one.
+        calls: the `last` call, the one that earns most (`best`), or all of them as one cover (`union`).
+    """
+
+    tools: tuple[str, ...] = ()
+    calls: Literal["last", "best", "union"] = "last"
+
+    async def value(self, rollout: ScoringContext) -> float:
+        truth = rollout.sample.video_segment_seconds
+        if truth is None or rollout.sample.question_type == "segment":
+            return 0.0
+        calls = rollout.executed_calls(self.tools)
+        of_calls = [segment_of_call({**rollout.known_arguments(call), **call.result}) for call in calls]
+        segments = [segment for segment in of_calls if segment is not None]
+        if not segments:
+            return 0.0
+        if self.calls == "union":
+            return segments_iou(segments, truth)
+        counted = segments[-1:] if self.calls == "last" else segments
+        return max(segments_iou([segment], truth) for segment in counted)
+
+
+def segment_of_call(facts: Mapping[str, Any]) -> Segment | None:
+    """The segment in seconds that an executed call was about; None where it does not give two finite numbers.
+
+    Args:
+        facts: the call's result, and its arguments where the result does not repeat them.
+    """
+    both = facts.get("segment")
+    candidates = [(facts.get(first), facts.get(last)) for first, last in _SECONDS_KEYS]
+    candidates += [(both[0], both[1])] if isinstance(both, list | tuple) and len(both) == 2 else []
+    for values in candidates:
+        start, end = (vt.finite_number(value, read_text=True) for value in values)
+        if start is not None and end is not None:
+            return start, end
+    return None
+
+
+_SECONDS_KEYS = (("start_time", "end_time"), ("t_start", "t_end"))
+
+
+# --------------------------------------------------------------------------------------------------- terms of a group
 
 
 @dataclass(frozen=True)
+class ScoredGroup:
+    """The rollouts of one question, and what each earned by itself: `score`, `acc` and all components."""
+
+    trajectories: Sequence[vt.Trajectory]
+    rewards: Sequence[Mapping[str, float]]
+
+    def used(self, tools: Collection[str]) -> list[bool]:
+        """Whether each rollout carried out a call of one of these tools, or of any where none is named."""
+        return [
+            any(not tools or call.name in tools for call in trajectory.executed_calls())
+            for trajectory in self.trajectories
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTerm(ABC):
+    """A part of the reward that compares a rollout with the others of its group, before its weight and gates."""
+
+    @abstractmethod
+    def values(self, group: ScoredGroup) -> list[float]:
+        """What each rollout earns, in their order; two rollouts or more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curiosity(GroupTerm):
+    """To rollouts that used a tool, how far the group is from `wanted_rate`; after Pixel Reasoner.
+
+    Attributes:
+        wanted_rate: share of rollouts that use a tool, 0 to 1; from there on nobody earns anything.
+        tools: names of those that count; empty: all.
+    """
+
+    wanted_rate: float = 0.3
+    tools: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        vt.require(self, "wanted_rate", 0.0 <= self.wanted_rate <= 1.0, "0 to 1")
+
+    def values(self, group: ScoredGroup) -> list[float]:
+        return vt.curiosity_bonus(group.used(self.tools), self.wanted_rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diversity(GroupTerm):
+    """How far in time a rollout's frames lie from those of its group: 1 less the mean IoU with rollouts that called.
+
+    Attributes:
+        margin_seconds: added at both ends of what a call showed, so that a call of one frame covers something.
+    """
+
+    margin_seconds: float = 0.5
+
+    def __post_init__(self) -> None:
+        vt.require(self, "margin_seconds", self.margin_seconds >= 0.0, "at least 0")
+
+    def values(self, group: ScoredGroup) -> list[float]:
+        return vt.span_diversity([vt.looked_at_spans(each, self.margin_seconds) for each in group.trajectories])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelativeLength(GroupTerm):
+    """0 for the shortest rollout of the group, -1 for the longest, linear between; after Kimi k1.5.
+
+    Attributes:
+        of: what is counted: `characters` that the policy wrote, its `turns`, or executed `calls`.
+    """
+
+    of: Literal["characters", "turns", "calls"] = "characters"
+
+    def values(self, group: ScoredGroup) -> list[float]:
+        return vt.relative_length_penalty([self._length(each) for each in group.trajectories])
+
+    def _length(self, trajectory: vt.Trajectory) -> int:
+        match self.of:
+            case "turns":
+                return len(trajectory.turns)
+            case "calls":
+                return len(trajectory.executed_calls())
+        return vt.written_characters(trajectory)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolNecessity(GroupTerm):
+    """To a right rollout with tools, the share of wrong ones among the rollouts of its group without tools.
+
+    Attributes:
+        tools: names of those that count; empty: all.
+    """
+
+    tools: tuple[str, ...] = ()
+
+    def values(self, group: ScoredGroup) -> list[float]:
+        return vt.tool_necessity(group.used(self.tools), [reward["acc"] >= 1.0 for reward in group.rewards])
+
+
+# ---------------------------------------------------------------------------------------------------- weights and gates
+
+
+@dataclass(frozen=True, kw_only=True)
 class RewardTerm:
     """A term of a composition.
 
@@ -34,10 +343,20 @@ class RewardTerm:
     """
 
     key: str
-    term: AnyTerm
-    weight: float
-    gate: tuple[str, ...]
-    gate_from: float | None
+    term: Term | GroupTerm
+    weight: float = 1.0
+    gate: tuple[str, ...] = ()
+    gate_from: float | None = None
+
+    def __post_init__(self) -> None:
+        is_taken = self.key in ("score", "acc", "flagged")
+        vt.require(self, "key", self.key.isidentifier() and not is_taken, "a word other than score, acc and flagged")
+        vt.require(self, "weight", math.isfinite(self.weight), "a finite number")
+        is_gate = bool(self.gate) or self.gate_from is None
+        vt.require(self, "gate", is_gate, "`all`, or the keys of the terms that gate_from decides on")
+
+    def weighted(self, value: float) -> float:
+        return value * self.weight + 0.0 if self.weight else value  # + 0.0: a weight below 0 makes no -0.0
 
     def factor(self, value: float) -> float:
         """What the terms behind this gate are multiplied by."""
@@ -54,26 +373,27 @@ class Reward:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return tuple(term.key for term in self.terms)
+        return tuple(part.key for part in self.terms)
 
     @property
     def group_keys(self) -> tuple[str, ...]:
-        """Keys of the terms that a rollout earns beside its siblings."""
+        """Keys of the terms that compare the rollouts of a group."""
         return tuple(part.key for part in self.terms if isinstance(part.term, GroupTerm))
 
-    def unpaid(self, weights: Mapping[str, float]) -> tuple[str, ...]:
-        """Keys of the terms of weight 0; `weights` as `components` takes them."""
-        return tuple(term.key for term in self.terms if not weights.get(term.key, term.weight))
+    @property
+    def unpaid(self) -> tuple[str, ...]:
+        """Keys of the terms of weight 0."""
+        return tuple(part.key for part in self.terms if not part.weight)
 
-    def term(self, key: str) -> RewardTerm:
-        return next(term for term in self.terms if term.key == key)
+    def weight(self, key: str) -> float:
+        return next(part.weight for part in self.terms if part.key == key)
 
-    async def components(self, rollout: Scored, weights: Mapping[str, float]) -> dict[str, float]:
-        """The value of each term of a single rollout, after gates and weight. One that a gate holds at 0 is not worked
-        out: no judge is asked for it.
+    def with_weight(self, key: str, weight: float) -> Reward:
+        return Reward(tuple(replace(part, weight=weight) if part.key == key else part for part in self.terms))
 
-        Args:
-            weights: those of terms that the method's own fields set, by key.
+    async def components(self, rollout: ScoringContext) -> dict[str, float]:
+        """The value of each term of a single rollout, after gates and weight. A term that a gate holds at 0 is not
+        worked out: no judge is asked for it.
 
         Raises:
             JudgeError: the judge gave no verdict.
@@ -81,45 +401,35 @@ class Reward:
         factors = dict.fromkeys(self.keys, 1.0)
         components: dict[str, float] = {}
         for part in self.terms:
-            if not isinstance(part.term, Term):
-                continue
-            factor = factors[part.key]
-            value = factor * await part.term.value(rollout) if factor else 0.0
-            components[part.key] = _weighted(value, weights.get(part.key, part.weight))
-            for key in part.gate:
-                factors[key] *= part.factor(value)
+            if isinstance(part.term, Term):
+                factor = factors[part.key]
+                value = factor * await part.term.value(rollout) if factor else 0.0
+                components[part.key] = part.weighted(value)
+                for key in part.gate:
+                    factors[key] *= part.factor(value)
         return components
 
-    def group_components(self, group: ScoredGroup, weights: Mapping[str, float]) -> list[dict[str, float]]:
-        """The value of each group term after gates and weight, for each rollout.
-
-        Args:
-            weights: as `components` takes them.
-        """
+    def group_components(self, group: ScoredGroup) -> list[dict[str, float]]:
+        """The value of each group term after gates and weight, for each rollout."""
         earned: list[dict[str, float]] = [{} for _ in group.trajectories]
         for part in self.terms:
             if isinstance(part.term, GroupTerm):
-                weight = weights.get(part.key, part.weight)
                 for own, reward, value in zip(earned, group.rewards, part.term.values(group), strict=True):
-                    own[part.key] = _weighted(value * self._factor(part.key, reward, weights), weight)
+                    own[part.key] = part.weighted(value * self._gates_factor(part.key, reward))
         return earned
 
-    def _factor(self, key: str, reward: Mapping[str, float], weights: Mapping[str, float]) -> float:
-        """What gates leave of a group term, read from what the rollout has earned by itself."""
+    def _gates_factor(self, key: str, reward: Mapping[str, float]) -> float:
+        """The factor by which gates multiply a group term, read from what the rollout has earned by itself."""
         factor = 1.0
         for part in self.terms:
             if key in part.gate:
-                weight = weights.get(part.key, part.weight)
                 # Rounded: 0.7 * 0.1 / 0.1 is more than 0.7, and a threshold would see that.
-                factor *= part.factor(round(reward[part.key] / weight, 12) if weight else reward[part.key])
+                value = round(reward[part.key] / part.weight, 12) if part.weight else reward[part.key]
+                factor *= part.factor(value)
         return factor
 
 
-def _weighted(value: float, weight: float) -> float:
-    return value * weight + 0.0 if weight else value  # a sum has no minus zero, which reads oddly
-
-
-def read_reward(sections: Sequence[Section], tools: Sequence[str]) -> Reward:
+def read_reward(entries: Sequence[Mapping[str, Any]], tools: Collection[str]) -> Reward:
     """The reward from its list in the file.
 
     Args:
@@ -128,76 +438,55 @@ def read_reward(sections: Sequence[Section], tools: Sequence[str]) -> Reward:
     Raises:
         UsageError: an unknown term, a wrong value, a key that two terms have, or gates that go round in a circle.
     """
-    named = [(section, section.values.get("key", section.values.get("name"))) for section in sections]
-    keys = [key for _, key in named]
-    for place, (section, key) in enumerate(named):
-        if key in keys[:place]:
-            raise section.fault("key", f"two terms are called {key!r}; give one of them a `key` of its own")
-    terms = [_read_term(section, keys, tools) for section in sections]
-    return Reward(tuple(_sorted(terms, sections)))
-
-
-def _read_term(section: Section, keys: Sequence[Any], tools: Sequence[str]) -> RewardTerm:
-    name = section.text("name")
-    try:
-        found = resolve(name, TERMS, "reward term")
-    except ValueError as error:
-        raise section.fault("name", str(error)) from error
-    if not (isinstance(found, type) and issubclass(found, Term | GroupTerm)):
-        raise section.fault(
-            "name", f"must be a subclass of compose.terms.Term or compose.group_terms.GroupTerm, got {found!r:.80}"
+    keys = [entry.get("key", entry.get("name")) for entry in entries]
+    if "accuracy" not in keys:
+        raise vt.UsageError(
+            "reward: must have a term with the key accuracy, which `acc` reports; `weight: 0` records it without paying"
         )
-    if issubclass(found, Term) and not iscoroutinefunction(found.value):
-        raise section.fault("name", f"`value` of {name} must be a coroutine function: write `async def value`")
-    term: AnyTerm = section.without(_OWN_KEYS).build(found)
-    if fault := term.tools_fault(tools):
-        raise section.fault("tools" if "tools" in section.values else "name", f"the term {name} {fault}")
-    key = section.text("key", name)
-    if not key.isidentifier() or key in ("score", "acc", "flagged"):
-        raise section.fault("key", f"must be a word other than score, acc and flagged, got {key!r}")
-    weight, gate_from = _number(section, "weight", 1.0), _number(section, "gate_from", None)
-    gate = _gate(section, key, keys)
-    if gate and isinstance(term, GroupTerm):
-        raise section.fault(
-            "gate", f"the term {name} compares the rollouts of a group, when all others are paid; it can decide on none"
-        )
-    if gate_from is not None and not gate:
-        raise section.fault("gate_from", "means nothing without a `gate`: the keys of the terms decided on, or all")
-    assert weight is not None
-    return RewardTerm(key, term, weight, gate, gate_from)
+    for number, key in enumerate(keys):
+        if key in keys[:number]:
+            raise vt.UsageError(f"reward[{number}].key: two terms are called {key!r}; give one of them another `key`")
+    terms = [_read_term(entry, f"reward[{number}]", keys, tools) for number, entry in enumerate(entries)]
+    return Reward(tuple(_sorted(terms)))
 
 
-def _number(section: Section, name: str, default: float | None) -> float | None:
-    value = section.values.get(name, default)
-    if value is None and default is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise section.fault(name, f"must be a finite number, got {value!r:.80}")
-    return float(value)
+_OWN_KEYS = ("key", "weight", "gate", "gate_from")
 
 
-def _gate(section: Section, own: str, keys: Sequence[Any]) -> tuple[str, ...]:
-    given = section.values.get("gate", [])
-    others = [str(key) for key in keys if key != own]
-    if given == "all":
-        return tuple(others)
-    if not isinstance(given, list) or not all(key in others for key in given):
-        raise section.fault(
-            "gate", f"must be `all`, or a list of other terms' keys ({', '.join(others)}), got {given!r}"
-        )
-    return tuple(given)
+def _read_term(entry: Mapping[str, Any], where: str, keys: Sequence[Any], tools: Collection[str]) -> RewardTerm:
+    with located(f"{where}.name"):
+        name = named(entry, "name")
+        part = resolve(name, TERMS, "reward term")
+        if not (isinstance(part, type) and issubclass(part, Term | GroupTerm)):
+            raise vt.UsageError(f"must be a subclass of Term or GroupTerm of {__name__}, got {part!r:.80}")
+        if issubclass(part, Term) and not iscoroutinefunction(part.value):
+            raise vt.UsageError(f"`value` of {name} must be a coroutine function: write `async def value`")
+    term = build(part, without(entry, "name", *_OWN_KEYS), where)
+    if unknown := [tool for tool in getattr(term, "tools", ()) if tool not in tools]:
+        known = ", ".join(tools) or "none"
+        raise vt.UsageError(f"{where}.tools: there is no tool {', '.join(unknown)}; the composition has: {known}")
+    own: dict[str, Any] = {
+        "key": name,
+        "term": term,
+        **{key: value for key, value in entry.items() if key in _OWN_KEYS},
+    }
+    others = [key for key in keys if key != own["key"]]
+    if own.get("gate") == "all":
+        own["gate"] = others
+    reward_term: RewardTerm = build(RewardTerm, own, where)
+    if unknown := [key for key in reward_term.gate if key not in others]:
+        raise vt.UsageError(f"{where}.gate: there is no other term {unknown[0]!r}; choose among {', '.join(others)}")
+    if reward_term.gate and isinstance(term, GroupTerm):
+        raise vt.UsageError(f"{where}.gate: {name} compares a group, after all others are paid; it cannot gate one")
+    return reward_term
 
 
-def _sorted(terms: Sequence[RewardTerm], sections: Sequence[Section]) -> list[RewardTerm]:
+def _sorted(terms: Sequence[RewardTerm]) -> list[RewardTerm]:
     """Each term after its gates, otherwise as in the file."""
-    gates: dict[str, list[str]] = {term.key: [] for term in terms}
-    for term in terms:
-        for key in term.gate:
-            gates[key].append(term.key)
+    gates = {term.key: [gate.key for gate in terms if term.key in gate.gate] for term in terms}
     try:
         order = list(TopologicalSorter(gates).static_order())
     except CycleError as error:
-        raise sections[0].fault(
-            "gate", f"the gates of {', '.join(dict.fromkeys(error.args[1]))} go round in a circle; take one of them out"
-        ) from error
+        circle = ", ".join(dict.fromkeys(error.args[1]))
+        raise vt.UsageError(f"reward: the gates of {circle} go round in a circle; take one of them out") from error
     return sorted(terms, key=lambda term: order.index(term.key))

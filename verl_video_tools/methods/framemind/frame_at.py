@@ -56,6 +56,10 @@ class FrameAt:
         request = vt.FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding)
         return vt.ToolPlan(frames=request, result={"t": seconds})
 
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """One frame (`Method.max_cost_call`)."""
+        return vt.spread_frames(info, 1, frame_size(info, self.side_pixels, self.resize, envelope))
+
 
 def time_argument(arguments: Mapping[str, Any], name: str, info: vt.VideoInfo) -> float:
     """A time within the video, in seconds; the end for one beyond it by no more than a label's rounding.

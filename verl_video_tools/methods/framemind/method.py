@@ -265,11 +265,6 @@ class FrameMind(vt.Method):
             return (*frames, f"\nThis clip shows only {len(outcome.images)} different frames.")
         return frames
 
-    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """A clip of the whole video."""
-        size = frame_size(info, self.tool_side_pixels, self.resize, envelope)
-        return vt.spread_frames(info, self.call_frames, size)
-
     # ---------------------------------------------------------------------------------------------------------- reward
 
     async def components(

@@ -192,10 +192,6 @@ class FrameThinker(vt.Method):
         frames = vt.with_text(outcome, vt.numbered_frames(self, outcome.images))
         return vt.render(self, "observation", frames=frames)
 
-    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """A zoom of the whole video, at the size of the initial frames."""
-        return vt.spread_frames(info, self.frames_per_call(info), self._frame_size(info, envelope))
-
     # ---------------------------------------------------------------------------------------------------------- reward
 
     async def components(

@@ -104,6 +104,11 @@ class CropVideo:
             request = nearest_frames(times, size, within=(start, end))
         return vt.ToolPlan(frames=request, result={"start_time": start, "end_time": end})
 
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """A crop of the whole video (`Method.max_cost_call`)."""
+        size = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
+        return nearest_frames(video_seconds(info, self.fps, self.max_frames), size)
+
     def frame_numbers(self, start: float, end: float, info: vt.VideoInfo) -> list[int]:
         """Numbers of the frames of a crop, ascending, in a video of an even rate."""
         first, last = (min(int(time * info.average_fps + 1e-6), info.num_frames - 1) for time in (start, end))

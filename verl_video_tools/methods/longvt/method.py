@@ -101,11 +101,8 @@ class LongVT(vt.Method):
             width, height = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
             indices = published_indices(0.0, info.duration_seconds, info, self.fps, self.initial_frames)
             return vt.FrameRequest(width=width, height=height, indices=indices or (0,))
-        return self._whole_video(info, self.initial_frames, envelope)
-
-    def _whole_video(self, info: vt.VideoInfo, max_frames: int, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         size = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
-        return nearest_frames(video_seconds(info, self.fps, max_frames), size)
+        return nearest_frames(video_seconds(info, self.fps, self.initial_frames), size)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt with the tool's schema; then question, frames, and the path where it is given. With
@@ -165,10 +162,6 @@ class LongVT(vt.Method):
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """One `<tool_response>` per call: its frames, or why it was refused."""
         return messages.observation(self, self.compat, outcomes, self.shown)
-
-    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """A crop of the whole video."""
-        return self._whole_video(info, self.call_frames, envelope)
 
     def ends_on_budget(self) -> bool:
         """With `compat="reference"`, as published: it costs the answer. Else the model reads an error, and may crop

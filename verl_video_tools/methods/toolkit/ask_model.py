@@ -50,6 +50,7 @@ class AskModel:
     """
 
     name: ClassVar[str] = "ask_model"
+    asks_model: ClassVar[bool] = True
     description: ClassVar[ToolDescription] = ToolDescription(
         name=name,
         description=(

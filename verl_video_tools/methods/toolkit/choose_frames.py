@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolDescription, ToolPlan
+from verl_video_tools.core.types import (
+    Compat,
+    FrameRequest,
+    PixelEnvelope,
+    ToolContext,
+    ToolDescription,
+    ToolPlan,
+    VideoInfo,
+)
+from verl_video_tools.methods.toolkit.frame_size import spread_frames
 from verl_video_tools.video.resize import fit_box
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -89,19 +98,20 @@ class ChooseFrames:
                 f"segment {start} to {end!s:.80} is too short for {self.num_frames} frames; "
                 f"END must be at least START + {self.num_frames + 1}",
             )
-        width, height = fit_box(
-            context.info.width,
-            context.info.height,
-            self.box_width,
-            self.box_height,
-            context.envelope,
-            rounding="floor" if self.compat == "reference" else "nearest",
-        )
+        width, height = self._frame_size(context.info, context.envelope)
         indices = linspace_indices(start + 1, end - 1, self.num_frames)
         return ToolPlan(
             frames=FrameRequest(width=width, height=height, indices=indices),
             result=await context.range_seconds(start + 1, end - 1),
         )
+
+    def most_expensive_call(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
+        """A call for the whole video (`Method.max_cost_call`)."""
+        return spread_frames(info, self.num_frames, self._frame_size(info, envelope))
+
+    def _frame_size(self, info: VideoInfo, envelope: PixelEnvelope) -> tuple[int, int]:
+        rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
+        return fit_box(info.width, info.height, self.box_width, self.box_height, envelope, rounding=rounding)
 
 
 def _frame_number(arguments: Mapping[str, Any], name: str) -> int:

@@ -88,14 +88,14 @@ class Grid:
         first, last = await context.index_at(start), await context.index_at(end)
         return ToolPlan(frames=self._request(linspace_indices(first, last, count), info, context.envelope))
 
-    def dearest(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
+    def most_expensive_call(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
         """A picture that costs at least as many tokens as any call's: what `Method.max_cost_call` returns."""
-        dearest = self._request((0,), info, envelope)
+        largest = self._request((0,), info, envelope)
         for count in range(2, min(self.max_frames, info.num_frames) + 1):
             with suppress(CallRejected):  # the model takes no picture of so many
                 request = self._request(tuple(range(count)), info, envelope)
-                dearest = max(dearest, request, key=lambda each: each.width * each.height)
-        return dearest
+                largest = max(largest, request, key=lambda each: each.width * each.height)
+        return largest
 
     def _count(self, arguments: Mapping[str, Any]) -> int:
         count = arguments.get("num_frames")

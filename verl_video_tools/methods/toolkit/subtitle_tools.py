@@ -32,6 +32,7 @@ class SubtitlesAt:
     """
 
     name: ClassVar[str] = "subtitles_at"
+    reads_subtitles: ClassVar[bool] = True
     description: ClassVar[ToolDescription] = ToolDescription(
         name=name,
         description="Tells what is said in a part of the video: its subtitles, each with its times in seconds.",
@@ -79,6 +80,7 @@ class SubtitleSearch:
     """
 
     name: ClassVar[str] = "search_subtitles"
+    reads_subtitles: ClassVar[bool] = True
     description: ClassVar[ToolDescription] = ToolDescription(
         name=name,
         description="Finds where something is said: the subtitles that hold the given words, with times in seconds.",

@@ -115,7 +115,7 @@ class Zoom:
             request = FrameRequest(width=width, height=height, seconds=(named,), region=region)
         return ToolPlan(frames=request, result={"box": list(pixels)})
 
-    def dearest(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
+    def most_expensive_call(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
         """A picture that costs at least as many tokens as any call's: what `Method.max_cost_call` returns."""
         bounds = pixel_bounds(self.min_pixels, self.max_pixels, envelope)
         columns, rows = _most_cells(bounds.max_pixels // bounds.factor**2)

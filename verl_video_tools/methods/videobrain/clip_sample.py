@@ -33,6 +33,7 @@ class ClipSample:
     """
 
     name: ClassVar[str] = "clip_sample"
+    searches: ClassVar[bool] = True
     description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
         name=name,
         description=(
@@ -87,9 +88,7 @@ class ClipSample:
             self.num_frames,
             self.deadline_seconds,
         )
-        width, height = size_in_box(
-            info.width, info.height, self.box_width, self.box_height, context.envelope, self.aspect
-        )
+        width, height = self._frame_size(info, context.envelope)
         return vt.ToolPlan(
             frames=vt.FrameRequest(width=width, height=height, indices=tuple(sorted(best))),
             result={
@@ -97,6 +96,13 @@ class ClipSample:
                 **await context.range_seconds(start, end - 1),
             },
         )
+
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """A call for the whole video (`Method.max_cost_call`)."""
+        return vt.spread_frames(info, self.num_frames, self._frame_size(info, envelope))
+
+    def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
+        return size_in_box(info.width, info.height, self.box_width, self.box_height, envelope, self.aspect)
 
     def candidates(self, start: int, end: int, num_frames: int) -> tuple[int, ...]:
         """Frames of the range [start, end) that are compared with the text, in a video of `num_frames` frames."""

@@ -14,34 +14,39 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.toolkit.hermes import parse_calls
+from verl_video_tools.methods.toolkit.hermes import parse_calls, read_call
 
 CHOOSE_FRAMES = "choose_frames"
 """The call that only the published environment still executes."""
 
-_TAGS = tuple(f"<{slash}{name}>" for name in ("thinking", "tool_call", "answer") for slash in ("", "/"))
+TAGS = ("thinking", "tool_call", "answer")
+"""Names of the tags of thought, call and answer."""
 
 
-def parse_turn(text: str) -> vt.ParsedTurn:
+def parse_turn(text: str, tags: tuple[str, str, str] = TAGS) -> vt.ParsedTurn:
     """Read one turn strictly.
 
     Tags inside thoughts are ignored, but the turn is not `well_formed`. Several calls in one turn are all refused
     (`multiple_calls`). Of several answers the last counts. Words outside the blocks are allowed.
+
+    Args:
+        tags: names of the tags of thought, call and answer.
     """
-    thoughts = vt.find_blocks(text, "thinking")
+    thought_tag, call_tag, answer_tag = tags
+    thoughts = vt.find_blocks(text, thought_tag)
     thought = thoughts[0].inner.strip() if thoughts else None
     spoken = vt.without_blocks(text, thoughts)
-    calls = parse_calls(spoken, takes_parameters=False)
+    calls = tuple(read_call(block.inner, takes_parameters=False) for block in vt.find_blocks(spoken, call_tag))
     if len(calls) > 1:
-        message = f"{len(calls)} calls in one turn; write exactly one <tool_call>"
+        message = f"{len(calls)} calls in one turn; write exactly one <{call_tag}>"
         error = vt.CallError(vt.CallErrorCode.MULTIPLE_CALLS, message)
         return vt.ParsedTurn(thought, tuple(replace(call, error=error) for call in calls))
     if calls:
-        is_good = calls[0].error is None and _is_in_order(text, thoughts, vt.find_blocks(text, "tool_call"))
+        is_good = calls[0].error is None and _is_in_order(text, thoughts, vt.find_blocks(text, call_tag), tags)
         return vt.ParsedTurn(thought, calls, well_formed=is_good)
-    answers = vt.find_blocks(spoken, "answer")
+    answers = vt.find_blocks(spoken, answer_tag)
     answer = answers[-1].inner.strip() if answers else ""
-    is_good = bool(answer) and _is_in_order(text, thoughts, vt.find_blocks(text, "answer"))
+    is_good = bool(answer) and _is_in_order(text, thoughts, vt.find_blocks(text, answer_tag), tags)
     return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
 
 
@@ -58,9 +63,12 @@ def parse_turn_reference(text: str) -> vt.ParsedTurn:
     return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
 
 
-def _is_in_order(text: str, thoughts: Sequence[vt.Block], actions: Sequence[vt.Block]) -> bool:
+def _is_in_order(
+    text: str, thoughts: Sequence[vt.Block], actions: Sequence[vt.Block], tags: Sequence[str] = TAGS
+) -> bool:
     """One thought that says something, then one action, and no other tag."""
-    if len(thoughts) != 1 or len(actions) != 1 or sum(text.count(tag) for tag in _TAGS) != 4:
+    num_tags = sum(text.count(f"<{slash}{name}>") for name in tags for slash in ("", "/"))
+    if len(thoughts) != 1 or len(actions) != 1 or num_tags != 4:
         return False
     return bool(thoughts[0].inner.strip()) and thoughts[0].end <= actions[0].start
 

@@ -209,11 +209,6 @@ class VideoBrain(vt.Method):
         frames = vt.with_text(outcome, vt.numbered_frames(self, outcome.images))
         return vt.render(self, f"observation{last}", frames=frames)
 
-    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        frames_of = {UniformSample.name: self.call_frames, ClipSample.name: self.clip_frames}
-        num_frames = max(frames_of[name] for name in self.tool_names)
-        return vt.spread_frames(info, num_frames, self._frame_size(info, envelope))
-
     # ---------------------------------------------------------------------------------------------------------- reward
 
     async def components(

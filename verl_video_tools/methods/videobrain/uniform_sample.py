@@ -67,11 +67,16 @@ class UniformSample:
                 f"{start} to {end} are {end - start} frames; "
                 f"end_frame must be at least start_frame + {self.num_frames}",
             )
-        width, height = size_in_box(
-            info.width, info.height, self.box_width, self.box_height, context.envelope, self.aspect
-        )
+        width, height = self._frame_size(info, context.envelope)
         indices = linspace_indices(start, end - 1, self.num_frames)
         return vt.ToolPlan(
             frames=vt.FrameRequest(width=width, height=height, indices=indices),
             result={"start_frame": start, "end_frame": end, **await context.range_seconds(start, end - 1)},
         )
+
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """A call for the whole video (`Method.max_cost_call`)."""
+        return vt.spread_frames(info, self.num_frames, self._frame_size(info, envelope))
+
+    def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
+        return size_in_box(info.width, info.height, self.box_width, self.box_height, envelope, self.aspect)

@@ -16,7 +16,7 @@ from verl_video_tools.methods.videozoomer import messages
 from verl_video_tools.methods.videozoomer.reference import grade_letter_reference, read_turns
 from verl_video_tools.methods.videozoomer.video_zoom import VideoZoom
 from verl_video_tools.video.resize import fit_pixels
-from verl_video_tools.video.sampling import linspace_indices, not_before, uniform_seconds
+from verl_video_tools.video.sampling import linspace_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,6 @@ class VideoZoomer(vt.Method):
         """The frames of the zoom, or why there are none; and before the last turn that no zoom is left."""
         # More than one only where all were refused for being several.
         return messages.observation(self, outcomes[0], self.call_frames, turns_left)
-
-    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
-        seconds = uniform_seconds(0.0, info.duration_seconds, self.call_frames)
-        return vt.FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
 
     # ---------------------------------------------------------------------------------------------------------- reward
 

@@ -78,6 +78,12 @@ class VideoZoom:
         seconds = not_before(uniform_seconds(start, end, count), info.duration_seconds)
         return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, seconds=seconds, unique=True))
 
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """A zoom of the whole video (`Method.max_cost_call`)."""
+        width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
+        seconds = uniform_seconds(0.0, info.duration_seconds, self.max_frames)
+        return vt.FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
+
     def _count(self, start: float, end: float, fps: float, duration_seconds: float) -> int:
         if fps <= 0:
             raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"fps must be above 0, got {fps:g}")
