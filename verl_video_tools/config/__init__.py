@@ -1,21 +1,17 @@
-"""Config groups of a run (`+video_tools=longvt_grpo`), other files of verl's configuration, and how both are found.
+"""Config groups of a run (`+video_tools=longvt_grpo`), other files of verl's configuration, and values that follow.
 
-`verl_plugin.plugin` calls `register` in every process that imports verl: the one that composes the configuration, and
-verl's task runner, which resolves it.
+`verl_plugin.hydra_groups` makes the groups known to Hydra.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.resources import files
-from math import prod
 from pathlib import Path
 
 from omegaconf import OmegaConf
 
 from verl_video_tools.core.errors import UsageError
 
-SEARCH_PATH = "pkg://verl_video_tools.config"
 CORES_PER_AGENT_WORKER = 6
 """Agent loop workers decode videos. `vvt plan` counts the same."""
 _FILES = {
@@ -28,30 +24,6 @@ _FILES = {
 """By the names that `vvt path` knows."""
 BYTES_PER_TOKEN = 3072
 """Of an image in a loader's batch, at most."""
-
-
-def register() -> None:
-    """Add the groups to Hydra's search path, and the resolvers that they use to OmegaConf."""
-    from hydra.core.config_search_path import ConfigSearchPath
-    from hydra.core.plugins import Plugins
-    from hydra.plugins.search_path_plugin import SearchPathPlugin
-
-    class VideoToolsSearchPath(SearchPathPlugin):
-        def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-            search_path.append("verl_video_tools", SEARCH_PATH)
-
-    Plugins.instance().register(VideoToolsSearchPath)
-    resolvers: dict[str, Callable[..., object]] = {
-        "sum": lambda *values: sum(values),
-        "product": lambda *values: prod(values),
-        "divide": lambda dividend, divisor: -(-dividend // divisor),
-        "path": lambda name: str(config_path(name)),
-        "agent_workers": agent_workers,
-        "storage_units": storage_units,
-        "loader_workers": loader_workers,
-    }
-    for name, resolver in resolvers.items():
-        OmegaConf.register_new_resolver(f"video_tools.{name}", resolver, replace=True)
 
 
 def agent_workers(train_batch_size: int, num_nodes: int, cores_per_node: int) -> int:

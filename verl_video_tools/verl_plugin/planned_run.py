@@ -14,11 +14,11 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_video_tools.config import register
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.hub import locate_model
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
+from verl_video_tools.verl_plugin.hydra_groups import register
 from verl_video_tools.verl_plugin.settings import configured_methods, judge_config, plain_dict
 from verl_video_tools.verl_plugin.trainer_defaults import check_reward_function, check_validation_rows
 from verl_video_tools.verl_plugin.trainer_options import trainer_options

@@ -17,9 +17,9 @@ from functools import partial
 from importlib.metadata import version
 from typing import NamedTuple
 
-from verl_video_tools import config
 from verl_video_tools.core.errors import SetupError
 from verl_video_tools.verl_plugin.front_end_switch import front_end_is_active
+from verl_video_tools.verl_plugin.hydra_groups import register
 from verl_video_tools.verl_plugin.marked_warnings import activate_if_asked
 from verl_video_tools.verl_plugin.post_import import import_after
 
@@ -51,7 +51,7 @@ def load() -> None:
             f"install it with: pip install verl=={SUPPORTED_VERL_VERSION}"
         )
     activate_if_asked()
-    config.register()
+    register()
     # A library below vLLM's server sets the root logger to this level when verl's trainer imports it; its default,
     # ERROR, would hide our warnings there.
     os.environ.setdefault("SAGEMAKER_CONTAINER_LOG_LEVEL", os.environ.get("LOG_LEVEL", "WARNING"))

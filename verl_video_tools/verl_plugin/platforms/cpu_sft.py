@@ -14,8 +14,8 @@ import hydra
 import torch.distributed as dist
 from omegaconf import DictConfig
 
-from verl_video_tools.config import register
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.verl_plugin.hydra_groups import register
 
 # What torchrun would set for a single process. The address is read by verl's worker, but nobody connects to it.
 _ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
