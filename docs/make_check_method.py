@@ -27,8 +27,8 @@ such part, or a required property fails). Inputs never change. Exit codes: 1 if 
 bad usage.
 
 `--set FIELD=VALUE` checks another value, `--processor FOLDER` takes sizes and tokens from a model's processor
-(default: as Qwen2.5-VL); `vvt check-method --help` lists all options. With `compat=reference` a method may fail where the
-published code breaks a property.
+(default: as Qwen2.5-VL); `vvt check-method --help` lists all options. With `compat=reference` a method may fail
+where the published code breaks a property.
 
 ## Turns to check with
 
