@@ -1,29 +1,11 @@
 #!/usr/bin/env bash
-# A composition of your own, cold start: supervised fine-tuning of all weights on rollouts in its grammar (docs/compose.md).
+# A composition, cold start (docs/compose.md).
 #
-#   GPU machine   COMPOSE=<yaml> TRAIN_FILES=<parquet with a column `turns`> bash recipes/compose_sft.sh
-#   laptop        DEVICE=cpu bash recipes/compose_sft.sh      # synthetic videos, scripted expert, tiny base model
+#   8 GPUs   TRAIN_FILES=<rows.parquet with a column `turns`> bash recipes/compose_sft.sh video_tools.compose.file=my.yaml
+#   no GPU   bash recipes/compose_sft.sh     # synthetic videos, a scripted expert and a tiny model
 #
-# Ends with a Hugging Face folder $SFT_DIR/huggingface, which recipes/compose_grpo.sh takes as MODEL_PATH.
-# Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
+# Arguments are options of verl, config groups, or options of `vvt train`, such as trainer.total_training_steps=2 or
+# --cfg job, which prints the whole configuration. Ends with a Hugging Face folder, <OUTPUT_DIR>/compose_sft/huggingface.
 set -euo pipefail
-METHOD=compose
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-source "$REPO/recipes/compose.sh"
-
-if [ "$SYNTHETIC" = 0 ]; then
-    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-32}
-    LEARNING_RATE=${LEARNING_RATE:-1e-5}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
-    REAL_OPTIONS=(
-        +data.video_tools.compose.file="$(quoted "$COMPOSE")"
-        # The pixel envelope of compose_grpo.sh.
-        +data.mm_processor_kwargs.min_pixels="${MIN_PIXELS:-784}"
-        +data.mm_processor_kwargs.max_pixels="${MAX_PIXELS:-401408}")
-else
-    MAX_LENGTH=${MAX_LENGTH:-$((FILE_PROMPT_TOKENS + FILE_RESPONSE_TOKENS))}
-    # Rows keep what was found, so training itself loads no encoder.
-    [ -z "${RETRIEVAL_MODEL:-}" ] || EXPORT_OPTIONS=(--retrieval "model=$RETRIEVAL_MODEL")
-fi
-
-source "$REPO/recipes/sft.sh"
+PYTHON=${PYTHON:-$(ls "$(dirname "$0")/../.venv/bin/python" 2>/dev/null || command -v python3)}
+exec "$PYTHON" -m verl_video_tools.cli train sft +video_tools=compose_sft "$@"

@@ -1,26 +1,13 @@
 #!/usr/bin/env bash
-# FrameMind, cold start. The paper has none: this one teaches the tiny model of the synthetic world the grammar, or any
-# other model that does not follow the prompt.
+# FrameMind, cold start. The paper has none: this one teaches the tiny model, or any other, the grammar.
 #
-#   GPU machine   TRAIN_FILES=<parquet with a column `turns`> bash recipes/framemind_sft.sh
-#   laptop        DEVICE=cpu bash recipes/framemind_sft.sh      # synthetic videos, scripted expert, tiny base model
+#   8 GPUs          TRAIN_FILES=<rows.parquet with a column `turns`> bash recipes/framemind_sft.sh
+#   several nodes   NNODES=2 NODE_RANK=0 MASTER_ADDR=<node 0> TRAIN_FILES=... bash recipes/framemind_sft.sh     # on each node
+#   no GPU          bash recipes/framemind_sft.sh   # synthetic videos, a scripted expert and a tiny model
 #
-# Ends with a Hugging Face folder $SFT_DIR/huggingface, which recipes/framemind_grpo.sh takes as MODEL_PATH.
-# Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
+# Arguments are options of verl, config groups, or options of `vvt train`, such as trainer.total_training_steps=2,
+# +video_tools/machine=4x48gb_lora_sft or --cfg job, which prints the whole configuration. Ends with a Hugging Face folder,
+# <OUTPUT_DIR>/framemind_sft/huggingface. Started again, it goes on from its last checkpoint.
 set -euo pipefail
-METHOD=framemind
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-
-if [ "$SYNTHETIC" = 0 ]; then # ours, all of it
-    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-64}
-    LEARNING_RATE=${LEARNING_RATE:-1e-5}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
-    MAX_LENGTH=${MAX_LENGTH:-28672}
-    # The pixel envelope of framemind_grpo.sh.
-    REAL_OPTIONS=(+data.mm_processor_kwargs.min_pixels=50176 +data.mm_processor_kwargs.max_pixels=200704)
-else
-    MAX_LENGTH=${MAX_LENGTH:-1664}
-    # The first look is that of validation.
-fi
-
-source "$REPO/recipes/sft.sh"
+PYTHON=${PYTHON:-$(ls "$(dirname "$0")/../.venv/bin/python" 2>/dev/null || command -v python3)}
+exec "$PYTHON" -m verl_video_tools.cli train sft +video_tools=framemind_sft "$@"

@@ -1,22 +1,13 @@
 #!/usr/bin/env bash
-# FrameThinker, cold start (arXiv 2509.24304, 3.2 and F.2): supervised fine-tuning on trajectories of the five templates.
+# FrameThinker, cold start (arXiv 2509.24304): an adapter, on dialogues that choose frames and answer.
 #
-#   GPU machine   TRAIN_FILES=<parquet with a column `turns`> bash recipes/framethinker_sft.sh
-#   laptop        DEVICE=cpu bash recipes/framethinker_sft.sh      # synthetic videos, scripted expert, tiny base model
+#   8 GPUs          TRAIN_FILES=<rows.parquet with a column `turns`> bash recipes/framethinker_sft.sh
+#   several nodes   NNODES=2 NODE_RANK=0 MASTER_ADDR=<node 0> TRAIN_FILES=... bash recipes/framethinker_sft.sh     # on each node
+#   no GPU          bash recipes/framethinker_sft.sh   # synthetic videos, a scripted expert and a tiny model
 #
-# Ends with a Hugging Face folder $SFT_DIR/huggingface, which recipes/framethinker_grpo.sh takes as MODEL_PATH.
-# Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
+# Arguments are options of verl, config groups, or options of `vvt train`, such as trainer.total_training_steps=2,
+# +video_tools/machine=4x48gb_lora_sft or --cfg job, which prints the whole configuration. Ends with a Hugging Face folder,
+# <OUTPUT_DIR>/framethinker_sft/huggingface. Started again, it goes on from its last checkpoint.
 set -euo pipefail
-METHOD=framethinker
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-
-if [ "$SYNTHETIC" = 0 ]; then # the paper's setting; LoRA alpha, epochs, length and weight decay are ours: it names none
-    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-32}
-    LEARNING_RATE=${LEARNING_RATE:-1e-4}
-    LORA_RANK=${LORA_RANK:-8}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-3}
-    # The pixel envelope of framethinker_grpo.sh.
-    REAL_OPTIONS=(+data.mm_processor_kwargs.min_pixels=3136 +data.mm_processor_kwargs.max_pixels=235200)
-fi
-
-source "$REPO/recipes/sft.sh"
+PYTHON=${PYTHON:-$(ls "$(dirname "$0")/../.venv/bin/python" 2>/dev/null || command -v python3)}
+exec "$PYTHON" -m verl_video_tools.cli train sft +video_tools=framethinker_sft "$@"

@@ -1,29 +1,13 @@
 #!/usr/bin/env bash
-# Several methods in one cold start: supervised fine-tuning on rollouts of all five grammars.
+# Cold start of all five methods at once.
 #
-#   GPU machine   TRAIN_FILES='[a.parquet,b.parquet]' bash recipes/mixed_sft.sh      # files with a column `turns`
-#   laptop        DEVICE=cpu bash recipes/mixed_sft.sh      # synthetic videos, scripted experts, tiny base model
+#   8 GPUs          TRAIN_FILES=<rows.parquet with a column `turns`> bash recipes/mixed_sft.sh
+#   several nodes   NNODES=2 NODE_RANK=0 MASTER_ADDR=<node 0> TRAIN_FILES=... bash recipes/mixed_sft.sh     # on each node
+#   no GPU          bash recipes/mixed_sft.sh   # synthetic videos, a scripted expert and a tiny model
 #
-# Ends with a Hugging Face folder $SFT_DIR/huggingface, which recipes/mixed_grpo.sh takes as MODEL_PATH.
-# Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
+# Arguments are options of verl, config groups, or options of `vvt train`, such as trainer.total_training_steps=2,
+# +video_tools/machine=4x48gb_lora_sft or --cfg job, which prints the whole configuration. Ends with a Hugging Face folder,
+# <OUTPUT_DIR>/mixed_sft/huggingface. Started again, it goes on from its last checkpoint.
 set -euo pipefail
-METHOD=mixed
-METHODS=(framethinker videozoomer longvt videobrain framemind)
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-
-if [ "$SYNTHETIC" = 0 ]; then # ours: no paper trains several methods
-    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-64}
-    LEARNING_RATE=${LEARNING_RATE:-1e-5}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
-    MAX_LENGTH=${MAX_LENGTH:-57344}
-    # As in longvt_tuning.sh: one of 8 GPUs does not hold such a sequence alone.
-    ULYSSES=${ULYSSES:-$((${NNODES:-1} * ${NDEVICES_PER_NODE:-8} % 2 ? 1 : 2))}
-    # The pixel envelope of mixed_grpo.sh.
-    REAL_OPTIONS=(+data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels=235200)
-else
-    MAX_LENGTH=${MAX_LENGTH:-1664}
-    QUESTIONS_PER_VIDEO=${QUESTIONS_PER_VIDEO:-15} # five methods share them
-    EXPORT_OPTIONS=(--retrieval "model=$DEMO_DIR/clip")
-fi
-
-source "$REPO/recipes/sft.sh"
+PYTHON=${PYTHON:-$(ls "$(dirname "$0")/../.venv/bin/python" 2>/dev/null || command -v python3)}
+exec "$PYTHON" -m verl_video_tools.cli train sft +video_tools=mixed_sft "$@"

@@ -1,29 +1,13 @@
 #!/usr/bin/env bash
-# VideoZoomer, cold start (arXiv 2512.22315, 3.2): supervised fine-tuning on exemplar and reflection trajectories.
+# VideoZoomer, cold start (arXiv 2512.22315): all weights but the vision tower's, on dialogues that zoom and answer.
 #
-#   GPU machine   TRAIN_FILES=<parquet with a column `turns`> bash recipes/videozoomer_sft.sh
-#   laptop        DEVICE=cpu bash recipes/videozoomer_sft.sh      # synthetic videos, scripted expert, tiny base model
+#   8 GPUs          TRAIN_FILES=<rows.parquet with a column `turns`> bash recipes/videozoomer_sft.sh
+#   several nodes   NNODES=2 NODE_RANK=0 MASTER_ADDR=<node 0> TRAIN_FILES=... bash recipes/videozoomer_sft.sh     # on each node
+#   no GPU          bash recipes/videozoomer_sft.sh   # synthetic videos, a scripted expert and a tiny model
 #
-# Ends with a Hugging Face folder $SFT_DIR/huggingface, which recipes/videozoomer_grpo.sh takes as MODEL_PATH.
-# Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
+# Arguments are options of verl, config groups, or options of `vvt train`, such as trainer.total_training_steps=2,
+# +video_tools/machine=4x48gb_lora_sft or --cfg job, which prints the whole configuration. Ends with a Hugging Face folder,
+# <OUTPUT_DIR>/videozoomer_sft/huggingface. Started again, it goes on from its last checkpoint.
 set -euo pipefail
-METHOD=videozoomer
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-
-if [ "$SYNTHETIC" = 0 ]; then # table 5 of the paper, but for the learning rate: section 4.1 and the published script
-    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-64}
-    LEARNING_RATE=${LEARNING_RATE:-5e-6}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
-    MAX_LENGTH=${MAX_LENGTH:-32768}
-    REAL_OPTIONS=(
-        # The default of LLaMA-Factory, which the published configuration keeps; verl's is 0.01.
-        optim.weight_decay=0
-        # The pixel envelope of videozoomer_grpo.sh.
-        +data.mm_processor_kwargs.min_pixels=25088 +data.mm_processor_kwargs.max_pixels=100352)
-else
-    MAX_LENGTH=${MAX_LENGTH:-1536}
-fi
-
-FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-1} # table 5; the published configuration freezes the merger, too
-
-source "$REPO/recipes/sft.sh"
+PYTHON=${PYTHON:-$(ls "$(dirname "$0")/../.venv/bin/python" 2>/dev/null || command -v python3)}
+exec "$PYTHON" -m verl_video_tools.cli train sft +video_tools=videozoomer_sft "$@"
