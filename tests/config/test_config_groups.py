@@ -21,10 +21,15 @@ from hydra.errors import ConfigCompositionException
 from tests.recipes.options import verl_config
 from tests.recorded.configurations import _by_key, changes, read
 from verl_video_tools import config
+from verl_video_tools.core.config import checked_fields
 from verl_video_tools.launch.train import Plan, Request, Stage, plan_run
 from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.retrieval import RetrievalConfig
+from verl_video_tools.services.tool_model import ToolModelConfig
 from verl_video_tools.verl_plugin.hydra_groups import register
 from verl_video_tools.verl_plugin.settings import configured_methods
+from verl_video_tools.verl_plugin.trainer_options import TrainerOptions
 
 REPO = Path(__file__).parents[2]
 GROUPS = Path(config.__file__).parent / "video_tools"
@@ -161,6 +166,22 @@ def test_a_file_has_each_field_of_its_method_with_the_default(method: str) -> No
     else:
         assert list(values) == [field.name for field in fields(method_config)]
     assert get_method(method, **values) == method_config
+
+
+def test_services_and_trainer_options_are_listed_with_their_defaults() -> None:
+    values: Any = OmegaConf.to_container(OmegaConf.load(GROUPS / "services.yaml"))
+    classes = {
+        "judge": JudgeConfig,
+        "retrieval": RetrievalConfig,
+        "tool_model": ToolModelConfig,
+        "trainer": TrainerOptions,
+    }
+    assert list(values) == list(classes)
+    assert values["retrieval"].pop("model") is None  # none is the default of a run, not of the class
+    for name, options in classes.items():
+        listed = [field.name for field in fields(options) if (name, field.name) != ("retrieval", "model")]
+        assert list(values[name]) == listed
+        assert options(**checked_fields(options, values[name])) == options()
 
 
 def test_a_run_configures_its_methods() -> None:

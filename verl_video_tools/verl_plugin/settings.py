@@ -109,19 +109,13 @@ def judge_config(config: DictConfig, router_address: str | None = None) -> Judge
         router_address: host and port of that server, which only reward workers are told.
 
     Raises:
-        UsageError: an unknown field or a wrong value; fields without any judge; or verl's server in a form that cannot
-            judge.
+        UsageError: an unknown field or a wrong value, or verl's server in a form that cannot judge.
     """
     fields = plain_dict(OmegaConf.select(config, "actor_rollout_ref.rollout.custom.video_tools.judge"))
     judge = JudgeConfig(**checked_fields(JudgeConfig, fields))
     if judge.base_url is not None:
         return judge
     if not OmegaConf.select(config, "reward.reward_model.enable", default=False):
-        if given := [name for name in fields if name != "base_url"]:
-            raise UsageError(
-                f"video_tools.judge has {', '.join(given)} but no base_url, and verl starts no reward model; set "
-                "++actor_rollout_ref.rollout.custom.video_tools.judge.base_url or reward.reward_model.enable=True"
-            )
         return None
     if not config.reward.reward_model.enable_resource_pool:
         raise UsageError(
@@ -166,7 +160,7 @@ def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> N
     if searching:
         raise UsageError(
             f"rows of {', '.join(searching)} search for frames by text, and the run has no retriever; set "
-            f"++actor_rollout_ref.rollout.custom.video_tools.retrieval.model=<folder or name> ({page('retrieval')})"
+            f"video_tools.retrieval.model=<folder or name> ({page('retrieval')})"
         )
 
 
@@ -218,7 +212,7 @@ def check_tool_model(agent_names: Iterable[str], rollout_config: DictConfig) -> 
     if asking := sorted(name for name in named if method_from_config(name, rollout_config).asks_model):
         raise UsageError(
             f"tools of {', '.join(asking)} ask a model, and the run has none; set "
-            f"++actor_rollout_ref.rollout.custom.video_tools.tool_model.base_url=http://host:8000/v1 ({page('tools')})"
+            f"video_tools.tool_model.base_url=http://host:8000/v1 ({page('tools')})"
         )
 
 
