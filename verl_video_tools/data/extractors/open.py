@@ -6,6 +6,7 @@ Source: lmms_eval/tasks/videommmu/utils.py, after eval/eval_utils.py of github.c
 from __future__ import annotations
 
 import re
+
 from verl_video_tools.core.types import AnswerLabel, Judge, Sample
 from verl_video_tools.data.extractors import Extractor, Reading
 from verl_video_tools.data.extractors.letters import letter_extractor, video_mmmu_letter
