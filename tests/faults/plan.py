@@ -58,12 +58,12 @@ _ENDED = r"{}.*` was ended by SIGKILL"
 _ENGINE_DEAD = r"RUN ENDED: .*engine process is dead"
 
 FAULTS: dict[str, Fault] = {
-    # The shell, the supervisors and the driver wait for the run alike in every moment: any will do.
-    "shell": _killed(
-        "the recipe's shell", r"^bash \S*recipes/framethinker_grpo\.sh", _ASKED.format("SIGTERM"), "reward"
-    ),
-    "first_supervisor": _killed(
-        "the first supervisor", _SUPERVISOR + r"(?!--folder)", _ASKED.format("SIGTERM"), "update"
+    # `vvt train`, the supervisor and the driver wait for the run alike in every moment: any will do.
+    "launcher": _killed(
+        "`vvt train`, the first supervisor",
+        r"^\S+ -m verl_video_tools\.cli train ",
+        _ASKED.format("SIGTERM"),
+        "update",
     ),
     "second_supervisor": _killed(
         "the second supervisor", _SUPERVISOR + "--folder", _ENDED.format("supervise"), "validation"
