@@ -21,10 +21,11 @@ from omegaconf import OmegaConf
 from benchmarks.soak import LEAK_VARIABLE, sampler
 from benchmarks.soak.faults import Files, planted
 from benchmarks.soak.segments import SegmentWriter
+from verl_video_tools.config import config_path
 from verl_video_tools.records.report import read_log
 
 REPO = Path(__file__).parents[2]
-AGENT_LOOPS = REPO / "verl_video_tools" / "verl_plugin" / "config" / "agent_loops.yaml"
+AGENT_LOOPS = config_path("agent-loops")
 SHARED_MEMORY = Path("/dev/shm")
 _LOOK_SECONDS = 0.25
 _START_SECONDS = 900.0
