@@ -135,7 +135,7 @@ def _title(process: psutil.Process) -> str:
     return str(process.pid)
 
 
-def start(folder: Path, num_steps: int, demo_dir: str, **environment: str) -> FaultRun:
+def start(folder: Path, num_steps: int, *options: str, demo_dir: str, **environment: str) -> FaultRun:
     """Start the recipe for so many steps in all; it resumes from what lies in `folder`."""
     number = len(list(folder.parent.glob(f"{folder.name}_run*.log")))
     name = f"{folder.name}_run{number}"
@@ -157,7 +157,7 @@ def start(folder: Path, num_steps: int, demo_dir: str, **environment: str) -> Fa
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             [
-                *("bash", str(RECIPE), *OPTIONS),
+                *("bash", str(RECIPE), *OPTIONS, *options),
                 *(f"trainer.default_local_dir={folder}", f"trainer.total_training_steps={num_steps}"),
                 *(f"video_tools.demo_dir={demo_dir}", "video_tools.demo.is_made=true"),
             ],
