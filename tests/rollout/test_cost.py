@@ -129,12 +129,12 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command, "--turn-tokens", "100", "--set", "max_turns=3"]) == 0
     out = capsys.readouterr().out
     rows = {line[:22].strip(): line[22:].split() for line in out.splitlines() if line}
-    look, call = rows["first look"], rows["a call, at most"]
+    look, call = rows["initial frames"], rows["a call, at most"]
     assert look[0] == "64" and call[0] == "16" and look[1:3] == call[1:3]
-    needed, reserved = (int(text.replace(",", "")) for text in rows["MAX_RESPONSE_LENGTH"])
+    needed, reserved = (int(text.replace(",", "")) for text in rows["max_response_length"])
     assert needed == 3 * 100 + 2 * int(call[3].replace(",", ""))
     assert reserved == get_method("videozoomer").recipe_budget.response_tokens
-    assert rows["pictures"] == [str(64 + 2 * 16), "128"]
+    assert rows["images"] == [str(64 + 2 * 16), "128"]
     assert "2 of 2 such calls" in out
 
     infinite = (["--duration=inf"], ["--fps=inf"], ["--duration=nan"], ["--duration=1e200", "--fps=1e200"])
@@ -152,16 +152,16 @@ def test_rows_that_exceed_the_budget_are_marked(capsys: pytest.CaptureFixture[st
         r"^(\w+) +([\d,]+) +([\d,]+)(?:    exceeded by ([\d,]+))?$", capsys.readouterr().out, re.MULTILINE
     )
     rows = {name: [int(cell.replace(",", "")) for cell in cells if cell] for name, *cells in found}
-    assert rows.keys() == {"MAX_PROMPT_LENGTH", "MAX_RESPONSE_LENGTH", "MAX_MODEL_LEN", "pictures"}
+    assert rows.keys() == {"max_prompt_length", "max_response_length", "max_model_len", "images"}
     for name, (needed, reserved, *excess) in rows.items():
         assert excess == ([needed - reserved] if needed > reserved else []), name
-    assert len(rows["MAX_RESPONSE_LENGTH"]) == len(rows["MAX_MODEL_LEN"]) == 3 and len(rows["pictures"]) == 2
+    assert len(rows["max_response_length"]) == len(rows["max_model_len"]) == 3 and len(rows["images"]) == 2
 
 
 def test_a_method_without_calls(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["budget", "--method", "direct", "--processor", model_dir()]) == 0
     out = capsys.readouterr().out
-    assert "first look" in out and "call" not in out
+    assert "initial frames" in out and "call" not in out
 
 
 def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
