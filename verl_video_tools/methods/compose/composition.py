@@ -78,7 +78,7 @@ _KINDS: Mapping[str, type] = {
     "prompt": dict,
     "limits": dict,
 }
-_KIND_NAMES = {str: "a text", dict: "a mapping of keys to values", list: "a list of mappings"}
+_KIND_NAMES: Mapping[type, str] = {str: "a text", dict: "a mapping of keys to values", list: "a list of mappings"}
 _LIMITS = {"prompt_tokens": 16_384, "response_tokens": 16_384, "images": 256}
 
 
