@@ -35,7 +35,7 @@ test-long: install  ## the longest of both kinds, among them the tutorial and a 
 	$(PYTEST) $(IN_PARALLEL) --durations=40 -m "$(WITHOUT_RAY) and long"
 	$(PYTEST) $(IN_TURN) --durations=40 -m "$(WITH_RAY) and long"
 
-test-fast: install  ## without Ray, vLLM and the slow tests, one process per core, under four minutes
+test-fast: install  ## without Ray, vLLM and the slow tests, one process per core, three minutes
 	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY) and not slow and not long"
 
 mutants: install  ## plants the faults of tests/mutants one at a time; the tests without Ray have to notice 95 % of them

@@ -1,7 +1,7 @@
 """Bounds of NeedleClips: what the first look alone can earn, and what an oracle earns that looks at the right place.
 
 Both are scripted policies in `replay`, so that loops, tools and rewards are the real ones; methods are set as the
-recipes set them in the synthetic world (`recipes/synthetic.sh`).
+runs set them in the synthetic world (`config/video_tools/synthetic`).
 
     first_look  Knows exactly what each frame of the method's first look shows, and answers at once. Asked about one of
                 these frames it says what is there. Else it takes the option that was true most often among thousands of

@@ -30,7 +30,7 @@ from verl_video_tools.verl_plugin.pixel_values import HeldPixelValues
 
 NUM_FRAMES, WIDTH, HEIGHT = 752, 280, 168
 DEVICES, WORKERS, PREFETCH, BATCH = 8, 1, 2, 8
-"""Of recipes/longvt_sft.sh with NNODES=1: loaders of a node, worker processes of each (`NUM_WORKERS`), batches that
+"""Of the group longvt_sft on one node: loaders of a node, worker processes of each (`data.num_workers`), batches that
 each of these prepares, and rows of a batch of one device."""
 PIXEL_LIMITS = {"min_pixels": 784, "max_pixels": 50176}
 

@@ -92,20 +92,24 @@ def grpo_stage(run: GrpoRun, folder: Path, limit_seconds: float, *, rehearse: bo
         "VERBOSE": "1",  # a stage's output is its log
         "MODEL_PATH": run.model,
         "OUTPUT_DIR": str(folder),
-        "RUN_DIR": str(folder / "grpo"),
-        "SAVE_FREQ": "-1",
-        "TRAIN_BATCH_SIZE": str(run.options.batch_size),
-        "MINI_BATCH_SIZE": str(run.options.batch_size),
-        "ROLLOUT_N": str(run.options.rollouts),
-        "ROLLOUT_TP": str(run.options.tp),  # a recipe's own may be more GPUs than there are
-        "LORA_RANK": str(run.lora_rank),
     }
-    options = [f"trainer.total_training_steps={NUM_STEPS}"]
+    options = [
+        f"trainer.default_local_dir={folder / 'grpo'}",
+        "trainer.save_freq=-1",
+        f"data.train_batch_size={run.options.batch_size}",
+        f"actor_rollout_ref.actor.ppo_mini_batch_size={run.options.batch_size}",
+        f"actor_rollout_ref.rollout.n={run.options.rollouts}",
+        # The paper's own may be more GPUs than there are.
+        f"actor_rollout_ref.rollout.tensor_model_parallel_size={run.options.tp}",
+        f"trainer.total_training_steps={NUM_STEPS}",
+    ]
+    if run.lora_rank:
+        options += ["+video_tools/lora=merged_grpo", f"actor_rollout_ref.model.lora_rank={run.lora_rank}"]
     if rehearse:
         environment |= {"DEVICE": "cpu"}
     else:
         rows = str(folder / "rows" / FILE_NAME)
-        environment |= {"DEVICE": "gpu", "SYNTHETIC": "0", "TRAIN_FILES": rows, "VAL_FILES": rows}
+        environment |= {"DEVICE": "gpu", "TRAIN_FILES": rows, "VAL_FILES": rows}
         environment |= {"NDEVICES_PER_NODE": str(run.num_gpus), "NNODES": "1"}
         packs = find_spec("flash_attn") is not None
         ulysses = run.options.ulysses if packs else 1  # verl refuses Ulysses without packing; the plan has it

@@ -77,7 +77,7 @@ RECOMPUTATION = 4 / 3
 """Work of an update with gradient checkpointing over that without: one more forward pass to forward and backward."""
 
 AGENT_WORKERS_PER_NODE = 16
-"""At most one for each question; recipes/grpo.sh."""
+"""At most one for each question; `config.agent_workers`."""
 
 NODES = (1, 8)
 GPU_SPEEDS = (0.5, 1.0, 2.0)

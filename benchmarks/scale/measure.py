@@ -47,12 +47,8 @@ def main() -> None:
 
 
 def _recipe_variables() -> dict[str, str]:
-    """Those of `recipes/grpo.sh` that change what workers do, as the measured commit has them."""
-    import verl_video_tools
-
-    recipe = (Path(verl_video_tools.__file__).parents[1] / "recipes" / "grpo.sh").read_text()
-    name = "VERL_DATAPROTO_SERIALIZATION_METHOD"
-    return {name: "numpy"} if name in recipe else {}
+    """Those of `vvt train` that change what workers do."""
+    return {"VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy"}
 
 
 def write_script(case: Case, inputs: Path) -> Path:

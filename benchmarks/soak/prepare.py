@@ -25,7 +25,7 @@ def prepare(out: Path) -> None:
             "DEVICE": "cpu",
             "PYTHON": sys.executable,
             "OUTPUT_DIR": str(out),
-            "SFT_THREADS": str(os.cpu_count() or 1),
+            "OMP_NUM_THREADS": str(os.cpu_count() or 1),
         }
         command = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise", "--"]
         command += ["bash", str(REPO / "recipes" / "mixed_sft.sh")]

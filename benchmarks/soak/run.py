@@ -21,10 +21,11 @@ from omegaconf import OmegaConf
 from benchmarks.soak import LEAK_VARIABLE, sampler
 from benchmarks.soak.faults import Files, planted
 from benchmarks.soak.segments import SegmentWriter
+from verl_video_tools.config import config_path
 from verl_video_tools.records.report import read_log
 
 REPO = Path(__file__).parents[2]
-AGENT_LOOPS = REPO / "verl_video_tools" / "verl_plugin" / "config" / "agent_loops.yaml"
+AGENT_LOOPS = config_path("agent-loops")
 SHARED_MEMORY = Path("/dev/shm")
 _LOOK_SECONDS = 0.25
 _START_SECONDS = 900.0
@@ -41,16 +42,18 @@ DEMO, ROWS = "demo_mixed", "rows.parquet"
 
 _SETTINGS = {
     "VERBOSE": "1",
-    "SAVE_ON_SIGNAL": "1",
-    "TRAIN_BATCH_SIZE": "2",
-    "ROLLOUT_N": "2",
-    "MICRO_BATCH_SIZE": "4",
-    "LEARNING_RATE": "1e-6",  # the policy stays what it is, and so does what a step costs
-    "SAVE_FREQ": "20",
-    "TOTAL_STEPS": str(_NO_END),
-    "TOTAL_EPOCHS": str(_NO_END),
     "RAY_task_events_max_num_task_in_gcs": "1000",  # as many as a run of hours has: Ray would keep 100,000
 }
+_OPTIONS = (
+    "--save-on-signal",
+    "data.train_batch_size=2",
+    "actor_rollout_ref.rollout.n=2",
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.actor.optim.lr=1e-6",  # the policy stays what it is, and so does what a step costs
+    "trainer.save_freq=20",
+    f"trainer.total_training_steps={_NO_END}",
+    f"trainer.total_epochs={_NO_END}",
+)
 """Of the recipe: steps as short as they can be, and no last one."""
 
 
@@ -186,13 +189,14 @@ def _recipe(
     out: Path, temporary: Path, number: int, judge_url: str, leak_mb: float
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The run; a supervisor ends all of it when this process ends, whatever ends it."""
-    custom = "actor_rollout_ref.rollout.custom.video_tools"
     arguments = [
-        f"+{custom}.judge.base_url={judge_url}",
-        f"+{custom}.judge.deadline_seconds=3",
-        f"+{custom}.judge.probe_interval_seconds=3",
-        f"+{custom}.judge.max_steps_without_verdict={_NO_END}",
-        f"+{custom}.judge.cache_dir={out / 'cache' / 'judge'}",
+        *_OPTIONS,
+        f"trainer.default_local_dir={out / 'run'}",
+        f"video_tools.judge.base_url={judge_url}",
+        "video_tools.judge.deadline_seconds=3",
+        "video_tools.judge.probe_interval_seconds=3",
+        f"video_tools.judge.max_steps_without_verdict={_NO_END}",
+        f"video_tools.judge.cache_dir={out / 'cache' / 'judge'}",
     ]
     environment = {
         **os.environ,
@@ -202,7 +206,6 @@ def _recipe(
         "PYTHONPATH": str(REPO),
         "VERL_USE_EXTERNAL_MODULES": "benchmarks.soak.small_caches",
         "OUTPUT_DIR": str(out),
-        "RUN_DIR": str(out / "run"),
         "TRAIN_FILES": str(out / ROWS),
         "VERL_FILE_LOGGER_PATH": str(_metrics_path(out, number)),
         "VVT_FRAME_CACHE": f"soak-{os.getpid()}",

@@ -135,7 +135,7 @@ def test_one_gpu_trains_an_adapter_and_eight_all_weights(run: grpo.GrpoRun) -> N
 def test_the_engine_asks_for_no_more_gpus_than_there_are(tmp_path: Path) -> None:
     one = grpo.plan_run("framemind", "qwen2.5-vl-7b", find_gpu("h100"), 1)
     stages = {stage.name: stage for stage in first_gpu.make_stages(one, tmp_path, rehearse=False)}
-    assert stages["grpo"].environment["ROLLOUT_TP"] == "1"  # of the recipe's own it is 4
+    assert "actor_rollout_ref.rollout.tensor_model_parallel_size=1" in stages["grpo"].command  # the paper's own is 4
 
 
 def test_without_packing_no_sequence_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_commands_of_the_recipe(tmp_path: Path, run: grpo.GrpoRun) -> None:
     assert list(stages) == list(first_gpu.LIMITS_SECONDS)
     assert sum(stage.limit_seconds for stage in stages.values()) <= 3720
     recipe = stages["grpo"]
-    assert recipe.environment["LORA_RANK"] == "32" and recipe.environment["SYNTHETIC"] == "0"
+    assert "actor_rollout_ref.model.lora_rank=32" in recipe.command
     assert Path(recipe.command[1]).is_file() and "trainer.total_training_steps=2" in recipe.command
     assert "actor_rollout_ref.model.use_remove_padding=False" in recipe.command  # flash-attn is not installed here
     rehearsal = {stage.name: stage for stage in first_gpu.make_stages(run, tmp_path, rehearse=True)}

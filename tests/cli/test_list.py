@@ -17,9 +17,6 @@ NAMES = {
     "formats": ("table", *SOURCE_NAMES),
     "protocols": tuple(PROTOCOLS),
     "extractors": tuple(EXTRACTORS),
-    "presets": tuple(
-        [f"{model}_{machine}" for model in ("3b", "7b", "8b") for machine in ("4x48gb_lora", "8x80gb")] + ["published"]
-    ),
 }
 
 
@@ -41,7 +38,6 @@ def test_every_name_has_a_line(kind: str, capsys: pytest.CaptureFixture[str]) ->
         ("methods", "longvt", ["arXiv 2511.20785"]),
         ("protocols", "videozoomer", ["Method: videozoomer", "Cannot be matched:"]),
         ("extractors", "lmms-eval-2025/lvbench", ["A to D"]),
-        ("presets", "3b_4x48gb_lora", ["Qwen2.5-VL-3B-Instruct", "LORA_RANK=${LORA_RANK:-32}"]),
     ],
 )
 def test_all_about_a_name(kind: str, name: str, told: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 def recipe(tmp_path: Path) -> Path:
     path = tmp_path / "my.sh"
     path.write_text(
-        """printf '%s\n' "$DRY_RUN" "$@" > "$(dirname "$0")/given.txt"
+        """printf '%s\n' "$@" > "$(dirname "$0")/given.txt"
 echo a table
 [ -z "${REPORT:-}" ] || echo "$REPORT" > "$DRY_RUN_REPORT"
 exit "${CODE:-0}"
@@ -55,7 +55,7 @@ def test_options_table_and_exit_code(
 ) -> None:
     monkeypatch.setenv("CODE", str(code))
     assert run(["doctor", "--run", str(recipe), "a.b=1", "+c=[d, e]", "~f"]) == code
-    assert (recipe.parent / "given.txt").read_text().splitlines() == ["1", "a.b=1", "+c=[d, e]", "~f"]
+    assert (recipe.parent / "given.txt").read_text().splitlines() == ["--dry-run", "a.b=1", "+c=[d, e]", "~f"]
     assert capfd.readouterr().out == "a table\n"
 
 
@@ -101,14 +101,15 @@ def test_a_real_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
     write_prompt(method_class("framethinker"), tmp_path / "demo" / "prompts")
     os.symlink(base_model_dir(), tmp_path / "demo" / "base")
     for name, value in {
-        **{"DEVICE": "cpu", "PYTHON": sys.executable, "MAKE_DEMO": "0", "OUTPUT_DIR": str(tmp_path)},
-        **{"DEMO_DIR": str(tmp_path / "demo"), "PYTHONPATH": str(RECIPES.parent)},
+        **{"DEVICE": "cpu", "PYTHON": sys.executable, "OUTPUT_DIR": str(tmp_path)},
+        **{"PYTHONPATH": str(RECIPES.parent)},
     }.items():
         monkeypatch.setenv(name, value)
-    assert run(["doctor", "--run", "framethinker_grpo"]) == 0, capfd.readouterr()
+    demo = [f"video_tools.demo_dir={tmp_path / 'demo'}", "video_tools.demo.is_made=true"]
+    assert run(["doctor", "--run", "framethinker_grpo", *demo]) == 0, capfd.readouterr()
     table = capfd.readouterr().out
     assert "not there yet: the recipe trains it first" in table
     assert table.endswith("No problem found. Nothing was started.\n")
-    assert run(["doctor", "--run", "framethinker_grpo", "data.max_prompt_length=10", "--json"]) == 1
+    assert run(["doctor", "--run", "framethinker_grpo", *demo, "data.max_prompt_length=10", "--json"]) == 1
     report = json.loads(capfd.readouterr().out)
     assert [check["name"] for check in report["checks"] if check["status"] == "failed"] == ["training prompts"]

@@ -237,6 +237,13 @@ def test_shared_turns_wait_for_the_run_that_they_are_compared_with() -> None:
     assert tables.claims(choose(runs)) == "Not run yet."
 
 
+def test_recorded_runs_count_and_name_the_commit_with_their_code() -> None:
+    chosen = choose({"shared_13": result("longvt_branching", 13, plan={"branches": 2})})
+    assert [run["seed"] for run in chosen.of("longvt_branching")] == [13]
+    (line,) = lines(tables.every_run(chosen))
+    assert line.endswith("| code at `983c6c5a` |")
+
+
 def test_a_repeated_run_decides_no_claim_a_second_time() -> None:
     runs = {name: result("longvt", 11, **{RFT_LESS_RL: estimate(0.01)}) for name in ("longvt_11", "longvt_11_2")}
     for run in runs.values():

@@ -39,11 +39,11 @@ class Chain:
     folder: Path = field(default=Path(), init=False)
     _number: int = field(default=0, init=False)
     _run: FaultRun | None = field(default=None, init=False)
-    _environment: dict[str, str] = field(default_factory=dict, init=False)
+    _options: tuple[str, ...] = field(default=(), init=False)
 
-    def strike(self, cell: Cell, environment: Mapping[str, str]) -> FaultRun:
+    def strike(self, cell: Cell, options: tuple[str, ...]) -> FaultRun:
         """The run with this fault, once it is over."""
-        run = self._living(environment, FAULTS[cell.fault].max_further_steps)
+        run = self._living(options, FAULTS[cell.fault].max_further_steps)
         self._run = None  # what fails from here on leaves no run, and the next cell begins a new folder
         step, moment = _position(run)
         step += 2 if moment == "validation" else 1  # the next step begins any moment
@@ -59,7 +59,7 @@ class Chain:
 
         The run lives on for the next fault; when the last one has been resumed from, every rollout has been recorded.
         """
-        run = self._living({}, FAULTS[cell.fault].max_further_steps)
+        run = self._living((), FAULTS[cell.fault].max_further_steps)
         self._run = None
         step = _position(run)[0] + 1
         try:
@@ -105,9 +105,9 @@ class Chain:
             self._run.finish()
             self._run = None
 
-    def _living(self, environment: Mapping[str, str], max_further_steps: int) -> FaultRun:
+    def _living(self, options: tuple[str, ...], max_further_steps: int) -> FaultRun:
         """The run that has resumed, or a first one; it must not come to its last step before it notices the fault."""
-        if self._run is not None and self._environment == environment:
+        if self._run is not None and self._options == options:
             step, _ = _position(self._run)
             if step + 3 + max_further_steps < REFERENCE_STEPS:
                 return self._run
@@ -115,13 +115,13 @@ class Chain:
         self._number += 1
         self.folder = self.output_dir / f"{self.name}_{self._number}"
         clear(self.folder)
-        self._environment = dict(environment)
+        self._options = options
         run = self._start()
         self._wait_for_step(run, 1)
         return run
 
     def _start(self) -> FaultRun:
-        return start(self.folder, REFERENCE_STEPS, **self.inputs, **self._environment)
+        return start(self.folder, REFERENCE_STEPS, *self._options, **self.inputs)
 
     @staticmethod
     def _wait_for_step(run: FaultRun, step: int) -> None:
@@ -133,7 +133,7 @@ class Chain:
 def end_and_resume(chain: Chain, cell: Cell) -> Result:
     """Let a fault happen that ends a run; the run ends as the plan says, and the same command resumes."""
     fault = FAULTS[cell.fault]
-    struck = chain.strike(cell, dict(fault.environment))
+    struck = chain.strike(cell, fault.options)
     check_struck(struck, cell)
     resumed = chain.resume()
     check_says(resumed, fault.resumed_says)

@@ -20,7 +20,7 @@ __all__ = ["output_dir", "sft_model"]
 
 @pytest.fixture(scope="session")
 def inputs(output_dir: Path, sft_model: Path) -> dict[str, str]:
-    """Environment of every run of the plan: the cold-started model and rows of FrameThinker, two of them held out."""
+    """What every run of the plan is given: the cold-started model and rows of FrameThinker, two of them held out."""
     files = {}
     for split, number in NUM_ROWS.items():
         rows = pq.read_table(output_dir / "demo_mixed" / f"{split}.parquet").to_pylist()
@@ -31,7 +31,7 @@ def inputs(output_dir: Path, sft_model: Path) -> dict[str, str]:
         Dataset.from_list(kept).to_parquet(files[split])
     return {
         "MODEL_PATH": str(sft_model),
-        "DEMO_DIR": str(output_dir / "demo_mixed"),
+        "demo_dir": str(output_dir / "demo_mixed"),
         "TRAIN_FILES": files["train"],
         "VAL_FILES": files["test"],
     }

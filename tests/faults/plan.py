@@ -28,7 +28,7 @@ class Fault:
         outcome: `ENDS` within five minutes, and the same command resumes; or `GOES_ON` to the last step.
         target: regular expression of the title or command line of the process that gets `signal`; None for a fault
             that is no signal (`tests.faults.plant`).
-        environment: further variables of the recipe.
+        options: further options of the recipe.
         resumed_says: the same as `says` for the output of the run that resumes.
         max_further_steps: that the run may do before it notices.
     """
@@ -39,7 +39,7 @@ class Fault:
     outcome: str = ENDS
     target: str | None = None
     signal: str = "SIGKILL"
-    environment: tuple[tuple[str, str], ...] = ()
+    options: tuple[str, ...] = ()
     resumed_says: str = ""
     max_further_steps: int = 2
 
@@ -58,12 +58,12 @@ _ENDED = r"{}.*` was ended by SIGKILL"
 _ENGINE_DEAD = r"RUN ENDED: .*engine process is dead"
 
 FAULTS: dict[str, Fault] = {
-    # The shell, the supervisors and the driver wait for the run alike in every moment: any will do.
-    "shell": _killed(
-        "the recipe's shell", r"^bash \S*recipes/framethinker_grpo\.sh", _ASKED.format("SIGTERM"), "reward"
-    ),
-    "first_supervisor": _killed(
-        "the first supervisor", _SUPERVISOR + r"(?!--folder)", _ASKED.format("SIGTERM"), "update"
+    # `vvt train`, the supervisor and the driver wait for the run alike in every moment: any will do.
+    "launcher": _killed(
+        "`vvt train`, the first supervisor",
+        r"^\S+ -m verl_video_tools\.cli train ",
+        _ASKED.format("SIGTERM"),
+        "update",
     ),
     "second_supervisor": _killed(
         "the second supervisor", _SUPERVISOR + "--folder", _ENDED.format("supervise"), "validation"
@@ -104,12 +104,12 @@ FAULTS: dict[str, Fault] = {
     "sigint": Fault("SIGINT to the recipe", _ASKED.format("SIGINT"), ("update",), target="^bash ", signal="SIGINT"),
     # The run has the whole step to do before it can save it.
     "sigterm_and_save": Fault(
-        "SIGTERM to the recipe with `SAVE_ON_SIGNAL=1`",
+        "SIGTERM to the recipe with `--save-on-signal`",
         r"stopped after step \d+, whose checkpoint is saved\. Start the same command again to resume",
         ("generation",),
         target="^bash ",
         signal="SIGTERM",
-        environment=(("SAVE_ON_SIGNAL", "1"),),
+        options=("--save-on-signal",),
     ),
     # Validation reads videos by the same code; no other moment reads any.
     "video_gone": Fault(

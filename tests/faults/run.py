@@ -32,8 +32,11 @@ OPTIONS = (
     "trainer.test_freq=1",
     "trainer.max_actor_ckpt_to_keep=null",
     "trainer.v1.trainer_mode=video_tools_marked",
-    "+trainer.video_tools.record_tokens=True",
-    "+trainer.video_tools.watchdog_grace_seconds=15",
+    "video_tools.trainer.record_tokens=True",
+    "video_tools.trainer.watchdog_grace_seconds=15",
+    "data.train_batch_size=2",
+    "actor_rollout_ref.rollout.n=4",
+    "actor_rollout_ref.actor.optim.lr=1e-3",
     "actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend=mp",  # a worker to kill, as on GPUs
     "reward.reward_manager.name=MarkedRewardManager",
     "reward.reward_manager.module.path=pkg://tests.faults.reward",
@@ -132,7 +135,7 @@ def _title(process: psutil.Process) -> str:
     return str(process.pid)
 
 
-def start(folder: Path, num_steps: int, **environment: str) -> FaultRun:
+def start(folder: Path, num_steps: int, *options: str, demo_dir: str, **environment: str) -> FaultRun:
     """Start the recipe for so many steps in all; it resumes from what lies in `folder`."""
     number = len(list(folder.parent.glob(f"{folder.name}_run*.log")))
     name = f"{folder.name}_run{number}"
@@ -144,13 +147,8 @@ def start(folder: Path, num_steps: int, **environment: str) -> FaultRun:
         "VERBOSE": "1",  # the plan waits for messages of verl and Ray
         "PYTHON": sys.executable,
         "OUTPUT_DIR": str(folder.parent),
-        "RUN_DIR": str(folder),
         "PYTHONPATH": str(REPO),  # the trainer of the plan lies in tests/
         "VERL_USE_EXTERNAL_MODULES": "tests.faults.registration",
-        "MAKE_DEMO": "0",
-        "TRAIN_BATCH_SIZE": "2",
-        "ROLLOUT_N": "4",
-        "LEARNING_RATE": "1e-3",
         "RAY_TMPDIR": tempfile.gettempdir(),  # Ray's logs are meant to stay
         "TMPDIR": str(temporary),
         VARIABLE: str(marks_path),
@@ -158,7 +156,11 @@ def start(folder: Path, num_steps: int, **environment: str) -> FaultRun:
     }
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            ["bash", str(RECIPE), *OPTIONS, f"trainer.total_training_steps={num_steps}"],
+            [
+                *("bash", str(RECIPE), *OPTIONS, *options),
+                *(f"trainer.default_local_dir={folder}", f"trainer.total_training_steps={num_steps}"),
+                *(f"video_tools.demo_dir={demo_dir}", "video_tools.demo.is_made=true"),
+            ],
             cwd=folder.parent,
             env=variables,
             stdout=log,

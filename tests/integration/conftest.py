@@ -16,7 +16,6 @@ recipe takes `transfer_queue`, which is one Ray for the session.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -94,7 +93,6 @@ def run_recipe(
         "VERBOSE": "1",  # tests read what verl and Ray print
         "PYTHON": sys.executable,
         "OUTPUT_DIR": str(output_dir),
-        "RUN_DIR": str(folder),
         "PYTHONPATH": str(REPO),  # the instrumented replica lies in tests/
         "VVT_FRAME_CACHE_BYTES": str(512 << 20),  # all frames of the demo, which the runs of a session share
         VARIABLE: marker,
@@ -103,7 +101,7 @@ def run_recipe(
     started = time.monotonic()
     with log_path.open("w") as log:
         process = subprocess.Popen(
-            ["bash", str(REPO / "recipes" / f"{recipe}.sh"), *options],
+            ["bash", str(REPO / "recipes" / f"{recipe}.sh"), f"trainer.default_local_dir={folder}", *options],
             cwd=output_dir,
             env=variables,
             stdout=log,
@@ -145,25 +143,18 @@ def sft_model(output_dir: Path) -> Path:
     if (folder / "huggingface" / "config.json").exists():
         return folder / "huggingface"
     tracker = folder / "latest_checkpointed_iteration.txt"
-    variables = {
-        "SFT_DIR": str(folder),
-        "SFT_THREADS": str(os.cpu_count() or 1),  # nothing else runs meanwhile
-        "SAVE_FREQ": str(SFT_SAVE_FREQ),
-        "FREEZE_VISION_TOWER": "1",
-    }
+    options = (
+        f"trainer.save_freq={SFT_SAVE_FREQ}",
+        "engine._target_=verl_video_tools.verl_plugin.engine.frozen_tower.FrozenTowerConfig",
+    )
+    threads = str(os.cpu_count() or 1)  # nothing else runs meanwhile
 
     def has_saved() -> bool:
         return tracker.exists() and bool(tracker.read_text())
 
-    killed = run_recipe("mixed_sft", "mixed_sft", output_dir, kill_when=has_saved, **variables)
+    killed = run_recipe("mixed_sft", "mixed_sft", output_dir, *options, kill_when=has_saved, OMP_NUM_THREADS=threads)
     assert has_saved() and killed.returncode != 0, f"it was to be killed after a checkpoint:\n{killed.log[-6000:]}"
-    rows_folder = output_dir / "mixed_sft_rows"
-    rows_folder.mkdir(exist_ok=True)
-    # The same rows from another place: the recipe would make its own anew, which takes a minute.
-    rows = shutil.copy(folder / "train.parquet", rows_folder)
-    assert_succeeded(
-        run_recipe("mixed_sft", "mixed_sft", output_dir, TRAIN_FILES=str(rows), MAKE_DEMO="0", **variables)
-    )
+    assert_succeeded(run_recipe("mixed_sft", "mixed_sft", output_dir, *options, OMP_NUM_THREADS=threads))
     return folder / "huggingface"
 
 
@@ -184,7 +175,7 @@ GRPO_OPTIONS = (
     f"trainer.total_training_steps={NUM_STEPS}",
     "trainer.save_freq=1",
     "trainer.max_actor_ckpt_to_keep=null",
-    "+trainer.video_tools.record_tokens=True",
+    "video_tools.trainer.record_tokens=True",
 )
 
 
@@ -198,9 +189,9 @@ def grpo_run(output_dir: Path, sft_model: Path) -> Run:
         "mixed_grpo",
         output_dir,
         *GRPO_OPTIONS,
+        f"actor_rollout_ref.rollout.n={GROUP_SIZE}",
+        "actor_rollout_ref.actor.optim.lr=1e-3",
         MODEL_PATH=str(sft_model),
-        ROLLOUT_N=str(GROUP_SIZE),
-        LEARNING_RATE="1e-3",
         VVT_TEST_SERVER_LOG=str(server_log),
         **INSTRUMENTED,
     )

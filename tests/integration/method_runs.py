@@ -32,24 +32,21 @@ def run_methods(name: str, methods: tuple[str, ...], output_dir: Path, sft_model
     prompt = output_dir / "demo_mixed" / "prompts" / "framethinker.txt"
     fields = {method: [f"prompt_file={prompt}", "max_turn_tokens=96"] for method in methods}
     fields[group_method.NAME] += _GROUP_FIELDS
-    section = "+actor_rollout_ref.rollout.custom.video_tools"
     run = run_recipe(
         name,
         "mixed_grpo",
         output_dir,
         f"trainer.total_training_steps={NUM_STEPS}",
-        "+trainer.video_tools.record_tokens=True",
+        "video_tools.trainer.record_tokens=True",
         f"actor_rollout_ref.rollout.agent.agent_loop_config_path={Path(__file__).with_name('method_loops.yaml')}",
-        *(f"{section}.{method}.{field}" for method, given in fields.items() for field in given),
+        *(f"+video_tools.{method}.{field}" for method, given in fields.items() for field in given),
+        f"data.train_batch_size={GROUPS_PER_STEP * len(methods)}",
+        f"actor_rollout_ref.rollout.n={GROUP_SIZE}",
+        *("data.max_prompt_length=1024", "data.max_response_length=256"),
         *options,
         TRAIN_FILES=rows,
         VAL_FILES=rows,
         MODEL_PATH=str(sft_model),
-        TRAIN_BATCH_SIZE=str(GROUPS_PER_STEP * len(methods)),
-        ROLLOUT_N=str(GROUP_SIZE),
-        MAX_PROMPT_LENGTH="1024",
-        MAX_RESPONSE_LENGTH="256",
-        MAX_MODEL_LEN="1280",
         VERL_USE_EXTERNAL_MODULES="tests.integration.method_registration",
     )
     assert_succeeded(run)
@@ -59,8 +56,7 @@ def run_methods(name: str, methods: tuple[str, ...], output_dir: Path, sft_model
 def synchronous_run(output_dir: Path, sft_model: Path) -> Run:
     """Of both methods, a sequence per turn."""
     methods = (context_method.NAME, group_method.NAME)
-    section = "+actor_rollout_ref.rollout.custom.video_tools"
-    options = [f"{section}.{method}.context=last_evidence" for method in methods]
+    options = [f"+video_tools.{method}.context=last_evidence" for method in methods]
     return run_methods("methods", methods, output_dir, sft_model, *options)
 
 

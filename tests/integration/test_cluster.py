@@ -129,14 +129,9 @@ def submit(
         "DEVICE": "cpu",
         "VERBOSE": "1",
         "OUTPUT_DIR": str(output_dir),
-        "RUN_DIR": str(output_dir / "cluster"),
-        "DEMO_DIR": str(output_dir / "demo_mixed"),
-        "MAKE_DEMO": "0",
         "MODEL_PATH": str(sft_model),
         "TRAIN_FILES": rows,
         "VAL_FILES": rows,  # the demonstration's own name methods that search, and this recipe has no retriever
-        "ROLLOUT_N": "2",
-        "MICRO_BATCH_SIZE": "4",
         "VVT_FRAME_CACHE": "cluster-test",
         **more_variables,
     }
@@ -146,6 +141,9 @@ def submit(
         REPO / "examples" / "ray_job" / "submit.sh",
         *(f"{name}={value}" for name, value in variables.items()),
         "framethinker_grpo",
+        f"trainer.default_local_dir={output_dir / 'cluster'}",
+        *(f"video_tools.demo_dir={output_dir / 'demo_mixed'}", "video_tools.demo.is_made=true"),
+        *("actor_rollout_ref.rollout.n=2", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4"),
         "actor_rollout_ref.rollout.agent.num_workers=2",
         "trainer.save_freq=1",
         *options,
@@ -274,7 +272,7 @@ def test_training_spans_both_nodes(cluster: Cluster, output_dir: Path, sft_model
         sft_model,
         "cluster_spanning.log",
         "trainer.total_training_steps=2",
-        RUN_DIR=str(folder),
+        f"trainer.default_local_dir={folder}",
         NNODES="2",
         NDEVICES_PER_NODE="1",
         GLOO_SOCKET_IFNAME="cable",  # Gloo asks for the address of the host's name, which both machines share here

@@ -37,15 +37,15 @@ def async_run(output_dir: Path, sft_model: Path) -> Run:
         "trainer.v1.sampler.max_off_policy_threshold=2",
         "trainer.v1.sampler.max_off_policy_strategy=wait",
         "trainer.total_training_steps=2",
-        "+trainer.video_tools.record_tokens=True",
+        "video_tools.trainer.record_tokens=True",
+        f"actor_rollout_ref.rollout.n={GROUP_SIZE}",
+        f"data.train_batch_size={GROUPS_PER_STEP}",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+        "actor_rollout_ref.actor.optim.lr=1e-3",
         "actor_rollout_ref.rollout.max_num_seqs=4",  # rollouts take turns, so that some are far from their end
         TRAIN_FILES=rows,
         VAL_FILES=rows,
         MODEL_PATH=str(sft_model),
-        ROLLOUT_N=str(GROUP_SIZE),
-        TRAIN_BATCH_SIZE=str(GROUPS_PER_STEP),
-        MICRO_BATCH_SIZE="4",
-        LEARNING_RATE="1e-3",
     )
     assert_succeeded(run)
     return run

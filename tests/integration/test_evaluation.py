@@ -30,7 +30,7 @@ END_TIMEOUT_SECONDS = 60
 
 @pytest.fixture(scope="module")
 def command(output_dir: Path, sft_model: Path) -> list[str]:
-    """The first questions of the demonstration's benchmark; fields as recipes/synthetic.sh sets them. Without --out."""
+    """First questions of the demonstration's benchmark, with the fields of its world (config groups). Without --out."""
     demo = output_dir / "demo_mixed"
     annotations = output_dir / "video_mme_short.parquet"
     pq.write_table(pq.read_table(demo / "video_mme.parquet").slice(0, NUM_ITEMS), annotations)

@@ -49,7 +49,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
 METHODS = ("framethinker", "videozoomer", "longvt", "videobrain", "framemind")
 GRADING = {"framethinker": {"answer_grading": "choice"}}
-"""Fields that decide about rewards, as recipes/synthetic.sh sets them."""
+"""Fields that decide about rewards, as config/video_tools/synthetic sets them."""
 
 
 COMPONENTS = {
@@ -132,7 +132,7 @@ def test_every_rung_is_present_once_per_group(lines: list[dict]) -> None:
             frames = line["trajectory"].initial_frames
             groups[line["step"], line["uid"]].append((line["session_id"], len(frames), frames[0].width))
     assert len(groups) == NUM_STEPS
-    ladder = resolution_ladder(GROUP_SIZE, low=(8, 56), high=(4, 112))  # recipes/synthetic.sh
+    ladder = resolution_ladder(GROUP_SIZE, low=(8, 56), high=(4, 112))  # config/video_tools/synthetic/framemind.yaml
     sides = [round(side / 28) * 28 for _, side in ladder]  # as the processor takes them
     expected = [(number, frames, side) for number, ((frames, _), side) in enumerate(zip(ladder, sides, strict=True))]
     assert all(sorted(group) == expected for group in groups.values()), (groups, expected)

@@ -24,16 +24,11 @@ def run(request: pytest.FixtureRequest, output_dir: Path, sft_model: Path) -> Ru
         f"lora_{request.param}",
         "framethinker_grpo",
         output_dir,
-        "trainer.total_training_steps=2",
-        LORA_RANK="4",
-        LORA_SYNC=request.param,
+        f"+video_tools/lora={request.param}_grpo",
+        *("actor_rollout_ref.model.lora_rank=4", "actor_rollout_ref.model.lora_alpha=16"),
+        *("actor_rollout_ref.rollout.n=4", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4"),
+        *("actor_rollout_ref.actor.optim.lr=1e-2", "trainer.save_freq=2", "trainer.total_training_steps=2"),
         MODEL_PATH=str(sft_model),
-        ROLLOUT_N="4",
-        TRAIN_BATCH_SIZE="4",
-        MINI_BATCH_SIZE="4",
-        MICRO_BATCH_SIZE="4",
-        LEARNING_RATE="1e-2",
-        SAVE_FREQ="2",
     )
     assert_succeeded(run)
     return run

@@ -18,7 +18,7 @@ def test_two_steps_with_a_reward_of_the_group(output_dir: Path) -> None:
         "pixel_reasoner",
         output_dir,
         # Above that of every group but one in which all look: what is paid then tells the rate.
-        "++actor_rollout_ref.rollout.custom.video_tools.pixel_reasoner.wanted_rate=1.0",
+        "video_tools.pixel_reasoner.wanted_rate=1.0",
     )
     groups: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
     for record in records:

@@ -45,7 +45,6 @@ FAULTS = ("missing", "mask", "flat", "flagging", "flagging", "aborted", "judge",
 def faulty_run(output_dir: Path, sft_model: Path) -> Run:
     """Three steps."""
     rows = write_rows(output_dir, "faults.parquet", "framethinker", plant)
-    section = "+actor_rollout_ref.rollout.custom.video_tools"
     name = "faults"
     first_step = output_dir / name / "trajectories" / "step_000001.jsonl"
     with JudgeServer() as judge:
@@ -57,17 +56,17 @@ def faulty_run(output_dir: Path, sft_model: Path) -> Run:
             output_dir,
             *GRPO_OPTIONS,
             f"actor_rollout_ref.rollout.agent.agent_loop_config_path={Path(__file__).with_name('faulty_loops.yaml')}",
+            f"data.train_batch_size={len(FAULTS)}",
+            f"actor_rollout_ref.rollout.n={GROUP_SIZE}",
+            "actor_rollout_ref.actor.optim.lr=1e-3",
             "+actor_rollout_ref.rollout.agent.agent_loop_manager_class=tests.integration.faults.FaultyManager",
-            f"++trainer.video_tools.max_probs_diff={MAX_PROBS_DIFF}",
-            f"{section}.judge.base_url={judge.base_url}",
-            f"{section}.judge.max_attempts=2",
-            f"{section}.judge.deadline_seconds=5",
+            f"video_tools.trainer.max_probs_diff={MAX_PROBS_DIFF}",
+            f"video_tools.judge.base_url={judge.base_url}",
+            "video_tools.judge.max_attempts=2",
+            "video_tools.judge.deadline_seconds=5",
             TRAIN_FILES=rows,
             VAL_FILES=rows,
             MODEL_PATH=str(sft_model),
-            TRAIN_BATCH_SIZE=str(len(FAULTS)),
-            ROLLOUT_N=str(GROUP_SIZE),
-            LEARNING_RATE="1e-3",
             VVT_TEST_SKIP_WEIGHT_SYNC="1",
             **INSTRUMENTED,
         )

@@ -159,8 +159,8 @@ def test_longvt_rft_goes_on_from_the_rl_checkpoint(grpo_run: Any, output_dir: Pa
         "longvt_rft",
         output_dir,
         "trainer.total_training_steps=2",
-        RL_DIR=str(reinforced.folder),
-        SFT_DIR=str(folder),
+        f"video_tools.rft.records_dir={reinforced.folder / 'trajectories'}",
+        MODEL_PATH=str(reinforced.folder / "huggingface"),
     )
     assert_succeeded(run)
     assert (folder / "huggingface" / "config.json").exists()
@@ -169,54 +169,50 @@ def test_longvt_rft_goes_on_from_the_rl_checkpoint(grpo_run: Any, output_dir: Pa
 
 
 @pytest.fixture(scope="session")
-def rehearsal(grpo_run: Any, output_dir: Path) -> Run:
+def smoke_test(grpo_run: Any, output_dir: Path) -> Run:
     """LongVT with a real run's options, and importance sampling, on two ranks; its resumption included."""
     grpo_run("longvt")  # for its cold start
-    shutil.rmtree(output_dir / "longvt_rehearsal", ignore_errors=True)  # it refuses a folder with checkpoints
-    run = run_recipe(
-        "longvt_rehearsal",
-        "longvt_grpo",
-        output_dir,
-        "algorithm.rollout_correction.rollout_is=token",
-        REHEARSE="1",
-    )
+    shutil.rmtree(output_dir / "longvt_smoke_test", ignore_errors=True)
+    options = ("--smoke-test", "+video_tools/correction=token_tis")
+    run = run_recipe("longvt_smoke_test", "longvt_grpo", output_dir, *options)
     assert_succeeded(run)
     return run
 
 
 @pytest.mark.timeout(2400)
-def test_a_rehearsal_takes_two_steps_and_resumes_for_a_third(rehearsal: Run) -> None:
-    first, resumed = (set(read_log(path)) for path in sorted(rehearsal.folder.glob(LOG_NAMES)))
+def test_a_smoke_test_takes_two_steps_and_resumes_for_a_third(smoke_test: Run) -> None:
+    first, resumed = (set(read_log(path)) for path in sorted(smoke_test.folder.glob(LOG_NAMES)))
     assert (first, resumed) == ({1, 2}, {3})
-    assert sorted(read_training(rehearsal.folder / "trajectories")) == [1, 2, 3]
+    assert sorted(read_training(smoke_test.folder / "trajectories")) == [1, 2, 3]
     for rank in range(2):
-        assert (rehearsal.folder / "global_step_3" / "actor" / f"model_world_size_2_rank_{rank}.pt").exists()
+        assert (smoke_test.folder / "global_step_3" / "actor" / f"model_world_size_2_rank_{rank}.pt").exists()
 
 
 @pytest.mark.timeout(2400)
-def test_a_rehearsal_packs_over_both_ranks(rehearsal: Run) -> None:
-    assert "forward for Ulysses SP input slicing" in rehearsal.log
-    assert "DEVICE=cpu: packed sequences, two ranks with Ulysses" in rehearsal.log
-    assert "only a GPU can show: flash-attn's own kernels" in rehearsal.log
-    steps = [values for path in rehearsal.folder.glob(LOG_NAMES) for values in read_log(path).values()]
+def test_a_smoke_test_packs_over_both_ranks(smoke_test: Run) -> None:
+    assert "forward for Ulysses SP input slicing" in smoke_test.log
+    assert "DEVICE=cpu: packed sequences, two ranks with Ulysses" in smoke_test.log
+    assert "only a GPU can show: flash-attn's own kernels" in smoke_test.log
+    steps = [values for path in smoke_test.folder.glob(LOG_NAMES) for values in read_log(path).values()]
     assert all(values["actor/grad_norm"] > 0 for values in steps)
     assert all(0.9 < values["rollout_corr/rollout_is_mean"] < 1.1 for values in steps)
 
 
 @pytest.mark.timeout(2400)
-def test_in_a_rehearsal_engine_and_actor_agree_but_for_rounding(rehearsal: Run) -> None:
-    steps = [values for path in rehearsal.folder.glob(LOG_NAMES) for values in read_log(path).values()]
+def test_in_a_smoke_test_engine_and_actor_agree_but_for_rounding(smoke_test: Run) -> None:
+    steps = [values for path in smoke_test.folder.glob(LOG_NAMES) for values in read_log(path).values()]
     assert [values["invariant/violations"] for values in steps] == [0, 0, 0]
     gaps = [values["training/rollout_probs_diff_mean"] for values in steps]
     assert len(gaps) == 3 and 0 < max(gaps) <= BFLOAT16_PROBS_DIFF
 
 
 @pytest.mark.timeout(2400)
-def test_a_rehearsal_trains_an_adapter(grpo_run: Any, output_dir: Path) -> None:
+def test_a_smoke_test_trains_an_adapter(grpo_run: Any, output_dir: Path) -> None:
     grpo_run("longvt")  # for its cold start
-    folder = output_dir / "longvt_lora_rehearsal"
+    folder = output_dir / "longvt_adapter_smoke_test"
     shutil.rmtree(folder, ignore_errors=True)
-    run = run_recipe(folder.name, "longvt_grpo", output_dir, REHEARSE="1", LORA_RANK="8")
+    options = ("--smoke-test", "+video_tools/lora=merged_grpo", "actor_rollout_ref.model.lora_rank=8")
+    run = run_recipe(folder.name, "longvt_grpo", output_dir, *options)
     assert_succeeded(run)
     steps = [values for path in folder.glob(LOG_NAMES) for values in read_log(path).values()]
     assert len(steps) == 3 and all(values["actor/grad_norm"] > 0 for values in steps)
@@ -226,12 +222,13 @@ def test_a_rehearsal_trains_an_adapter(grpo_run: Any, output_dir: Path) -> None:
 
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("method", METHODS)
-def test_a_preset_is_rehearsed(method: str, grpo_run: Any, output_dir: Path) -> None:
-    """The one that changes more than sizes: with the others a rehearsal is that without one (tests/recipes)."""
+def test_an_adapter_of_every_method_passes_the_smoke_test(method: str, grpo_run: Any, output_dir: Path) -> None:
     grpo_run(method)  # for its cold start
-    folder = output_dir / f"{method}_preset_rehearsal"
+    folder = output_dir / f"{method}_lora_smoke_test"
     shutil.rmtree(folder, ignore_errors=True)
-    run = run_recipe(folder.name, f"{method}_grpo", output_dir, REHEARSE="1", PRESET="7b_4x48gb_lora")
+    micro_batch = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"
+    options = ("--smoke-test", "+video_tools/lora=merged_grpo", micro_batch)
+    run = run_recipe(folder.name, f"{method}_grpo", output_dir, *options)
     assert_succeeded(run)
     steps = [values for path in folder.glob(LOG_NAMES) for values in read_log(path).values()]
     assert len(steps) == 3 and all(values["invariant/violations"] == 0 for values in steps)

@@ -26,7 +26,12 @@ OPTIONS = (
     f"{ENGINE}.backend=gloo",
     f"{ENGINE}.custom_backend_module=verl_video_tools.verl_plugin.platforms.gloo_checkpoint_engine",
     "++ray_kwargs.ray_init.num_gpus=2",
-    "+trainer.video_tools.record_tokens=True",
+    "video_tools.trainer.record_tokens=True",
+    f"actor_rollout_ref.rollout.n={GROUP_SIZE}",
+    f"data.train_batch_size={GROUPS_PER_STEP}",
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.actor.optim.lr=1e-3",
+    "trainer.save_freq=1",
 )
 
 
@@ -45,12 +50,6 @@ def runs(output_dir: Path, sft_model: Path) -> list[Run]:
             TRAIN_FILES=rows,
             VAL_FILES=rows,
             MODEL_PATH=str(sft_model),
-            ROLLOUT_N=str(GROUP_SIZE),
-            TRAIN_BATCH_SIZE=str(GROUPS_PER_STEP),
-            MINI_BATCH_SIZE=str(GROUPS_PER_STEP),
-            MICRO_BATCH_SIZE="4",
-            LEARNING_RATE="1e-3",
-            SAVE_FREQ="1",
         )
         assert_succeeded(run)
         return run

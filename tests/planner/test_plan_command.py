@@ -26,7 +26,7 @@ LONGVT = ["plan", "--model", "qwen2.5-vl-7b", "--method", "longvt"]
         (["--response-length", "2000"], "not a single call"),
         (["--gpu", "a100-40gb"], "the update needs"),
         (["--gpu", "rtx-4090", "--lora-rank", "32"], "holds no rollout"),
-        (["--prompt-length", "1000"], "set MAX_PROMPT_LENGTH="),
+        (["--prompt-length", "1000"], "set data.max_prompt_length="),
         (["--batch-size", "4096"], "a node needs"),
         (["--gpus", "1", "--ulysses", "1"], "the update needs"),
     ],

@@ -1,4 +1,4 @@
-"""What a rehearsal prints at its end."""
+"""What a smoke test prints at its end."""
 
 from __future__ import annotations
 

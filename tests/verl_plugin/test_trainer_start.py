@@ -175,7 +175,9 @@ def test_the_trainer_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
     with pytest.raises(UsageError, match="did you mean 'record_tokens'"):
         trainer_module.VideoToolsTrainer(compose_run("grpo", [*run, "++trainer.video_tools.record_token=True"]))
     short = "actor_rollout_ref.rollout.max_model_len=1023"  # verl's defaults are 512 tokens each
-    with pytest.raises(UsageError, match=r"max_model_len=1023 is 1 short of .*set MAX_MODEL_LEN=1024"):
+    with pytest.raises(
+        UsageError, match=r"max_model_len=1023 is 1 short of .*set actor_rollout_ref\.rollout\.max_model_len=1024"
+    ):
         trainer_module.VideoToolsTrainer(compose_run("grpo", [*run, short]))
     assert len(made) == 1 and not made[0].trainer.val_before_train
     trainer_module.VideoToolsTrainer(

@@ -66,7 +66,7 @@ class Budget:
 
 def as_text(estimate: CostEstimate) -> str:
     """Three small tables as plain text."""
-    looks = {"first look": estimate.initial_frames, "a call, at most": estimate.call}
+    looks = {"initial frames": estimate.initial_frames, "a call, at most": estimate.call}
     lines = [f"{'':<22}{'frames':>10}{'size':>12}{'per frame':>12}{'tokens':>12}"]
     for name, look in looks.items():
         if look is not None:
@@ -74,10 +74,10 @@ def as_text(estimate: CostEstimate) -> str:
             lines.append(f"{name:<22}{look.num_frames:>10,}{size:>12}{look.frame_tokens:>12,}{look.tokens:>12,}")
     needed, reserved = estimate.needed, estimate.reserved
     rows = {
-        "MAX_PROMPT_LENGTH": (needed.prompt_tokens, reserved.prompt_tokens),
-        "MAX_RESPONSE_LENGTH": (needed.response_tokens, reserved.response_tokens),
-        "MAX_MODEL_LEN": tuple(limits.prompt_tokens + limits.response_tokens for limits in (needed, reserved)),
-        "pictures": (needed.images, reserved.images),
+        "max_prompt_length": (needed.prompt_tokens, reserved.prompt_tokens),
+        "max_response_length": (needed.response_tokens, reserved.response_tokens),
+        "max_model_len": tuple(limits.prompt_tokens + limits.response_tokens for limits in (needed, reserved)),
+        "images": (needed.images, reserved.images),
     }
     turns = f"{estimate.max_turns} turns"
     lines += ["", f"{'':<22}{turns:>10}{'reserved':>12}    tokens written per turn: {estimate.turn_tokens:,}"]

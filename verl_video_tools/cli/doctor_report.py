@@ -55,7 +55,7 @@ def examine(device: str) -> list[Check]:
         probes.check_ffmpeg(blocked),
         probes.check_gpu(device),
         probes.check_cuda(device),
-        probes.check_rehearsal(device),
+        probes.check_smoke_test(device),
         probes.check_shared_memory(),
         probes.check_open_files(),
     ]

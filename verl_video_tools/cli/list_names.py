@@ -6,8 +6,6 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from itertools import takewhile
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,7 +22,6 @@ class Kind(StrEnum):
     FORMATS = "formats"
     PROTOCOLS = "protocols"
     EXTRACTORS = "extractors"
-    PRESETS = "presets"
 
 
 def names_of(kind: str) -> Callable[[str], list[str]]:
@@ -125,39 +122,12 @@ def _extractors() -> Texts:
     return {name: (rule, rule) for name, rule in rules.items()}
 
 
-def _presets() -> Texts:
-    """Of the recipes (`recipes/preset.sh`): a model and a machine, or a file of its own."""
-    folder = Path(__file__).parents[2] / "recipes" / "presets"
-    if not folder.is_dir():
-        raise UsageError(
-            f"presets are part of the recipes, which an installed package does not have (no {folder}): run this in a "
-            "checkout of the repository"
-        )
-    models, machines = (_scripts(folder / part) for part in ("models", "machines"))
-    pairs = {f"{model}_{machine}": [one, other] for model, one in models.items() for machine, other in machines.items()}
-    alone = {name: [text] for name, text in _scripts(folder).items()}
-    return {
-        name: (" ".join(map(_comment, texts)), "\n".join(texts).rstrip()) for name, texts in (pairs | alone).items()
-    }
-
-
-def _scripts(folder: Path) -> dict[str, str]:
-    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sh"))}
-
-
-def _comment(script: str) -> str:
-    """The one that a script starts with."""
-    lines = takewhile(lambda line: line.startswith("#"), script.splitlines())
-    return " ".join(line.lstrip("# ") for line in lines)
-
-
 _NAMES: dict[Kind, Callable[[], Texts]] = {
     Kind.METHODS: _methods,
     Kind.BENCHMARKS: _benchmarks,
     Kind.FORMATS: _formats,
     Kind.PROTOCOLS: _protocols,
     Kind.EXTRACTORS: _extractors,
-    Kind.PRESETS: _presets,
 }
 
 

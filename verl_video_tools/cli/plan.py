@@ -31,7 +31,9 @@ class Plan:
     max_pixels: Annotated[int | None, typer.Option(min=1, help=f"Of a frame. {_DEFAULT}")] = None
     tp: Annotated[int | None, typer.Option(min=1, help=f"GPUs of an inference server. {_DEFAULT}")] = None
     ulysses: Annotated[int | None, typer.Option(min=1, help=f"GPUs that share a sequence. {_DEFAULT}")] = None
-    lora_rank: Annotated[int | None, typer.Option(min=0, help="LORA_RANK; 0, the default, trains all weights.")] = None
+    lora_rank: Annotated[
+        int | None, typer.Option(min=0, help="Rank of the adapter; 0, the default, trains all weights.")
+    ] = None
     only: Annotated[Literal["mm-cache-gb"] | None, typer.Option("--print", help="Print only this value.")] = None
     assignments: Settings = None
 

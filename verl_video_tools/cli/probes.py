@@ -34,6 +34,8 @@ MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
 FRAME_CACHE_GB = 4
 """Most that the frame cache takes of /dev/shm by default."""
+LOADER_GB = 16
+"""Most that a cold start's loaders take of /dev/shm by default."""
 MIN_OPEN_FILES = 4096
 """Ray and vLLM open a few hundred sockets and pipes per worker; the usual default of 1024 runs out."""
 
@@ -182,12 +184,12 @@ def check_gpu(device: str) -> Check:
     return Check("machine", "GPU", Status.OK, "none", "recipes run with DEVICE=cpu")
 
 
-def check_rehearsal(device: str) -> Check | None:
-    """What `REHEARSE=1` leaves to a GPU. Not told where there is one: it is rehearsed there."""
+def check_smoke_test(device: str) -> Check | None:
+    """What a smoke test cannot show without a GPU; None on a machine with a GPU."""
     if device != "cpu":
         return None
     detail = f"only a GPU can show: {', '.join(ONLY_ON_A_GPU)}"
-    return Check("machine", "REHEARSE=1", Status.OK, "recipes run with the options of a real run", detail)
+    return Check("machine", "--smoke-test", Status.OK, "runs with the options of a real run", detail)
 
 
 def check_cuda(device: str) -> Check | None:
@@ -214,7 +216,7 @@ def check_flash_attention(device: str) -> Check | None:
     if installed_version(FLASH_ATTENTION.distribution) is None:
         detail = (
             "not installed: a recipe stops when it loads the model, unless it is given "
-            "actor_rollout_ref.model.use_remove_padding=False "
+            "actor_rollout_ref.model.use_remove_padding=false "
             "++actor_rollout_ref.model.override_config.attn_implementation=sdpa"
         )
         return Check("packages", FLASH_ATTENTION.distribution, Status.WARNING, detail=detail, fix=fix)
@@ -230,7 +232,7 @@ def check_flash_attention(device: str) -> Check | None:
 def check_shared_memory(path: str = "/dev/shm") -> Check:
     """Whether shared memory is large enough for Ray's object store and the weight transfer.
 
-    On a machine with GPUs also for the rows that a cold start's loaders have ready (`LOADER_GB` of recipes/sft.sh).
+    On a machine with GPUs also for the rows that a cold start's loaders have ready (`video_tools.loader_shm_gb`).
     """
     try:
         total_bytes = shutil.disk_usage(path).total
@@ -240,12 +242,9 @@ def check_shared_memory(path: str = "/dev/shm") -> Check:
     if total_bytes < MIN_SHARED_MEMORY_BYTES:
         detail = "too small for Ray and the weight transfer"
         return Check("machine", path, Status.WARNING, found, detail, "docker run --shm-size=8g ...")
-    loader_gb = float(os.environ.get("LOADER_GB") or 16)
-    if list_gpus() and total_bytes < (loader_gb + FRAME_CACHE_GB) * 1e9:
-        detail = (
-            f"a cold start on real data takes up to LOADER_GB={loader_gb:g} of it, and the frame cache {FRAME_CACHE_GB}"
-        )
-        fix = "docker run --shm-size=32g ..., or a smaller LOADER_GB"
+    if list_gpus() and total_bytes < (LOADER_GB + FRAME_CACHE_GB) * 1e9:
+        detail = f"a cold start on real data takes up to {LOADER_GB} GB of it, and the frame cache {FRAME_CACHE_GB}"
+        fix = "docker run --shm-size=32g ..., or a smaller video_tools.loader_shm_gb"
         return Check("machine", path, Status.WARNING, found, detail, fix)
     return Check("machine", path, Status.OK, found)
 

@@ -30,7 +30,7 @@ def find_recipe(name: str) -> Path:
     """
     if Path(name).is_file():
         return Path(name)
-    patterns = [f"*_{kind}.sh" for kind in ("grpo", "sft", "rft")]  # others are sourced by these
+    patterns = [f"*_{kind}.sh" for kind in ("grpo", "sft", "rft")]
     scripts = [
         path for folder in (Path("recipes"), _RECIPES) for kind in patterns for path in sorted(folder.glob(kind))
     ]
@@ -43,7 +43,7 @@ def find_recipe(name: str) -> Path:
 
 
 def dry_run(name: str, options: Sequence[str], as_json: bool) -> int:
-    """Run a recipe with DRY_RUN=1, in the environment of this process.
+    """Run a recipe with --dry-run, in the environment of this process.
 
     Args:
         options: of verl, as behind the recipe.
@@ -55,12 +55,12 @@ def dry_run(name: str, options: Sequence[str], as_json: bool) -> int:
     Raises:
         UsageError: there is no such recipe.
     """
-    command = ["bash", str(find_recipe(name)), *options]
+    command = ["bash", str(find_recipe(name)), "--dry-run", *options]
     if not as_json:
-        return subprocess.run(command, env={**os.environ, "DRY_RUN": "1"}, check=False).returncode
+        return subprocess.run(command, check=False).returncode
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        environment = {**os.environ, "DRY_RUN": "1", "DRY_RUN_REPORT": str(report)}
+        environment = {**os.environ, "DRY_RUN_REPORT": str(report)}
         code = subprocess.run(command, env=environment, stdout=sys.stderr.fileno(), check=False).returncode
         text = report.read_text("utf-8") if report.is_file() else _unfinished(name, code)
     print(text.rstrip())

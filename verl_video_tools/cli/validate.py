@@ -40,7 +40,8 @@ class Validate(Probing):
         int | None, typer.Option(help="With --processor: data.mm_processor_kwargs.max_pixels of the run.")
     ] = None
     max_prompt_length: Annotated[
-        int | None, typer.Option(min=1, help="With --processor: MAX_PROMPT_LENGTH of the run; default: the recipe's.")
+        int | None,
+        typer.Option(min=1, help="With --processor: data.max_prompt_length of the run; default: the recipe's."),
     ] = None
     max_images: Annotated[
         int | None, typer.Option(min=1, help="With --processor: images that a rollout may have; default: the recipe's.")

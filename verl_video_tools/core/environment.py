@@ -81,7 +81,7 @@ ONLY_ON_A_GPU = (
     "torch.compile",
     "memory and time at real lengths",
 )
-"""What a rehearsal (`REHEARSE=1`) cannot show without a GPU; docs/cpu.md says what takes the place of each."""
+"""What a smoke test cannot show without a GPU; docs/cpu.md says what takes the place of each."""
 
 OPTIONAL = (
     ("decord", PackagePin("decord", "decord", "0.6.0")),

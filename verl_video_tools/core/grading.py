@@ -44,7 +44,7 @@ def check_question(sample: Sample, judge: object | None) -> None:
     if sample.question_type == "open" and judge is None:
         raise UsageError(
             f"an open question (truth {sample.ground_truth!r}) needs a judge and none is configured; "
-            "configure one (custom.video_tools.judge.base_url of a run, --judge-base-url of commands), or give a "
+            "configure one (video_tools.judge.base_url of a run, --judge-base-url of commands), or give a "
             "multiple-choice or numeric question"
         )
     if sample.question_type == "numeric" and not _states_number(sample.ground_truth):

@@ -1,6 +1,6 @@
 """A run's checks without the run: no Ray, no inference engine, no weights (docs/dry-run.md).
 
-__main__.py      the program that recipes start in place of verl's, with DRY_RUN=1
+__main__.py      the program that `vvt train ... --dry-run` starts in place of verl's
 report.py        all checks in their order, and the table
 limits.py        lengths and pixel bounds of the configuration
 model.py         folder or name of the model, tokenizer, processor, files of weights

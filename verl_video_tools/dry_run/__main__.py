@@ -1,4 +1,4 @@
-"""What a recipe starts in place of verl's trainer with DRY_RUN=1.
+"""What `vvt train ... --dry-run` starts in place of verl's trainer.
 
     python -m verl_video_tools.dry_run --kind KIND --device DEVICE [--stand-in FOLDER] -- OPTION=VALUE ...
 

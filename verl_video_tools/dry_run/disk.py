@@ -22,7 +22,7 @@ def check_folder(folder: Path, *, elsewhere: bool = False) -> Check:
     parent = existing_parent(folder)
     if not os.access(parent, os.W_OK | os.X_OK):
         fault = Status.WARNING if elsewhere else Status.FAILED
-        fix = "RUN_DIR (SFT_DIR for fine-tuning) in a folder that can be written"
+        fix = "OUTPUT_DIR, or trainer.default_local_dir, in a folder that can be written"
         return Check("disk", "checkpoints", fault, str(folder), f"{parent} cannot be written", fix)
     there = len(list(folder.glob("global_step_*"))) if folder.is_dir() else 0
     detail = f"{there} there already: the run resumes from the latest" if there else ""

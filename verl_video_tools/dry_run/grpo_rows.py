@@ -36,7 +36,6 @@ DECODE_SECONDS = {"training": 12.0, "validation": 3.0}
 """Time in which frames are decoded then; rows whose turn does not come are only opened."""
 
 _NO_LIMIT = 1 << 30
-_JUDGE_OPTION = "actor_rollout_ref.rollout.custom.video_tools.judge.base_url"
 
 
 class GrpoRows:
@@ -106,7 +105,7 @@ class GrpoRows:
         if problems:
             fix = " && ".join(f"vvt data validate {file} --out good.parquet" for file in rows.files)
             if self._lacks_judge(rows):
-                fix = f"++{_JUDGE_OPTION}=URL for open questions ({page('judge')}); for the rest {fix}"
+                fix = f"video_tools.judge.base_url=URL for open questions ({page('judge')}); for the rest {fix}"
             detail = f"{counted(len(problems))} cannot be used: {problems_in_words(problems)}"
             yield Check(group, name, self._status(split), looked_at, detail, fix)
         else:
@@ -114,7 +113,11 @@ class GrpoRows:
         if split == "training" and rows.num_rows < (batch := int(self._config.data.train_batch_size)):
             detail = f"{counted(rows.num_rows)} cannot fill one batch of {batch}"
             yield Check(
-                group, "batch", Status.FAILED, detail=detail, fix="TRAIN_BATCH_SIZE of at most as many, or more rows"
+                group,
+                "batch",
+                Status.FAILED,
+                detail=detail,
+                fix="data.train_batch_size of at most as many, or more rows",
             )
         if relative := [label for label, sample in self._samples(rows) if _has_relative_path(sample)]:
             spread = int(self._config.trainer.nnodes) > 1 or os.environ.get("RAY_ADDRESS", "local") != "local"
@@ -192,7 +195,7 @@ class GrpoRows:
                 f"{images:,} images at most{'' if limits.images == _NO_LIMIT else f', of {limits.images:,}'}"
             )
         if problems:
-            fix = f"larger limits (MAX_PROMPT_LENGTH, MAX_MODEL_LEN), fewer frames, or {self._filter(rows, model)}"
+            fix = f"a larger data.max_prompt_length, fewer frames, or {self._filter(rows, model)}"
             detail = f"{counted(len(problems))} would be left out of {split}: {problems_in_words(problems)}"
             yield Check(group, name, self._status(split), found, detail, fix)
         elif counts:
@@ -211,7 +214,7 @@ class GrpoRows:
             return
         turns = f"with turns of {turn_tokens(limits)} tokens"
         if fewest == 0:
-            fix = "larger MAX_RESPONSE_LENGTH and MAX_MODEL_LEN, or a smaller call (--set in `vvt budget`)"
+            fix = "a larger data.max_response_length, or a smaller call (--set in `vvt budget`)"
             detail = f"no call of the largest size fits the response of {limits.response_tokens:,} tokens, {turns}"
             yield Check(group, f"{split} calls", Status.WARNING, detail=detail, fix=fix)
         else:

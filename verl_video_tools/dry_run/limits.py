@@ -21,7 +21,7 @@ def check_limits(config: DictConfig) -> Iterator[Check]:
     found = f"prompt {prompt:,} + response {response:,} tokens, engine {engine}"
     if tokens_missing(rollout):
         detail = "the engine is shorter than a rollout may be"
-        fix = f"MAX_MODEL_LEN={prompt + response}, or smaller MAX_PROMPT_LENGTH and MAX_RESPONSE_LENGTH"
+        fix = f"actor_rollout_ref.rollout.max_model_len={prompt + response}, or smaller lengths"
         yield Check(group, name, Status.FAILED, found, detail, fix)
         return
     batched = int(rollout.max_num_batched_tokens)
@@ -42,7 +42,9 @@ def check_group(config: DictConfig) -> Iterator[Check]:
     group, name, found = "configuration", "group", f"{number} per question, temperature {temperature:g}"
     if number < 2:
         detail = "GRPO compares the rollouts of a question, and one alone has no advantage: nothing is learnt"
-        yield Check(group, name, Status.FAILED, found, detail, "ROLLOUT_N=8, or another number above 1")
+        yield Check(
+            group, name, Status.FAILED, found, detail, "actor_rollout_ref.rollout.n=8, or another number above 1"
+        )
     elif temperature <= 0:
         detail = "without sampling all rollouts of a question are the same, and none has an advantage"
         yield Check(group, name, Status.FAILED, found, detail, "actor_rollout_ref.rollout.temperature=1.0")

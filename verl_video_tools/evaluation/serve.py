@@ -35,7 +35,7 @@ _LOG_LINES_SHOWN = 8
 _ERROR = re.compile(r"(?:^|[])] )((?:\w+\.)*\w*(?:Error|Exception): .+)")
 """A line of the log that ends a traceback, after the name of the process and the place in the code."""
 
-# As recipes/common.sh sets them for vLLM's CPU build, and for the same reasons (docs/cpu.md).
+# As `vvt train` sets them for vLLM's CPU build, and for the same reasons (docs/cpu.md).
 CPU_ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",

@@ -24,6 +24,8 @@ PREFIX = "[verl_video_tools]"
 STOP_FILE = "stop_requested"
 STARTED_WITH = "started_with.txt"
 LAST_CHECKPOINT = "latest_checkpointed_iteration.txt"
+GROUPS = tuple(f"+video_tools{folder}" for folder in ("", "/synthetic", "/machine", "/lora", "/correction"))
+"""In the order in which Hydra merges them: a later group replaces values of an earlier one."""
 SIGNALS = (129, 130, 143)
 """Exit codes of a run that SIGHUP, SIGINT or SIGTERM has ended."""
 
@@ -117,7 +119,7 @@ def plan_run(request: Request) -> Plan:
     os.environ.update(ours)
     groups, options = _split(request.overrides)
     name = _run_name(groups, request.stage)
-    groups += _default_groups(request, device, groups, name)
+    groups = sorted(groups + _default_groups(request, device, groups, name), key=_place)
     synthetic = any(group.startswith("+video_tools/synthetic=") for group in groups)
     defaults = _default_options(request, variables, name, synthetic)
     overrides = [*groups, *defaults, *variables.overrides(request.program), *options]
@@ -176,6 +178,11 @@ def _split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
     groups = [override for override in overrides if override.startswith("+video_tools")]
     groups = [group for group in groups if group.split("=")[0].count(".") == 0]
     return groups, [override for override in overrides if override not in groups]
+
+
+def _place(group: str) -> int:
+    key = group.partition("=")[0]
+    return GROUPS.index(key) if key in GROUPS else len(GROUPS)
 
 
 def _run_name(groups: Sequence[str], stage: Stage) -> str:

@@ -19,12 +19,12 @@ class RunOptions:
         micro_batch_size: sequences that the actor processes at once on a GPU.
         min_pixels, max_pixels: of an image, `data.mm_processor_kwargs`.
         utilization: part of a GPU's memory that vLLM takes, `gpu_memory_utilization`.
-        tp: GPUs per inference server, `ROLLOUT_TP`.
+        tp: GPUs per inference server, `tensor_model_parallel_size`.
         ulysses: GPUs among which the actor divides a sequence.
         offload: the actor's weights and optimizer are in host memory while it does not update.
         reference: the loss has a KL term.
         entropy: the loss has an entropy term.
-        lora_rank: `LORA_RANK`; 0 trains all weights.
+        lora_rank: `actor_rollout_ref.model.lora_rank`; 0 trains all weights.
     """
 
     batch_size: int = 32

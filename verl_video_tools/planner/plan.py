@@ -116,18 +116,18 @@ def _warnings(
         yield (
             f"the update needs {_gb(actor.total)} of a GPU's {_gb(gpu_bytes)}, most of it for "
             f"{max(sizes, key=lambda name: sizes[name])}: use shorter rollouts, a smaller micro-batch, a larger "
-            "ULYSSES, or more GPUs"
+            "ulysses_sequence_parallel_size, or more GPUs"
         )
     if engine.longest_rollouts < 1:
         yield (
             f"vLLM's cache of {_gb(engine.kv_cache)} holds no rollout of {workload.longest_tokens:,} tokens: use a "
-            "larger ROLLOUT_TP or GPU_MEMORY_UTILIZATION"
+            "larger tensor_model_parallel_size or gpu_memory_utilization"
         )
     beside = actor.beside_engine(options)
     if beside + engine.budget > gpu_bytes:
         yield (
             f"while vLLM holds {_gb(engine.budget)}, {_gb(beside)} of the actor stay on a GPU of {_gb(gpu_bytes)}: "
-            "offload them, or use a smaller GPU_MEMORY_UTILIZATION"
+            "offload them, or use a smaller gpu_memory_utilization"
         )
     if host.total > cluster.host_bytes:
         yield (
@@ -137,7 +137,7 @@ def _warnings(
     if cluster.shm_bytes is not None and host.shm > cluster.shm_bytes:
         yield f"/dev/shm needs {_gb(host.shm)} and has {_gb(cluster.shm_bytes)}"
     if workload.initial_tokens > options.prompt_length:
-        yield f"the prompt has {workload.initial_tokens:,} tokens: set MAX_PROMPT_LENGTH={workload.initial_tokens}"
+        yield f"the prompt has {workload.initial_tokens:,} tokens: set data.max_prompt_length={workload.initial_tokens}"
     elif workload.call_frames and workload.max_calls < min(2, workload.allowed_calls):
         number = "only one call" if workload.max_calls else "not a single call"
         yield f"{number} of the largest size fits into a rollout's limits"
@@ -169,8 +169,8 @@ def as_text(plan: Plan) -> str:
             "frame cache": _gb(FRAME_CACHE_BYTES),
             "total": _gb(host.total),
             "/dev/shm": _gb(host.shm),
-            "MM_CACHE_GB": f"{host.mm_cache_gb}",
-            "AGENT_WORKERS": f"{agent_workers(workload.groups, cluster.nodes, cluster.cores_per_node)}",
+            "mm_processor_cache_gb": f"{host.mm_cache_gb}",
+            "agent.num_workers": f"{agent_workers(workload.groups, cluster.nodes, cluster.cores_per_node)}",
         },
     }
     lines = [

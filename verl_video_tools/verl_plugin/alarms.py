@@ -1,6 +1,6 @@
 """Alarms on the metrics of a run: what has gone wrong for some steps is reported, or ends the run.
 
-Options under `trainer.video_tools.alarms`: `<name>=off|warn|stop` for each name in `RULES` (default `warn`),
+Options under `video_tools.trainer.alarms`: `<name>=off|warn|stop` for each name in `RULES` (default `warn`),
 `patience_steps` (default 5: how many steps in a row a sign has to last) and `command` (default none: a shell command
 that is run for each alarm, with `VVT_ALARM`, `VVT_ALARM_STEP` and `VVT_ALARM_MESSAGE` in its environment).
 """
@@ -58,7 +58,7 @@ def _engine_gap(differences: Values, _: int, max_probs_diff: float) -> str | Non
         return None
     return (
         f"engine and actor differ by {differences[-1]:.3g} on average in the probabilities of sampled tokens "
-        f"(trainer.video_tools.max_probs_diff={max_probs_diff:g}): other weights, position ids, pixels or precision. "
+        f"(video_tools.trainer.max_probs_diff={max_probs_diff:g}): other weights, position ids, pixels or precision. "
         f"Its updates are not those of GRPO; see {page('debugging')}"
     )
 
@@ -115,11 +115,11 @@ class Alarms:
         self._patience = given.pop("patience_steps", 5)
         self._command: str | None = given.pop("command", None)
         if not isinstance(self._patience, int) or self._patience < 1:
-            raise UsageError(f"trainer.video_tools.alarms.patience_steps={self._patience}: give 1 or more")
+            raise UsageError(f"video_tools.trainer.alarms.patience_steps={self._patience}: give 1 or more")
         for name, action in given.items():
             if name not in RULES or action not in ("off", "warn", "stop"):
                 raise UsageError(
-                    f"trainer.video_tools.alarms.{name}={action}: known alarms are {', '.join(RULES)}, and each is "
+                    f"video_tools.trainer.alarms.{name}={action}: known alarms are {', '.join(RULES)}, and each is "
                     "off, warn or stop (off and on need quotes in YAML)"
                 )
         self._actions = {name: given.get(name, "warn") for name in RULES}
@@ -166,7 +166,7 @@ class Alarms:
     def _report(self, name: str, step: int, message: str) -> None:
         logger.warning("step %s: alarm %s: %s", step, name, message)
         if self._actions[name] == "stop":
-            self._stop = f"step {step}: {message}. The run ends, as trainer.video_tools.alarms.{name}=stop asks for"
+            self._stop = f"step {step}: {message}. The run ends, as video_tools.trainer.alarms.{name}=stop asks for"
         if self._command is not None:
             variables = {"VVT_ALARM": name, "VVT_ALARM_STEP": str(step), "VVT_ALARM_MESSAGE": message}
             Thread(target=_run, args=(self._command, variables), daemon=False).start()
@@ -176,4 +176,4 @@ def _run(command: str, variables: Mapping[str, str]) -> None:
     try:
         subprocess.run(command, shell=True, env=os.environ | variables, timeout=_COMMAND_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        logger.warning("trainer.video_tools.alarms.command failed: %s", error)
+        logger.warning("video_tools.trainer.alarms.command failed: %s", error)

@@ -123,7 +123,7 @@ def forget_attention(config_file: Path) -> None:
     """Take the implementation of attention out of a model's configuration.
 
     verl writes there which one the run was given (`override_config.attn_implementation`). Other programs choose their
-    own, and may not know it, like the stand-in for flash-attn of a rehearsal: verl's merger could not make the model.
+    own, and may not know it, like a smoke test's replacement for flash-attn: verl's merger could not make the model.
     """
     if not config_file.is_file():
         return

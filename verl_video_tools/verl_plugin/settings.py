@@ -95,7 +95,7 @@ def check_engine_length(config: DictConfig) -> None:
         raise UsageError(
             f"rollout.max_model_len={rollout.max_model_len} is {missing} short of "
             f"prompt_length={rollout.prompt_length} and response_length={rollout.response_length}; set "
-            f"MAX_MODEL_LEN={rollout.max_model_len + missing}, or smaller MAX_PROMPT_LENGTH and MAX_RESPONSE_LENGTH"
+            f"actor_rollout_ref.rollout.max_model_len={rollout.max_model_len + missing}, or smaller lengths"
         )
 
 

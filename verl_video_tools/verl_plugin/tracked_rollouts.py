@@ -1,6 +1,6 @@
 """A few rollouts of a step as pictures in a tracker: those of the group whose rewards differ most.
 
-Options under `trainer.video_tools`: `tracked_rollouts_every` (default 10: so many steps lie between; 0: never) and
+Options under `video_tools.trainer`: `tracked_rollouts_every` (default 10: so many steps lie between; 0: never) and
 `tracked_rollouts` (default 2: the best and the worst of the group, then those between). Only for trackers that show
 pictures; the module of a tracker is the one that verl has imported, since `trainer.logger` names it.
 
@@ -61,7 +61,7 @@ def check_options(every_steps: object, count: object) -> None:
     """Raises UsageError for values that mean nothing."""
     for name, value, least in (("tracked_rollouts_every", every_steps, 0), ("tracked_rollouts", count, 1)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise UsageError(f"trainer.video_tools.{name} is {value!r}; it must be a whole number from {least} on")
+            raise UsageError(f"video_tools.trainer.{name} is {value!r}; it must be a whole number from {least} on")
 
 
 def track(

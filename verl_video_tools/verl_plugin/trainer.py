@@ -93,7 +93,7 @@ class _Stopped(Exception):
 class VideoToolsMixin(TellingMixin):
     """What every registered trainer adds; stands before verl's trainer of a mode in the list of base classes.
 
-    Options under `trainer.video_tools`: `trainer_options.TrainerOptions`.
+    Options under `video_tools.trainer`: `trainer_options.TrainerOptions`.
     """
 
     replay_buffer: Any
@@ -152,7 +152,7 @@ class VideoToolsMixin(TellingMixin):
             batch_size = self.config.data.train_batch_size
             raise UsageError(
                 f"{len(self.train_dataset)} training rows do not fill one batch of {batch_size}; give more rows, or "
-                "lower TRAIN_BATCH_SIZE (data.train_batch_size)"
+                "lower data.train_batch_size"
             )
         if (last := end_with_epochs(self.config.trainer, self.steps_per_epoch)) is not None:
             self.total_training_steps = last
@@ -239,7 +239,7 @@ class VideoToolsMixin(TellingMixin):
                     f"step {self.global_steps}: {self._max_refill_batches} batches of {batch_size} questions did not "
                     "replace those whose rollouts all earned the same. Either rollouts fail (errors of rows, videos or "
                     "judge stand above in this log), or the policy is always right, or never. Mend the data, or allow "
-                    "more with trainer.video_tools.max_refill_batches"
+                    "more with video_tools.trainer.max_refill_batches"
                 )
         added: int = super()._add_prompts_to_generate(num_prompts)
         return added

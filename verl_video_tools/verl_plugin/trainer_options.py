@@ -17,7 +17,7 @@ SECTION = "trainer.video_tools"
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """To be added with `++`; described in docs/training.md.
+    """Described in docs/training.md.
 
     Attributes:
         records_dir: folder of the records; None: `<default_local_dir>/trajectories`.
@@ -51,7 +51,9 @@ class TrainerOptions:
     def __post_init__(self) -> None:
         check_options(self.tracked_rollouts_every, self.tracked_rollouts)
         if self.interim_validation_rows < 0:
-            raise UsageError(f"{SECTION}.interim_validation_rows={self.interim_validation_rows}: give 0 or more")
+            raise UsageError(
+                f"video_tools.trainer.interim_validation_rows={self.interim_validation_rows}: give 0 or more"
+            )
         self.make_alarms()
 
     def make_alarms(self) -> Alarms:

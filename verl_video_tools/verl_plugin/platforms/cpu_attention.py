@@ -6,7 +6,7 @@ them apart. flash-attn takes CUDA. Here torch's own attention does it, one seque
     actor_rollout_ref.model.use_remove_padding=True
     +actor_rollout_ref.model.override_config.attn_implementation=packed_by_torch
 
-What runs above the stand-in is verl's and transformers' own code, since that is what a rehearsal is for. It looks up
+What runs above the stand-in is verl's and transformers' own code, since that is what a smoke test is for. It looks up
 flash-attn among the globals of its modules, which lack those names where flash-attn is not installed. Those modules
 are not changed: `_with` copies a function and gives the copy globals of its own. transformers' `AttentionInterface`
 leads to the copies. verl replaces the attention of Qwen2.5-VL as a whole: `use` gives such a model layers of ours.
