@@ -9,6 +9,8 @@ PACKAGE = Path(__file__).parents[1] / "verl_video_tools"
 WALL_CLOCK = {"time", "time_ns", "localtime", "gmtime", "now", "today", "utcnow"}
 """Functions of `time` and `datetime` that answer otherwise after a jump."""
 MAY = {
+    "launch/environment.py": "the time in the name of a log",
+    "launch/train.py": "the time in the name of a smoke test's folder",
     "video/frame_store.py": "the age of unfinished files of other processes, as their own times tell it",
     "services/endpoint/retries.py": "a date in `Retry-After`; the request's deadline bounds the pause",
 }

@@ -75,7 +75,7 @@ def differences(recipe: str, device: str, preset: str, values: dict[str, Any]) -
     return {
         key: value
         for key, value in changes(recorded, values).items()
-        if key not in ("command", "data", "environment.PATH")
+        if key not in ("command", "data", "environment.PATH", "environment.COMPOSE")
         and not key.startswith("video_tools.")
         and ".video_tools." not in key
     }

@@ -15,7 +15,6 @@ from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.grading import decided_by_rule
-from verl_video_tools.core.pages import page
 from verl_video_tools.core.segments import read_segment
 from verl_video_tools.core.types import AnswerLabel, Sample, Subtitle
 from verl_video_tools.data.convert import convert_annotations
@@ -87,7 +86,7 @@ def test_a_conversion_without_any_of_the_subtitles_asked_for_is_refused(
     told = capsys.readouterr().err
     assert (
         f"{folder}: holds subtitles of none of " in told
-        and f"{page('formats')} says for video-mme, or ask without" in told
+        and "named as `vvt list formats video-mme` says, or ask without" in told
     )
     assert not target.exists()
     (folder / "v.srt").write_text("1\n00:00:08,000 --> 00:00:09,000\nHere.\n")
