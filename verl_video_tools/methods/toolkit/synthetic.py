@@ -1,4 +1,4 @@
-"""How a method is set in the synthetic world, from files in its folder: recipes/synthetic.sh reads the same ones."""
+"""How a method is set in the synthetic world, from files in its folder; the groups `synthetic` have the same values."""
 
 from __future__ import annotations
 
