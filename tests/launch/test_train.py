@@ -169,6 +169,8 @@ def test_a_run_goes_on_from_its_own_checkpoints_alone(launcher: Launcher, monkey
         with pytest.raises(UsageError, match=r"holds checkpoints of a run that was started with .* another OUTPUT_DIR"):
             run(rows, *options)
         assert kept.read_text() == before
+    with pytest.raises(UsageError, match="holds checkpoints"):
+        launcher.run("sft", SFT_GROUP, "model.path=/b", dry_run=True)
 
     (folder / "moved").mkdir()
     (folder / "moved" / "one.parquet").write_text("one.parquet")

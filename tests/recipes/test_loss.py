@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
 
 from tests.recipes.options import DOCS, SETTINGS, Composed, grpo_recipes
-from verl_video_tools.config import config_path
+from verl_video_tools import config
+
+GROUPS = Path(config.__file__).parent / "video_tools"
 
 LOSS_AGGREGATION = {
     "framethinker_grpo": "token-mean",
@@ -28,7 +32,7 @@ def test_how_a_recipe_sums_up_its_loss(recipe: str, setting: str, composed: Comp
     """The recipe's group says so itself, and verl's worker reads it."""
     actor = composed(recipe, setting).actor_rollout_ref.actor
     assert actor.loss_agg_mode == LOSS_AGGREGATION[recipe]
-    assert f"loss_agg_mode: {LOSS_AGGREGATION[recipe]}" in config_path(f"video_tools/{recipe}").read_text()
+    assert f"loss_agg_mode: {LOSS_AGGREGATION[recipe]}" in (GROUPS / f"{recipe}.yaml").read_text()
     row = next(
         line for line in (DOCS / "training.md").read_text().splitlines() if line.startswith(f"| `recipes/{recipe}.sh`")
     )

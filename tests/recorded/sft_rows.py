@@ -23,7 +23,7 @@ SETTINGS = (
     "framemind.tool_side_pixels=56",
     "framemind.label_decimals=1",
 )
-"""As recipes/synthetic.sh sets the methods."""
+"""As the config groups `synthetic` set the methods."""
 
 
 def sft_lines(folder: Path) -> Iterator[str]:

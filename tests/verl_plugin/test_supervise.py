@@ -19,7 +19,6 @@ from verl_video_tools.verl_plugin.supervise import environment
 
 REPO = Path(__file__).parents[2]
 SUPERVISE = [sys.executable, "-m", "tests.verl_plugin.quick_supervise"]
-"""The recipes' shells (`SHELL`) start the program itself."""
 LIMIT_SECONDS = 60.0
 
 SLEEPER = """
@@ -228,25 +227,6 @@ def test_what_is_to_be_found_afterwards_stays_where_it_would_be(tmp_path: Path) 
     assert Path(variables["TORCHINDUCTOR_CACHE_DIR"]).parent != tmp_path
 
 
-SHELL = """
-METHOD=framethinker DEVICE=cpu
-source "$1/recipes/common.sh"
-supervised ${4:+--stop-file "$4"} -- "$PYTHON" -c "$2" "$3" "$4" || { status=$?; exit $status; }
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
-def test_a_signal_to_the_recipes_shell_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
-    pid_file = tmp_path / "pid"
-    shell = start("bash", "-c", SHELL, "recipe", str(REPO), SLEEPER, str(pid_file), "", PYTHON=sys.executable)
-    pid = written(pid_file)
-    shell.send_signal(signal.Signals[name])
-    shell.communicate(timeout=LIMIT_SECONDS)
-    assert shell.returncode == (-signal.SIGKILL if name == "SIGKILL" else 128 + signal.Signals[name])
-    wait_until(lambda: is_gone(pid), "the end of the process", LIMIT_SECONDS)
-
-
 SAVING = """
 import os, sys, time
 open(sys.argv[1], "w").write(str(os.getpid()))
@@ -257,30 +237,16 @@ open(sys.argv[1] + ".saved", "w")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 143)])
-def test_a_signal_to_the_whole_process_group_lets_the_run_save(
-    tmp_path: Path, start: Callable, name: str, code: int
-) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_to_the_whole_process_group_lets_the_run_save(tmp_path: Path, start: Callable, name: str) -> None:
     pid_file, stop_file = tmp_path / "pid", tmp_path / "stop_requested"
-    arguments = (str(REPO), SAVING, str(pid_file), str(stop_file))
-    shell = start("bash", "-c", SHELL, "recipe", *arguments, PYTHON=sys.executable)
+    command = (sys.executable, "-c", SAVING, str(pid_file), str(stop_file))
+    run = start(*SUPERVISE, "--stop-file", str(stop_file), "--", *command)
     written(pid_file)
-    os.killpg(shell.pid, signal.Signals[name])
+    os.killpg(run.pid, signal.Signals[name])
     if name == "SIGHUP":  # from the terminal's shell, and from the kernel once that shell has ended
         wait_until(stop_file.exists, "the stop file", LIMIT_SECONDS)
-        os.killpg(shell.pid, signal.SIGHUP)
-    _, messages = shell.communicate(timeout=LIMIT_SECONDS)
-    assert (tmp_path / "pid.saved").exists() and shell.returncode == code
+        os.killpg(run.pid, signal.SIGHUP)
+    _, messages = run.communicate(timeout=LIMIT_SECONDS)
+    assert (tmp_path / "pid.saved").exists() and run.returncode == 128 + signal.Signals[name]
     assert len(messages.splitlines()) == 1 and "the run saves a checkpoint and stops after its step" in messages
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
-def test_a_signal_to_the_whole_process_group_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
-    pid_file = tmp_path / "pid"
-    shell = start("bash", "-c", SHELL, "recipe", str(REPO), SLEEPER, str(pid_file), "", PYTHON=sys.executable)
-    pid = written(pid_file)
-    os.killpg(shell.pid, signal.Signals[name])
-    shell.communicate(timeout=LIMIT_SECONDS)
-    assert shell.returncode == (130 if name == "SIGINT" else 143)
-    wait_until(lambda: is_gone(pid), "the end of the process", LIMIT_SECONDS)

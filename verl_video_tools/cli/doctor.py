@@ -12,18 +12,18 @@ from verl_video_tools.core.errors import UsageError
 
 @command
 class Doctor:
-    """Check an installation, or a recipe with --run. Exits 1 and prints fixes if it cannot train."""
+    """Check an installation, or a run with --run. Exits 1 and prints fixes if it cannot train."""
 
     options: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[VERL_OPTION]...", help="With --run: options of verl, as behind the recipe."),
+        typer.Argument(metavar="[VERL_OPTION]...", help="With --run: more config groups, and options of verl."),
     ] = None
-    recipe: Annotated[
+    group: Annotated[
         str | None,
         typer.Option(
             "--run",
-            metavar="RECIPE",
-            help="Path or name of a recipe, such as longvt_grpo: check its configuration, model, rows and services "
+            metavar="GROUP",
+            help="A method and a stage, such as longvt_grpo: check the run's configuration, model, rows and services "
             "with the variables of this shell, and start nothing.",
         ),
     ] = None
@@ -37,14 +37,14 @@ class Doctor:
     ] = None
 
     def run(self) -> int:
-        if self.recipe is not None:
+        if self.group is not None:
             if self.judge_base_url or self.judge_model:
                 raise UsageError("with --run the judge is the one that the run's options name")
-            from verl_video_tools.cli.recipe import dry_run
+            from verl_video_tools.cli.run_check import dry_run
 
-            return dry_run(self.recipe, self.options or [], self.as_json)
+            return dry_run(self.group, self.options or [], self.as_json)
         if self.options:
-            raise UsageError(f"options of verl belong to a recipe: vvt doctor --run RECIPE {' '.join(self.options)}")
+            raise UsageError(f"options of verl belong to a run: vvt doctor --run GROUP {' '.join(self.options)}")
         from verl_video_tools.cli.doctor_report import report
 
         return report(self.as_json, self.judge_base_url, self.judge_model)

@@ -90,9 +90,9 @@ def train(request: Request) -> int:
         make_demo(plan.config)
     if status := _prepare(plan):
         return status
+    _refuse_foreign_checkpoints(plan)
     if request.dry_run:
         return _check(plan)
-    _refuse_foreign_checkpoints(plan)
     status = _start(plan)
     if request.smoke_test and status == 0:
         steps = int(plan.config.trainer.total_training_steps)
@@ -326,7 +326,7 @@ def _refuse_foreign_checkpoints(plan: Plan) -> None:
             f"with {given.strip()!r}. Give this one another OUTPUT_DIR. To go on from those checkpoints all the same, "
             f"remove {path}"
         )
-    if plan.variables.node_rank == 0:
+    if plan.variables.node_rank == 0 and not plan.request.dry_run:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(given)
 

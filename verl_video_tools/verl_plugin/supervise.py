@@ -100,7 +100,7 @@ def supervise(
     if stop_file is not None:
         stop_file.unlink(missing_ok=True)  # an earlier run was asked, not this one
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # the recipe's shell may be killed
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # whatever has started this may be killed
     waited = {*_ASKED_TO_END, signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     segments: set[int] = set()
@@ -170,6 +170,8 @@ def _watch(
         _reap(process.pid)
         if received.si_signo == signal.SIGCHLD:
             continue
+        if stop_file is not None and asked == received.si_signo == signal.SIGHUP:
+            continue  # a terminal that closes may say so twice
         first, asked = asked is None, signal.Signals(received.si_signo)
         if first and stop_file is not None:
             stop_file.parent.mkdir(parents=True, exist_ok=True)
