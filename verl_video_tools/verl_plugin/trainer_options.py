@@ -1,4 +1,4 @@
-"""Options of our trainers that verl does not have, `trainer.video_tools` in a run's configuration."""
+"""Options of our trainers that verl does not have: `video_tools.trainer`, which the groups copy to `trainer.video_tools`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a method is set in the synthetic world, from files in its folder: recipes/synthetic.sh reads the same ones."""
+"""How a method is set in the synthetic world, from files in its folder; `config/video_tools/synthetic` has the same fields."""
 
 from __future__ import annotations
 
