@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ import pytest
 
 pytest.importorskip("verl", reason="a dry run composes verl's configuration")
 
-from tests.recipes.options import compose_options, recipe_arguments
+from tests.recipes.options import recipe_plan
 from verl_video_tools.core.check import Check
 from verl_video_tools.dry_run.report import DryRun
 from verl_video_tools.methods import method_class
 from verl_video_tools.methods.toolkit.synthetic import write_prompt
 from verl_video_tools.synthetic import base_model_dir
-from verl_video_tools.verl_plugin import planned_run
 from verl_video_tools.verl_plugin.planned_run import Kind
 
 Checks = dict[str, Check]
@@ -28,30 +26,27 @@ DryRunOf = Callable[..., Checks]
 
 
 @pytest.fixture(scope="session")
-def recipe_options(demo_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
+def recipe_options(demo_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[str, ...]]:
     """The options of a recipe whose model is the tiny base model."""
     for method in ("framethinker", "framemind"):
         write_prompt(method_class(method), demo_dir / "prompts")
 
     @cache
-    def options(recipe: str) -> list[str]:
-        variables = {"DEVICE": "cpu", "DEMO_DIR": str(demo_dir), "MODEL_PATH": str(base_model_dir()), "DRY_RUN": "1"}
+    def options(recipe: str) -> tuple[str, ...]:
+        section = "model" if recipe.endswith("_sft") else "actor_rollout_ref.model"
+        given = [f"video_tools.demo_dir='{demo_dir}'", f"{section}.path='{base_model_dir()}'"]
         if recipe.endswith("_sft"):
-            variables["TRAIN_FILES"] = "/set/later.parquet"
-        arguments = recipe_arguments(recipe, tmp_path_factory.mktemp(recipe), **variables)
-        return arguments[arguments.index("--") + 1 :]
+            given.append("data.train_files=/set/later.parquet")
+        return recipe_plan(recipe, tmp_path_factory.mktemp(recipe), *given, DEVICE="cpu").overrides
 
     return options
 
 
 @pytest.fixture
-def dry_run(recipe_options: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch) -> DryRunOf:
+def dry_run(recipe_options: Callable[[str], tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> DryRunOf:
     """`dry_run(*options)`: the checks of FrameThinker's recipe with some more options, by name."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("verl_video_tools.dry_run.report.list_gpus", list)
-    # Hydra reads verl's files once for all of these tests.
-    monkeypatch.setattr(planned_run, "initialize_config_module", lambda *arguments, **options: nullcontext())
-    monkeypatch.setattr(planned_run, "compose", compose_options)
 
     def checks(*options: str, recipe: str = "framethinker_grpo", num_rows: int = 4, **fields: Any) -> Checks:
         kind: Kind = "sft" if recipe.endswith("_sft") else "grpo"

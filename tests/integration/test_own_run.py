@@ -51,5 +51,5 @@ def test_two_steps_in_an_empty_folder(wheel: Path, tmp_path: Path, output_dir: P
         kill_processes_of(marker)
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
     assert str(wheel) in ended.stdout  # the configuration that verl prints names the wheel's agent loops
-    records = [list(read_records(folder / "run" / "trajectories" / f"step_{step}.jsonl")) for step in (1, 2)]
+    records = [list(read_records(folder / "run" / "trajectories" / f"step_{step:06d}.jsonl")) for step in (1, 2)]
     assert [len(of_step) for of_step in records] == [10, 10]

@@ -1,58 +1,34 @@
-"""What a recipe hands to verl, and the configuration that verl makes of it.
-
-A stub stands for the interpreter: it notes the command that the recipe would run and stops it there.
-"""
+"""The runs that recipes start, planned in this process; nothing of them is started."""
 
 from __future__ import annotations
 
-import json
 import os
-import pickle
 import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from contextlib import chdir
 from functools import cache
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
-from hydra import compose, initialize_config_module
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from verl_video_tools.core.types import VideoInfo
+from verl_video_tools.launch.train import Plan, Request, plan_run
+from verl_video_tools.verl_plugin.planned_run import Kind  # imports what sets variables of its own
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 DOCS = RECIPES.parent / "docs"
-STOPPED = 77
-STUB = f"""#!{sys.executable} -IS
-import json, os, sys
-words = sys.argv
-programs = ["verl.trainer.main_ppo"]
-programs += [f"verl_video_tools.verl_plugin.{{name}}" for name in ("sft_trainer", "platforms.cpu_sft")]
-for program in (*programs, "verl_video_tools.dry_run"):
-    if program in words:
-        end = words.index(program) + 1
-        started = {{"command": words[:end], "options": words[end:], "environment": dict(os.environ)}}
-        json.dump(started, open(os.environ["STUB_OUTPUT"], "w"))
-        sys.exit({STOPPED})
-if "verl_video_tools.verl_plugin.lost_nodes" in words:
-    sys.exit("asked for lost nodes")
-os.execv({sys.executable!r}, [{sys.executable!r}, *words[1:]])
-"""
-"""Isolated and without `site`, which makes four of five parts of its start-up time."""
+CACHE_GB = "actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb"
+CACHED = f"+{CACHE_GB}=4"
+"""Spares `vvt plan`, which starts Python once more."""
 SETTINGS = {
     "cpu": {"DEVICE": "cpu"},
-    "gpu": {
-        "DEVICE": "gpu",
-        "TRAIN_FILES": "train.parquet",
-        "SFT_FILES": "cold.parquet",
-        "NNODES": "2",
-        "NODE_RANK": "0",
-        "MASTER_ADDR": "node",
-        "MM_CACHE_GB": "4",  # else `vvt plan` sizes it, which takes seconds to start; it does where this is ""
-    },
+    "gpu": {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet", "VAL_FILES": "val.parquet"},
 }
+RFT = ("video_tools.rft.records_dir=trajectories", "video_tools.rft.cold_start=[cold.parquet]")
+"""What fine-tuning on rollouts needs on real data."""
+OF_THE_CALLER = ("PATH", "HOME", "PYTHONPATH")
+"""Variables of these tests that a run gets."""
 
 VIDEOS = {
     "cpu": [VideoInfo(120.0, 600, 5.0, 56, 56)],
@@ -68,85 +44,40 @@ TEXT_TOKENS = {"cpu": 200, "gpu": 2000}
 Composed = Callable[..., DictConfig]
 
 
-def recipe_config(recipe: str, folder: Path, **variables: str) -> DictConfig:
-    """The configuration of a recipe in this environment; its model exists, so that a run needs no cold start."""
-    (folder / "model").mkdir()
-    (folder / "model" / "config.json").write_text("{}")
-    given = {"MODEL_PATH": str(folder / "model")} | variables
-    config = compose_options(verl_config(recipe), recipe_arguments(recipe, folder, **given))
-    for options in (OmegaConf.select(config, "actor_rollout_ref.rollout.custom.video_tools") or {}).values():
-        if prompt_file := options.get("prompt_file"):  # which `vvt demo` writes
-            Path(prompt_file).parent.mkdir(parents=True, exist_ok=True)
-            Path(prompt_file).touch()
-    return config
-
-
-def verl_config(recipe: str) -> str:
-    """The configuration of verl that the recipe's options are for."""
-    return "sft_trainer_engine" if recipe.endswith(("_sft", "_rft")) else "ppo_trainer"
-
-
-def compose_options(name: str, overrides: Iterable[str]) -> DictConfig:
-    """What Hydra composes of verl's configuration `name` and these options, in a tenth of the time.
-
-    Verl's files are read once. Hydra's own function applies the options, none of which may choose a config group.
-    """
-    config: DictConfig = pickle.loads(_composed_without_options(name))
-    ConfigLoaderImpl._apply_overrides_to_config(OverridesParser.create().parse_overrides(list(overrides)), config)
-    return config
-
-
 @cache
-def _composed_without_options(name: str) -> bytes:
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        return pickle.dumps(compose(name))
+def script_arguments(recipe: str) -> tuple[str, ...]:
+    """What `recipes/<recipe>.sh` hands to `vvt train`: stage, config groups, options and flags."""
+    environment = {"PATH": os.environ["PATH"], "PYTHON": "echo"}
+    command = ["bash", str(RECIPES / f"{recipe}.sh")]
+    words = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+    assert words[:3] == ["-m", "verl_video_tools.cli", "train"]
+    return tuple(words[3:])
 
 
-def recipe_arguments(recipe: str, folder: Path, **variables: str) -> list[str]:
-    """What the recipe hands to verl in this environment, in place of GRPO or of fine-tuning, whichever comes first."""
-    ended = run_recipe(recipe, folder, "trainer.total_training_steps=2", **variables)
-    assert ended.returncode == STOPPED, ended.stderr
-    assert ("asked for lost nodes" in ended.stderr) == ("RAY_ADDRESS" in variables)
-    arguments: list[str] = started(folder)["options"]
-    return arguments
+def recipe_request(recipe: str, *arguments: str) -> Request:
+    """The run of a recipe with these arguments behind it."""
+    stage, *words = (*script_arguments(recipe), *arguments)
+    assert stage in ("grpo", "sft", "rft")
+    flags = {word.lstrip("-").replace("-", "_"): True for word in words if word.startswith("--")}
+    overrides = tuple(word for word in words if not word.startswith("--"))
+    return Request(stage, overrides, **flags)
 
 
-def run_recipe(recipe: str, folder: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs a recipe up to the first program that trains, where it ends with `STOPPED`."""
-    stub = folder / "bin" / "python"
-    stub.parent.mkdir(exist_ok=True)
-    stub.write_text(STUB)
-    stub.chmod(0o755)
-    vvt = folder / "bin" / "vvt"  # the data itself is not needed
-    vvt.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > '{folder}/vvt.txt'\necho \"vvt $*\" >> '{folder}/data.txt'\n")
-    vvt.chmod(0o755)
-    return subprocess.run(
-        ["bash", str(RECIPES / f"{recipe}.sh"), *options],
-        cwd=folder,
-        env=recipe_environment(folder, **variables),
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+def plan_in(folder: Path, request: Request, **variables: str) -> Plan:
+    """What the request makes in `folder`, with these variables alone."""
+    kept = {name: os.environ[name] for name in OF_THE_CALLER if name in os.environ}
+    with chdir(folder), mock.patch.dict(os.environ, {**kept, "OUTPUT_DIR": str(folder), **variables}, clear=True):
+        return plan_run(request)
 
 
-def recipe_environment(folder: Path, **variables: str) -> dict[str, str]:
-    """What `run_recipe` gives a recipe."""
-    return {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(RECIPES.parent),
-        "HOME": str(folder),
-        "PYTHON": str(folder / "bin" / "python"),
-        "OUTPUT_DIR": str(folder),
-        "STUB_OUTPUT": str(folder / "started.json"),
-        **variables,
-    }
+def recipe_plan(recipe: str, folder: Path, *arguments: str, **variables: str) -> Plan:
+    """The run of a recipe in `folder`."""
+    return plan_in(folder, recipe_request(recipe, *arguments), **variables)
 
 
-def started(folder: Path) -> dict[str, Any]:
-    """What `run_recipe` would have started: command up to the program, the program's options, and environment."""
-    noted: dict[str, Any] = json.loads((folder / "started.json").read_text())
-    return noted
+def program_of(recipe: str) -> Kind:
+    """The program of verl that the recipe configures."""
+    return "grpo" if script_arguments(recipe)[0] == "grpo" else "sft"
 
 
 def grpo_recipes() -> list[str]:
@@ -155,11 +86,3 @@ def grpo_recipes() -> list[str]:
 
 def sft_recipes() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*_sft.sh"))
-
-
-def preset_names() -> Iterator[str]:
-    """As the folder of presets has them."""
-    folder = RECIPES / "presets"
-    machines = sorted(path.stem for path in (folder / "machines").glob("*.sh"))
-    yield from (f"{model.stem}_{machine}" for model in sorted((folder / "models").glob("*.sh")) for machine in machines)
-    yield from sorted(path.stem for path in folder.glob("*.sh"))

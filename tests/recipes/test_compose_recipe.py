@@ -8,12 +8,13 @@ import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
 
-from tests.recipes.options import Composed, recipe_arguments
+from tests.recipes.options import CACHED, Composed, recipe_plan
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.launch.variables import quoted
 from verl_video_tools.methods.compose.composition import load_composition
 from verl_video_tools.verl_plugin.settings import method_from_config
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "compose" / "longvt_search_ladder.yaml"
-FILE = "actor_rollout_ref.rollout.custom.video_tools.compose.file"
 
 
 @pytest.mark.slow
@@ -32,40 +33,23 @@ def test_a_users_file_gives_lengths_images_and_method(setting: str, composed: Co
     odd = tmp_path / "my=file, (a) it's.yaml"
     odd.write_text(EXAMPLE.read_text())
     (tmp_path / "prompt.txt").write_text("Look.")
-    config = composed("compose_grpo", setting, COMPOSE=str(odd), RETRIEVAL_MODEL="siglip")
-    limits = load_composition(str(odd)).limits
-    assert (config.data.max_prompt_length, config.data.max_response_length) == (16384, 24576)
+    options = (f"video_tools.compose.file={quoted(odd)}", "video_tools.retrieval.model=siglip")
+    config = composed("compose_grpo", setting, *options)
     rollout = config.actor_rollout_ref.rollout
-    assert rollout.limit_images == limits.images == 192
-    assert rollout.max_model_len == 16384 + 24576
     method = method_from_config("compose", rollout)
     assert getattr(method, "file", None) == str(odd) and method.searches
     assert rollout.custom.video_tools.retrieval.model == "siglip"
-
-
-@pytest.mark.slow
-def test_the_cold_start_within_a_run_is_of_the_same_file(tmp_path: Path) -> None:
-    for variables in ({"COMPOSE": "spatial"}, {}):
-        arguments = recipe_arguments("compose_grpo", tmp_path, DEVICE="cpu", **variables)
-        expected = variables.get("COMPOSE", "demo")
-        assert f"+data.video_tools.compose.file='{expected}'" in arguments, "fine-tuning comes first"
-        told = (tmp_path / "vvt.txt").read_text().splitlines()
-        assert f"--set=compose.file={expected}" in told and "export-sft" in told
-
-
-def test_the_composition_for_parts_of_frames_gets_videos_that_need_it(tmp_path: Path) -> None:
-    for name in ("spatial", "demo"):
-        arguments = recipe_arguments("compose_sft", tmp_path, DEVICE="cpu", COMPOSE=name, TRAIN_FILES="rows.parquet")
-        assert f"+data.video_tools.compose.file='{name}'" in arguments
-        told = (tmp_path / "vvt.txt").read_text().splitlines()
-        assert told[0] == "demo" and ("--spatial" in told) == (name == "spatial")
+    if setting == "gpu":
+        limits = load_composition(str(odd)).limits
+        assert (config.data.max_prompt_length, config.data.max_response_length) == (16384, 24576)
+        assert rollout.limit_images == limits.images == 192
+        assert rollout.max_model_len == 16384 + 24576
 
 
 @pytest.mark.slow
 def test_a_broken_file_stops_the_recipe_before_anything_starts(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text(EXAMPLE.read_text().replace("plan: ladder", "plan: stairs"))
-    for recipe in ("compose_grpo", "compose_sft"):
-        with pytest.raises(AssertionError, match=r"broken\.yaml: initial_frames\.plan: there is no plan 'stairs'"):
-            recipe_arguments(recipe, tmp_path, DEVICE="cpu", COMPOSE=str(broken))
-    assert not (tmp_path / "vvt.txt").exists()
+    option = f"video_tools.compose.file={quoted(broken)}"
+    with pytest.raises(UsageError, match=r"broken\.yaml: initial_frames\.plan: there is no plan 'stairs'"):
+        recipe_plan("compose_grpo", tmp_path, CACHED, option, DEVICE="gpu")

@@ -10,21 +10,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
-from hydra import compose, initialize_config_module
-from hydra.errors import ConfigCompositionException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from tests.method_costs import LABEL_TOKENS
-from tests.recipes.options import (
-    SETTINGS,
-    TEXT_TOKENS,
-    VIDEOS,
-    Composed,
-    compose_options,
-    grpo_recipes,
-    recipe_arguments,
-    verl_config,
-)
+from tests.recipes.options import SETTINGS, TEXT_TOKENS, VIDEOS, Composed, grpo_recipes, sft_recipes
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.methods import get_method
 from verl_video_tools.planner.memory import agent_workers
@@ -42,7 +31,6 @@ def test_configuration_and_budgets(recipe: str, setting: str, composed: Composed
     rollout = config.actor_rollout_ref.rollout
     assert config.trainer.v1.trainer_mode == "video_tools"
     assert config.algorithm.adv_estimator == "grpo"  # any other name loses the broadcast over a rollout's sequences
-    assert config.trainer.total_training_steps == 2, "options on the command line win"
     assert Path(rollout.agent.agent_loop_config_path).is_file()
     assert rollout.max_model_len >= config.data.max_prompt_length + config.data.max_response_length
 
@@ -84,23 +72,15 @@ def label_tokens(method: Any) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["videozoomer_grpo", "longvt_sft"])
-def test_options_are_composed_as_by_hydra(recipe: str, tmp_path: Path) -> None:
-    """Of these tests' own shorter way."""
-    name, options = verl_config(recipe), recipe_arguments(recipe, tmp_path, **SETTINGS["gpu"])
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        expected = compose(name, overrides=options)
-    assert OmegaConf.to_container(compose_options(name, options)) == OmegaConf.to_container(expected)
-    with pytest.raises(ConfigCompositionException, match="no_such_option"):
-        compose_options(name, ["data.no_such_option=1"])
-
-
 def test_a_local_run_declares_its_own_ray(composed: Composed) -> None:
-    assert composed("framethinker_grpo", "cpu").ray_kwargs.ray_init.num_gpus == 1
+    """Without `local`, Ray takes the address that a killed `ray start` left, and refuses to count CPUs."""
+    init = composed("framethinker_grpo", "cpu").ray_kwargs.ray_init
+    assert (init.address, init.num_cpus, init.num_gpus) == ("local", 32, 1)
     for setting in SETTINGS:
         assert "env_vars" not in composed("framethinker_grpo", setting).ray_kwargs.ray_init.runtime_env
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("recipe", grpo_recipes())
 def test_entropy_is_computed_in_one_piece(recipe: str, setting: str, composed: Composed) -> None:
@@ -114,45 +94,62 @@ def test_entropy_is_computed_in_one_piece(recipe: str, setting: str, composed: C
 
 @pytest.mark.slow
 def test_agent_loop_workers_are_as_many_as_there_is_work_for(composed: Composed) -> None:
-    def num_workers(recipe: str, **variables: str) -> int:
-        return int(composed(recipe, "gpu", **variables).actor_rollout_ref.rollout.agent.num_workers)
+    def num_workers(recipe: str, *options: str) -> int:
+        return int(composed(recipe, "gpu", *options).actor_rollout_ref.rollout.agent.num_workers)
 
-    assert num_workers("videozoomer_grpo") == 32, "of two nodes"
-    assert num_workers("longvt_grpo", NNODES="8") == 16, "questions of a step"
-    for cores in (4, 24, 960):
-        found = num_workers("videozoomer_grpo", CORES_PER_NODE=str(cores))
+    assert num_workers("videozoomer_grpo", "trainer.nnodes=2") == 32
+    assert num_workers("longvt_grpo", "trainer.nnodes=8") == 16, "questions of a step"
+    for cores in (4, 960):
+        found = num_workers("videozoomer_grpo", "trainer.nnodes=2", f"video_tools.cores_per_node={cores}")
         assert found == agent_workers(128, nodes=2, cores_per_node=cores)
-    assert num_workers("longvt_grpo", AGENT_WORKERS="40") == 40
-
-
-@pytest.mark.parametrize(
-    ("recipe", "prefix"), [("framethinker_sft", "model"), ("framethinker_grpo", "actor_rollout_ref.model")]
-)
-def test_the_synthetic_world_packs_rows_on_a_cpu(recipe: str, prefix: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    arguments = recipe_arguments(recipe, tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), TRAIN_FILES="rows.parquet")
-    assert f"{prefix}.use_remove_padding=True" in arguments
-    assert f"+{prefix}.override_config.attn_implementation=packed_by_torch" in arguments
-
-
-@pytest.mark.parametrize(("environment", "expected"), [({}, 1), ({"ROLLOUT_TP": "2"}, 0), ({"REHEARSE": "1"}, 0)])
-def test_an_engine_of_one_device_has_no_second_process_on_a_cpu(
-    environment: dict[str, str], expected: int, tmp_path: Path
-) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    files = {"MODEL_PATH": str(tmp_path), "TRAIN_FILES": "rows.parquet"}
-    arguments = recipe_arguments("framethinker_grpo", tmp_path, DEVICE="cpu", **files, **environment)
-    option = "+actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend=uni"
-    assert arguments.count(option) == expected
 
 
 @pytest.mark.slow
-def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(composed: Composed) -> None:
+@pytest.mark.parametrize("recipe", ["framethinker_sft", "framethinker_grpo"])
+def test_the_synthetic_world_packs_rows_without_flash_attention(recipe: str, composed: Composed) -> None:
     """`make demo` is to run after `make install`, which cannot bring it."""
-    model = composed("framethinker_grpo", "gpu", SYNTHETIC="1").actor_rollout_ref.model
-    assert (model.use_remove_padding, model.override_config.attn_implementation) == (False, "sdpa")
-    model = composed("framethinker_grpo", "gpu").actor_rollout_ref.model
-    assert model.use_remove_padding and "attn_implementation" not in model.override_config
+
+    def model(setting: str, *arguments: str) -> Any:
+        config = composed(recipe, setting, *arguments)
+        return config.model if recipe.endswith("_sft") else config.actor_rollout_ref.model
+
+    of_cpu, of_gpu, of_real_rows = model("cpu"), model("gpu", "--synthetic"), model("gpu")
+    assert (of_cpu.use_remove_padding, of_cpu.override_config.attn_implementation) == (True, "packed_by_torch")
+    assert (of_gpu.use_remove_padding, of_gpu.override_config.attn_implementation) == (False, "sdpa")
+    assert of_real_rows.use_remove_padding and "attn_implementation" not in of_real_rows.override_config
+
+
+@pytest.mark.slow
+def test_an_engine_of_one_device_has_no_second_process_on_a_cpu(composed: Composed) -> None:
+    def options(*arguments: str) -> dict[str, Any]:
+        return dict(composed("framethinker_grpo", "cpu", *arguments).actor_rollout_ref.rollout.engine_kwargs.vllm)
+
+    assert options() == {"distributed_executor_backend": "uni"}
+    assert options("--smoke-test") == {}
+
+
+@pytest.mark.slow
+def test_a_cold_start_is_cut_for_its_devices(composed: Composed) -> None:
+    """Loaders fit into shared memory, and GPUs that are no pairs share no sequence."""
+
+    def num_workers(recipe: str, *options: str) -> int:
+        return int(composed(recipe, "gpu", "trainer.nnodes=2", *options).data.num_workers)
+
+    assert num_workers("framethinker_sft") == 8
+    assert num_workers("longvt_sft") == 1, "eight rows of up to 176 MB to two devices that share sequences"
+    assert num_workers("longvt_sft", "video_tools.loader_shm_gb=64") == 2
+    alone = "engine.ulysses_sequence_parallel_size=1"
+    assert num_workers("longvt_sft", "video_tools.loader_shm_gb=64", alone) == 5
+    assert composed("longvt_sft", "gpu").data.max_token_len_per_gpu == 57_344 // 2
+    assert composed("longvt_sft", "gpu", alone).data.max_token_len_per_gpu == 57_344
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", sft_recipes())
+def test_fine_tuning_saves_on_its_way(recipe: str, composed: Composed) -> None:
+    trainer = composed(recipe, "gpu").trainer
+    assert trainer.save_freq == {"longvt_sft": 500}.get(recipe, 100)
+    assert trainer.max_ckpt_to_keep == 2  # with 1, a kill in the middle of saving loses all
 
 
 @pytest.mark.parametrize("method", sorted(RECIPES_PLANNED))
@@ -160,6 +157,7 @@ def test_a_plan_has_the_lengths_of_the_recipe(method: str) -> None:
     assert recipe_options(method, get_method(method).recipe_budget) == RECIPES_PLANNED[method]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(RECIPES_PLANNED))
 def test_the_planner_knows_the_options_of_the_recipe(method: str, composed: Composed) -> None:
     assert run_options(composed(f"{method}_grpo", "gpu")) == RECIPES_PLANNED[method]

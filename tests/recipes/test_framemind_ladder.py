@@ -56,10 +56,3 @@ def test_every_rung_of_framemind_spreads_its_frames_evenly(recipe: str, setting:
     for member in group_methods(method, rollout, validate=False):
         indices = member.plan_initial_frames(info, sample, PixelEnvelope(28, 784, 1 << 20)).indices
         assert indices == linspace_indices(0, info.num_frames - 1, member.own_rung()[0])
-
-
-def test_baseline_of_framemind(composed: Composed) -> None:
-    config = composed("framemind_grpo", "gpu", BASELINE="1")
-    method = method_from_config("framemind", config.actor_rollout_ref.rollout)
-    assert (method.low, method.high) == ((32, 448), (32, 448))
-    assert config.trainer.experiment_name == "framemind_fixed32_grpo"

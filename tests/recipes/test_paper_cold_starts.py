@@ -5,17 +5,15 @@ Each value stands beside its source: the paper, its published script, or "ours" 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
-from hydra import compose, initialize_config_module
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from tests.recipes.options import RECIPES, recipe_arguments
+from tests.recipes.options import RECIPES, Composed
 from verl_video_tools.verl_plugin.engine.frozen_tower import FrozenTowerConfig
 
 pytestmark = pytest.mark.slow
@@ -92,7 +90,6 @@ CONSTANTS: dict[str, dict[str, Any]] = {
     },
     "longvt_rft": LONGVT
     | {
-        "model.path": "{folder}/longvt_grpo/huggingface",  # 12, "RFT": the checkpoint of RL
         "trainer.total_epochs": 7,  # ours: the paper trains on a stream
         "trainer.total_training_steps": 1600,
         "trainer.save_freq": 400,  # configuration
@@ -123,60 +120,23 @@ CONSTANTS: dict[str, dict[str, Any]] = {
     },
 }
 
-PUBLISHED_GPUS = {
-    "framethinker_sft": 8,  # A: 8 H800
-    "videozoomer_sft": 8,  # below table 5: 8 H100
-    "longvt_sft": 32,  # table 6
-    "longvt_rft": 64,  # table 6
-    "videobrain_sft": 8,  # 4.1: 8 H20
-}
-"""Of the methods whose papers have a cold start."""
 
-ColdStart = Callable[[str, str], DictConfig]
-
-
-@pytest.fixture(scope="module")
-def cold_start(tmp_path_factory: pytest.TempPathFactory) -> ColdStart:
-    """`cold_start(recipe, preset)`: the configuration that verl's fine-tuning gets on GPUs, composed once."""
-
-    @cache
-    def config_of(recipe: str, preset: str) -> DictConfig:
-        folder = tmp_path_factory.mktemp(recipe)
-        policy = folder / "longvt_grpo" / "huggingface"  # where RFT finds the checkpoint of RL
-        policy.mkdir(parents=True)
-        (policy / "config.json").write_text("{}")
-        variables = {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet", "SFT_FILES": "cold.parquet", "PRESET": preset}
-        arguments = recipe_arguments(recipe, folder, **variables, NODE_RANK="0", MASTER_ADDR="node")
-        arguments.remove("trainer.total_training_steps=2")  # the further argument of every recipe in these tests
-        with initialize_config_module("verl.trainer.config", version_base=None):
-            config = compose("sft_trainer_engine", overrides=arguments)
-        config.model.path = config.model.path.replace(str(folder), "{folder}")
-        return config
-
-    return config_of
-
-
-RUNS = [(recipe, "") for recipe in CONSTANTS] + [(recipe, "published") for recipe in PUBLISHED_GPUS]
-
-
-@pytest.mark.parametrize(("recipe", "preset"), RUNS)
-def test_constants_of_fine_tuning(recipe: str, preset: str, cold_start: ColdStart) -> None:
-    """The preset changes the machines alone."""
-    config, expected = cold_start(recipe, preset), COMMON | CONSTANTS[recipe]
+@pytest.mark.parametrize("recipe", CONSTANTS)
+def test_constants_of_fine_tuning(recipe: str, composed: Composed) -> None:
+    config, expected = composed(recipe, "gpu"), COMMON | CONSTANTS[recipe]
     assert {key: OmegaConf.select(config, key) for key in expected} == expected
 
 
-@pytest.mark.parametrize("recipe", PUBLISHED_GPUS)
-def test_gpus_of_fine_tuning(recipe: str, cold_start: ColdStart) -> None:
-    config = cold_start(recipe, "published")
-    assert config.trainer.nnodes * config.trainer.n_gpus_per_node == PUBLISHED_GPUS[recipe]
-    assert config.engine.ulysses_sequence_parallel_size == 1, "no paper divides a sequence of a cold start"
+def test_rft_starts_from_the_checkpoint_of_rl(composed: Composed) -> None:
+    """Section 12, "RFT"."""
+    path = Path(composed("longvt_rft", "gpu").model.path)
+    assert path.parts[-2:] == ("longvt_grpo", "huggingface")
 
 
 @pytest.mark.parametrize(("recipe", "steps"), [("longvt_sft", 300), ("longvt_rft", 160)])
-def test_warm_up_of_longvt_in_steps(recipe: str, steps: int, cold_start: ColdStart) -> None:
+def test_warm_up_of_longvt_in_steps(recipe: str, steps: int, composed: Composed) -> None:
     """Table 6 gives steps and no ratio; verl rounds down."""
-    config = cold_start(recipe, "")
+    config = composed(recipe, "gpu")
     assert int(config.optim.lr_warmup_steps_ratio * config.trainer.total_training_steps) == steps
 
 

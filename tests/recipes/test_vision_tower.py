@@ -1,4 +1,4 @@
-"""Which recipes train the vision tower, and the variable that decides."""
+"""Which recipes train the vision tower, and the option that decides."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FROZEN_TOWER = {"videobrain_grpo", "videobrain_sft", "videozoomer_sft"}
 """Recipes that leave the vision tower as it is; docs/training.md names the sources."""
 
 
-def engine_config(recipe: str, composed: Composed, **variables: str) -> Any:
+def engine_config(recipe: str, composed: Composed, *options: str) -> Any:
     """The configuration of the engine that trains, as verl's workers make it of what the recipe sets."""
     from verl.utils.config import omega_conf_to_dataclass
 
-    config = copy.deepcopy(composed(recipe, "gpu", **variables))
+    config = copy.deepcopy(composed(recipe, "gpu", *options))
     if recipe.endswith("_sft"):
         return omega_conf_to_dataclass(config.engine)
     honour_freeze_vision_tower(config)  # as our trainers do before any worker starts
@@ -39,8 +39,15 @@ def test_which_recipes_freeze_the_vision_tower(recipe: str, composed: Composed) 
 
 
 @pytest.mark.parametrize("recipe", ["videobrain_grpo", "videobrain_sft", "longvt_grpo", "longvt_sft"])
-def test_one_variable_freezes_the_vision_tower_or_lets_it_train(recipe: str, composed: Composed) -> None:
+def test_one_option_freezes_the_vision_tower_or_lets_it_train(recipe: str, composed: Composed) -> None:
+    from verl.workers.config import FSDPEngineConfig
+
     from verl_video_tools.verl_plugin.engine.frozen_tower import FrozenTowerConfig
 
-    engine = engine_config(recipe, composed, FREEZE_VISION_TOWER="0" if recipe in FROZEN_TOWER else "1")
-    assert isinstance(engine, FrozenTowerConfig) == (recipe not in FROZEN_TOWER)
+    is_frozen = recipe in FROZEN_TOWER
+    option = f"actor_rollout_ref.actor.freeze_vision_tower={not is_frozen}"
+    if recipe.endswith("_sft"):
+        other = FSDPEngineConfig if is_frozen else FrozenTowerConfig
+        option = f"engine._target_={other.__module__}.{other.__qualname__}"
+    engine = engine_config(recipe, composed, option)
+    assert isinstance(engine, FrozenTowerConfig) != is_frozen

@@ -1,28 +1,29 @@
-"""What every recipe hands to verl: with no preset and with each, on a GPU, on a CPU, and as a smoke test (REHEARSE=1).
+"""What every recipe makes of verl's configuration: on a GPU, on a CPU, as a smoke test, and on a small machine.
 
     python -m tests.recorded.configurations            # writes data/configurations, a file per recipe
-    python -m tests.recorded.configurations --check    # prints each value that differs: recipe, preset, device, key
+    python -m tests.recorded.configurations --check    # prints each value that differs: recipe, device, machine, key
 
-A file holds, by device and preset, values by key:
+A file holds, by device and machine, values by key:
 
-    command           that starts the training program; its options are the keys of verl's configuration below
+    command           the training program; its options are the keys of verl's configuration below
     data              commands that make the rows first
-    environment.NAME  variables that the recipe exports, and PATH, which it extends
-    refused           instead of all others: how the recipe ends where it has no such run
-    any other         of the configuration that verl's program composes of the options, interpolations resolved
+    environment.NAME  variables that the run sets, and PATH, which it extends
+    any other         of the configuration, interpolations resolved
 
-Without a preset (`none`) a key stands there if its value differs from that of verl's program without options; with a
-preset, if it differs from the one without. `(absent)` is the value of a key that there is no more. An empty mapping has
-no key.
+On the usual machine (`none`) a key stands there if its value differs from that of verl's program without options; on
+another, if it differs from the usual one. `(absent)` is the value of a key that there is no more. An empty mapping has
+no key. Copies of the node `video_tools` in other sections are left out.
 
-Not as given: the run's folder is `FOLDER`, this repository `REPOSITORY`, the caller's PATH `PATH`, a time `TIME`. Real
-rows are `train.parquet`, `val.parquet` and `cold.parquet`, and every run finds the model that it starts from.
+Not as given: the run's folder is `FOLDER`, this repository `REPOSITORY`, the caller's PATH `PATH`, the interpreter
+`PYTHON` in the folder `PROGRAMS`, a time `TIME`. Real rows are `train.parquet`, `val.parquet` and `cold.parquet`, and
+every run finds the model that it starts from.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 import tempfile
@@ -31,87 +32,103 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
-from tests.recipes.options import (
-    RECIPES,
-    STOPPED,
-    compose_options,
-    preset_names,
-    recipe_environment,
-    run_recipe,
-    started,
-    verl_config,
-)
+from tests.recipes.options import OF_THE_CALLER, RECIPES, RFT, SETTINGS, program_of, recipe_plan
 from tests.recorded.record import DATA
+from verl_video_tools import config
+from verl_video_tools.launch import data
+from verl_video_tools.launch.train import Plan, _prepare, _program
+from verl_video_tools.verl_plugin.planned_run import compose_run
 
 CONFIGURATIONS = DATA / "configurations"
-DEVICES = {
-    "gpu": {"DEVICE": "gpu", "NODE_RANK": "0", "MASTER_ADDR": "node"},
-    "cpu": {"DEVICE": "cpu"},
-    "cpu_smoke_test": {"DEVICE": "cpu", "REHEARSE": "1"},
-}
-FILES = {"TRAIN_FILES": "train.parquet", "VAL_FILES": "val.parquet", "SFT_FILES": "cold.parquet"}
-NO_PRESET = "none"
+MACHINES = Path(config.__file__).parent / "video_tools" / "machine"
+DEVICES = ("gpu", "cpu", "cpu_smoke_test")
+USUAL = "none"
+SMALL = "4x48gb_lora"
+WITHOUT_SMALL = {"demo", "mixed_grpo", "mixed_sft"}
+"""Recipes with lengths that no GPU of 48 GB holds, and the demo."""
 ABSENT = "(absent)"
-NOT_THE_RECIPES = {"PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}
-"""Variables that a shell sets, and Python where the locale is C."""
 
 Run = tuple[str, str, str]
-"""Recipe, device, preset."""
+"""Recipe, device, machine."""
 Values = dict[str, Any]
 
 
 def recipes() -> list[str]:
-    """Those that start a training program; other scripts are sourced."""
-    return sorted(path.stem for path in RECIPES.glob("*.sh") if path.read_text(encoding="utf-8").startswith("#!"))
+    return sorted(path.stem for path in RECIPES.glob("*.sh"))
 
 
 def runs_of(recipe: str) -> list[Run]:
-    """Those of a device without a preset first. A cold start has no smoke test."""
-    devices = list(DEVICES)[: 2 if verl_config(recipe) == "sft_trainer_engine" else 3]
-    return [(recipe, device, preset) for device in devices for preset in (NO_PRESET, *preset_names())]
+    """Those on the usual machine of a device first. A cold start has no smoke test, nor has the demo."""
+    devices = DEVICES if recipe.endswith("_grpo") else DEVICES[:2]
+    small = [] if recipe in WITHOUT_SMALL else [("gpu", SMALL)]
+    runs = [(recipe, device, machine) for device, machine in (*((device, USUAL) for device in devices), *small)]
+    return sorted(runs, key=lambda run: DEVICES.index(run[1]))
 
 
 def configuration(run: Run) -> Values:
-    """What the recipe hands to verl, by key."""
-    recipe, device, preset = run
-    variables = DEVICES[device] | ({} if preset == NO_PRESET else {"PRESET": preset})
+    """The run's values, by key."""
+    recipe, device, machine = run
+    variables = {"DEVICE": "gpu" if device == "gpu" else "cpu"}
+    arguments = ["--smoke-test"] if device == "cpu_smoke_test" else []
     if device == "gpu" and recipe != "demo":
-        variables |= FILES
+        variables |= SETTINGS["gpu"] if not recipe.endswith("_rft") else {}
+        arguments += RFT if recipe.endswith("_rft") else ()
+        arguments += [f"+video_tools/machine={_small_machine(recipe)}"] if machine == SMALL else []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         for earlier in recipes():  # what the run starts from by default
             model = folder / earlier / "huggingface"
             model.mkdir(parents=True)
             (model / "config.json").write_text("{}")
-        ended = run_recipe(recipe, folder, **variables)
-        if ended.returncode == STOPPED:
-            values = _values(recipe, started(folder), recipe_environment(folder, **variables))
-            data = folder / "data.txt"
-            values["data"] = data.read_text().splitlines() if data.exists() else []
-        else:
-            values = {"refused": f"exit code {ended.returncode}: {ended.stderr.strip()}"}
-    text = json.dumps(values).replace(str(folder), "FOLDER").replace(str(RECIPES.parent), "REPOSITORY")
+        plan = recipe_plan(recipe, folder, *arguments, **variables)
+        values = _values(plan, variables)
+    text = json.dumps(values)
+    labels = {sys.executable: "PYTHON", Path(sys.executable).parent: "PROGRAMS", folder: "FOLDER"}
+    for path, label in (labels | {RECIPES.parent: "REPOSITORY"}).items():
+        text = text.replace(str(path), label)
     normalised: Values = json.loads(re.sub(r"\d{8}_\d{6}", "TIME", text))
     return normalised
 
 
-def _values(recipe: str, run: Mapping[str, Any], given: Mapping[str, str]) -> Values:
-    exported = {
-        name: value for name, value in run["environment"].items() if name not in NOT_THE_RECIPES and name not in given
-    }
-    exported["PATH"] = run["environment"]["PATH"].replace(given["PATH"], "PATH")
+def _small_machine(recipe: str) -> str:
+    method, stage = recipe.split("_")
+    program = "grpo" if stage == "grpo" else "sft"
+    own = f"{SMALL}_{method}_{program}"
+    return own if (MACHINES / f"{own}.yaml").exists() else f"{SMALL}_{program}"
+
+
+def _values(plan: Plan, variables: Mapping[str, str]) -> Values:
+    given = {*OF_THE_CALLER, "OUTPUT_DIR", *variables}
+    exported = {name: value for name, value in plan.environment.items() if name not in given}
+    exported["PATH"] = plan.environment["PATH"].replace(os.environ["PATH"], "PATH")
     return {
-        "command": " ".join(run["command"]),
+        "command": " ".join(_program(plan)),
+        "data": _data_commands(plan),
         **{f"environment.{name}": value for name, value in exported.items()},
-        **_by_key(OmegaConf.to_container(compose_options(verl_config(recipe), run["options"]), resolve=True)),
+        **by_key(plan.config),
     }
+
+
+def _data_commands(plan: Plan) -> list[str]:
+    commands: list[str] = []
+    with mock.patch.object(data, "_vvt", lambda *arguments: commands.append(" ".join(arguments))):
+        if plan.is_synthetic:
+            data.make_demo(plan.config)
+        _prepare(plan)
+    return commands
+
+
+def by_key(config: DictConfig) -> Values:
+    """All values, with a dot between the names of a key; lists stay whole."""
+    values = _by_key(OmegaConf.to_container(config, resolve=True))
+    return {key: value for key, value in values.items() if ".video_tools." not in key}
 
 
 def _by_key(value: Any, prefix: str = "") -> Values:
-    """Of a nested mapping, with a dot between the names of a key; lists stay whole."""
     if not isinstance(value, dict):
         return {prefix: value}
     return {
@@ -124,7 +141,7 @@ def _by_key(value: Any, prefix: str = "") -> Values:
 @cache
 def defaults(recipe: str) -> Values:
     """Of verl's program, without options."""
-    return _by_key(OmegaConf.to_container(compose_options(verl_config(recipe), ()), resolve=True))
+    return by_key(compose_run(program_of(recipe), ()))
 
 
 def changes(before: Values, after: Values) -> Values:
@@ -146,10 +163,9 @@ def apply(base: Values, changed: Values) -> Values:
 def write(configurations: Mapping[Run, Values]) -> None:
     """The record of all runs, `configurations`."""
     files: dict[str, dict[str, dict[str, Values]]] = {}
-    for (recipe, device, preset), values in configurations.items():
-        base = defaults(recipe) if preset == NO_PRESET else configurations[recipe, device, NO_PRESET]
-        kept = values if "refused" in values else changes(base, values)
-        files.setdefault(recipe, {}).setdefault(device, {})[preset] = kept
+    for (recipe, device, machine), values in configurations.items():
+        base = defaults(recipe) if machine == USUAL else configurations[recipe, device, USUAL]
+        files.setdefault(recipe, {}).setdefault(device, {})[machine] = changes(base, values)
     CONFIGURATIONS.mkdir(exist_ok=True)
     for path in CONFIGURATIONS.glob("*.json"):
         path.unlink()
@@ -162,10 +178,10 @@ def read(recipe: str) -> dict[Run, Values]:
     """All values of each recorded run, those of verl among them."""
     configurations: dict[Run, Values] = {}
     kept = json.loads((CONFIGURATIONS / f"{recipe}.json").read_text(encoding="utf-8"))
-    for device, presets in kept.items():
-        for preset, changed in presets.items():
-            base = defaults(recipe) if preset == NO_PRESET else configurations[recipe, device, NO_PRESET]
-            configurations[recipe, device, preset] = changed if "refused" in changed else apply(base, changed)
+    for device, machines in kept.items():
+        for machine, changed in machines.items():
+            base = defaults(recipe) if machine == USUAL else configurations[recipe, device, USUAL]
+            configurations[recipe, device, machine] = apply(base, changed)
     return configurations
 
 
@@ -188,7 +204,7 @@ def _shown(value: Any) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Record what the recipes hand to verl.")
+    parser = argparse.ArgumentParser(description="Record what the recipes make of verl's configuration.")
     parser.add_argument("--check", action="store_true", help="compare with the record instead")
     check = parser.parse_args().check
     for recipe in recipes():

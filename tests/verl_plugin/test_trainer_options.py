@@ -28,14 +28,14 @@ def test_values_are_the_run_s() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"record_token": True}, r"trainer\.video_tools has no field 'record_token'; .*did you mean 'record_tokens'\?"),
+        ({"record_token": True}, r"video_tools\.trainer has no field 'record_token'; .*did you mean 'record_tokens'\?"),
         ({"max_refill_batch": 3}, "did you mean 'max_refill_batches'"),
         ({"colour": "red"}, r"no field 'colour'; its fields are: alarms, .*, watchdog_grace_seconds$"),
-        ({"record_tokens": "yes"}, r"trainer\.video_tools\.record_tokens takes bool, got 'yes'"),
-        ({"tracked_rollouts": 0}, r"trainer\.video_tools\.tracked_rollouts is 0"),
-        ({"alarms": {"engine_gap": "mail"}}, r"trainer\.video_tools\.alarms\.engine_gap=mail"),
+        ({"record_tokens": "yes"}, r"video_tools\.trainer\.record_tokens takes bool, got 'yes'"),
+        ({"tracked_rollouts": 0}, r"video_tools\.trainer\.tracked_rollouts is 0"),
+        ({"alarms": {"engine_gap": "mail"}}, r"video_tools\.trainer\.alarms\.engine_gap=mail"),
         ({"alarms": {"patience_steps": "long"}}, r"alarms\.patience_steps=long: give 1 or more"),
-        ({"alarms": "off"}, r"trainer\.video_tools\.alarms takes dict, got 'off'"),
+        ({"alarms": "off"}, r"video_tools\.trainer\.alarms takes dict, got 'off'"),
     ],
 )
 def test_what_makes_no_sense_is_named(options: dict[str, Any], said: str) -> None:

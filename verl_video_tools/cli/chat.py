@@ -82,15 +82,18 @@ class Chat:
         from verl_video_tools.evaluation.chat import ask, plain
         from verl_video_tools.evaluation.processor import envelope_of_model
         from verl_video_tools.methods import get_method
+        from verl_video_tools.methods.run_settings import read_run_settings, with_run_settings
         from verl_video_tools.rollout.chat_policy import PolicyConfig
         from verl_video_tools.services.retrieval import local_from_fields
 
         if not self.video.is_file():
             raise UsageError(f"{self.video} is no file; name a video file")
         check_server("--url", self.url, self.serve, self.serve_option)
-        fields = read_assignments(self.settings or [])
+        trained = read_run_settings(self.serve or self.processor, self.method)
+        fields = with_run_settings(self.serve or self.processor, self.method, read_assignments(self.settings or []))
         method = get_method(self.method, **fields)
-        envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)
+        bounds = self.min_pixels or trained.min_pixels, self.max_pixels or trained.max_pixels
+        envelope = envelope_of_model(self.processor or self.serve, *bounds)
         retriever = local_from_fields(read_assignments(self.retrieval or [], "--retrieval"))
         tool_model = tool_model_config(self.tool_model_base_url, self.tool_model_settings)
         folder = self.out or Path(tempfile.mkdtemp(prefix="vvt_chat_"))

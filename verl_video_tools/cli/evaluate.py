@@ -105,6 +105,7 @@ class Evaluate(Asking):
         from verl_video_tools.evaluation.scope import scoped
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
+        from verl_video_tools.methods.run_settings import read_run_settings, with_run_settings
 
         if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
             check_outputs(texts=(self.out / name for name in WRITTEN))
@@ -113,7 +114,10 @@ class Evaluate(Asking):
         profile = None if self.protocol is None else self._take_protocol(self.protocol, fields)
         if self.method is None:
             raise UsageError("give --method, or --protocol, which has one")
-        given = fields if profile is None else profile.fields
+        trained = read_run_settings(self.serve or self.processor, self.method)
+        given = with_run_settings(
+            self.serve or self.processor, self.method, fields if profile is None else profile.fields
+        )
         configured = get_method(self.method, **given)
         whole = self._questions()
         questions = scoped(
@@ -131,7 +135,8 @@ class Evaluate(Asking):
             typer.echo(
                 f"{questions.num_with_subtitles} of {questions.num_questions} questions have subtitles", err=True
             )
-        envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)
+        bounds = self.min_pixels or trained.min_pixels, self.max_pixels or trained.max_pixels
+        envelope = envelope_of_model(self.processor or self.serve, *bounds)
         model, server = self.model, None
         options = read_assignments(self.serve_option or [], "--serve-option")
         facts: dict[str, Any] = {"retrieval": self.retrieval_fields(), "serve_options": options}

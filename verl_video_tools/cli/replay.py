@@ -27,6 +27,7 @@ from verl_video_tools.cli.options import (
 from verl_video_tools.cli.output import hold_output
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.methods.run_settings import with_run_settings
 
 if TYPE_CHECKING:
     from verl_video_tools.services.tool_model import ScriptedToolModel, ToolModelConfig
@@ -78,7 +79,7 @@ class Replay(Judging):
         extra = read_extra(self.extra)
         if self.video is None and not extra.keys() & {"image_paths", "visuals"}:
             raise UsageError("give --video, or --extra with image_paths, or with visuals as none")
-        settings = read_assignments(self.settings or [])
+        settings = with_run_settings(self.processor, self.method, read_assignments(self.settings or []))
         if self.rung is not None:
             if "rung" in settings:
                 raise UsageError("--rung and --set rung=... were both given: give one of them")

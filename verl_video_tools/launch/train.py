@@ -13,6 +13,7 @@ from typing import Literal
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_video_tools import config as config_package
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.launch.data import VVT, export_expert, export_rollouts, make_demo, run_methods
 from verl_video_tools.launch.environment import CPU, ray_options, run_environment
@@ -110,7 +111,7 @@ def train(request: Request) -> int:
 
 def plan_run(request: Request) -> Plan:
     """Compose the run's configuration. Sets the variables that verl reads when it is imported."""
-    variables = read_variables(os.environ, ())
+    variables = read_variables(os.environ, _option_names())
     device = variables.given.get("DEVICE") or _device(variables)
     if device not in ("cpu", "gpu"):
         raise UsageError(f"DEVICE must be cpu or gpu, got {device!r}")
@@ -145,6 +146,21 @@ def compose(program: Literal["grpo", "sft"], overrides: Sequence[str]) -> DictCo
     from verl_video_tools.verl_plugin.planned_run import compose_run
 
     return compose_run(program, overrides)
+
+
+def _option_names() -> set[str]:
+    """Options that the groups of methods and stages set, without their sections."""
+    groups = Path(config_package.__file__).parent / "video_tools"
+    names: set[str] = set()
+
+    def add(node: object) -> None:
+        for name, value in node.items() if isinstance(node, dict) else ():
+            names.add(str(name))
+            add(value)
+
+    for path in groups.glob("*_*.yaml"):
+        add(OmegaConf.to_container(OmegaConf.load(path)))
+    return names
 
 
 def _device(variables: Variables) -> str:
@@ -269,11 +285,13 @@ def _prepare(plan: Plan) -> int:
     if plan.request.stage == "sft" and str(rows) == str(plan.config.data.train_files) and not rows.exists():
         export_expert(plan.config, rows)
     if plan.request.stage == "grpo" and not Path(plan.model_path, "config.json").exists():
-        sft = Path(plan.model_path).parent
         if plan.request.dry_run:
             return 0
         name = _run_name(_split(plan.request.overrides)[0], "grpo")
-        demo = plan.config.video_tools.demo
+        sft = plan.variables.output_dir / f"{name}_sft"
+        if Path(plan.model_path) != sft / "huggingface":
+            raise UsageError(f"{plan.model_path} holds no model")
+        demo, composition = plan.config.video_tools.demo, plan.config.video_tools.get("compose")
         return train(
             Request(
                 "sft",
@@ -282,6 +300,7 @@ def _prepare(plan: Plan) -> int:
                     f"trainer.default_local_dir={quoted(sft)}",
                     f"video_tools.demo_dir={quoted(plan.config.video_tools.demo_dir)}",
                     *(f"video_tools.demo.{key}={demo[key]}" for key in demo if key != "is_made"),
+                    *([f"video_tools.compose.file={quoted(composition.file)}"] if composition else []),
                     "video_tools.demo.is_made=true",
                 ),
                 synthetic=True,

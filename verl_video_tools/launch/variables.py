@@ -57,7 +57,7 @@ class Variables:
     @property
     def ray_address(self) -> str | None:
         """Of a Ray cluster that runs; None: the run starts Ray on this machine."""
-        address = self.given.get("RAY_ADDRESS", "local")
+        address = self.given.get("RAY_ADDRESS") or "local"
         return None if address == "local" else address
 
     @property

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import whole_file
+from verl_video_tools.methods.run_settings import copy_run_settings
 
 _STEP_FILE = "latest_checkpointed_iteration.txt"
 _STEP_PREFIX = "global_step_"
@@ -52,6 +53,7 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
         subprocess.run([*merger, "--local_dir", str(checkpoint), "--target_dir", str(unfinished)], check=True)
         if (unfinished / "lora_adapter").is_dir():
             merge_adapter(unfinished)
+    copy_run_settings(checkpoint_dir, unfinished)
     shutil.rmtree(out_dir, ignore_errors=True)
     unfinished.rename(out_dir)
     return checkpoint

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -19,6 +20,7 @@ from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG, REWARD_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
+from verl_video_tools.methods.run_settings import write_run_settings
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
@@ -138,6 +140,24 @@ def judge_config(config: DictConfig, router_address: str | None = None) -> Judge
             "reward.custom_reward_function.name=scored_by_manager"
         )
     return judge if router_address is None else replace(judge, base_url=f"http://{router_address}/v1")
+
+
+def describe_run(config: DictConfig, section: DictConfig) -> None:
+    """Write `video_tools.yaml` into the run's folder (`methods.run_settings`).
+
+    Args:
+        config: verl's whole configuration, of reinforcement learning or fine-tuning.
+        section: its part with the methods' fields, below `custom.video_tools` or, in fine-tuning, `video_tools`.
+    """
+    node = plain_dict(OmegaConf.select(section, "custom.video_tools") or section.get("video_tools"))
+    methods = [get_method(name, **node[name]) for name in method_names() if name in node]
+    judge = {name: value for name, value in (node.get("judge") or {}).items() if value is not None}
+    write_run_settings(
+        Path(config.trainer.default_local_dir),
+        methods,
+        plain_dict(config.data.get("mm_processor_kwargs")),
+        judge if judge.get("base_url") else None,
+    )
 
 
 def retrieval_config(rollout_config: DictConfig) -> RetrievalConfig | None:

@@ -14,6 +14,7 @@ from verl.utils.device import auto_set_device
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 
 from verl_video_tools.verl_plugin.epochs import end_with_epochs
+from verl_video_tools.verl_plugin.settings import describe_run
 
 
 class VideoToolsSFTTrainer(SFTTrainer):
@@ -33,6 +34,8 @@ class VideoToolsSFTTrainer(SFTTrainer):
 
     def _init_engine(self) -> None:
         super()._init_engine()
+        if self.rank == 0:
+            describe_run(self.config, self.config.data)
         self.save_freq, self.test_freq = self.save_freq or -1, self.test_freq or -1
 
     def fit(self) -> None:

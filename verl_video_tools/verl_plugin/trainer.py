@@ -63,7 +63,7 @@ from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remo
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.epochs import end_with_epochs
 from verl_video_tools.verl_plugin.row_check import check_datasets
-from verl_video_tools.verl_plugin.settings import check_engine_length, judge_config
+from verl_video_tools.verl_plugin.settings import check_engine_length, describe_run, judge_config
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import correct_by_group, exclude, scored, write_no_advantages
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
@@ -148,6 +148,7 @@ class VideoToolsMixin(TellingMixin):
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
         check_datasets(self.train_dataset, self.val_dataset, self.config, self.processor)
+        describe_run(self.config, self.config.actor_rollout_ref.rollout)
         if self.steps_per_epoch == 0:
             batch_size = self.config.data.train_batch_size
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Options of our trainers that verl does not have: `video_tools.trainer`, which the groups copy to `trainer.video_tools`."""
+"""Options of our trainers that verl does not have, `video_tools.trainer` in a run's configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.settings import plain_dict
 from verl_video_tools.verl_plugin.tracked_rollouts import COUNT, EVERY_STEPS, check_options
 
-SECTION = "trainer.video_tools"
+SECTION = "video_tools.trainer"
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,7 @@ class TrainerOptions:
     def __post_init__(self) -> None:
         check_options(self.tracked_rollouts_every, self.tracked_rollouts)
         if self.interim_validation_rows < 0:
-            raise UsageError(
-                f"video_tools.trainer.interim_validation_rows={self.interim_validation_rows}: give 0 or more"
-            )
+            raise UsageError(f"{SECTION}.interim_validation_rows={self.interim_validation_rows}: give 0 or more")
         self.make_alarms()
 
     def make_alarms(self) -> Alarms:

@@ -1,0 +1,237 @@
+"""`vvt train`: what it starts around the training program, what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl", reason="a run configures verl")
+
+from tests.launch.conftest import Launcher
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.launch.train import LAST_CHECKPOINT, STARTED_WITH, Request, _program, plan_run
+
+pytestmark = pytest.mark.slow
+
+GROUP = "+video_tools=framethinker_grpo"
+SFT_GROUP = "+video_tools=framethinker_sft"
+CPU_SFT = "verl_video_tools.verl_plugin.platforms.cpu_sft"
+
+
+def cold_started(folder: Path) -> None:
+    """Leaves the model from which a GRPO run in the synthetic world starts."""
+    model = folder / "framethinker_sft" / "huggingface"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text("{}")
+
+
+def test_a_missing_cold_start_comes_first(launcher: Launcher) -> None:
+    """With its own options: the run's learning rate would leave the model as it is."""
+    options = ("actor_rollout_ref.actor.optim.lr=1e-7", "video_tools.demo.family=qwen3_vl")
+    assert launcher.run("grpo", GROUP, *options) == 0
+    assert launcher.modules == [CPU_SFT, "verl.trainer.main_ppo"]
+    cold_start, _ = launcher.programs[0]
+    assert not any("lr=" in option for option in cold_start)
+    rows = f"{launcher.folder}/framethinker_sft/train.parquet"
+    assert (
+        launcher.vvt[0] == f"demo --out {launcher.folder}/demo_framethinker --agent-name=framethinker --family qwen3_vl"
+    )
+    assert (
+        len(launcher.vvt) == 2
+        and f"export-sft {launcher.folder}/demo_framethinker/train.parquet {rows}" in launcher.vvt[1]
+    )
+
+    launcher.programs.clear()
+    assert launcher.run("grpo", GROUP) == 0
+    assert launcher.modules == ["verl.trainer.main_ppo"], "it is there now"
+
+
+def test_the_cold_start_of_a_composition_is_of_the_same_file(launcher: Launcher) -> None:
+    options = ("video_tools.compose.file=spatial", "video_tools.demo.spatial=true")
+    assert launcher.run("grpo", "+video_tools=compose_grpo", *options) == 0
+    assert "--spatial" in launcher.vvt[0]
+    assert "--set=compose.file=spatial" in launcher.vvt[1]
+    assert "video_tools.compose.file='spatial'" in launcher.programs[0][0]
+
+
+def test_a_cold_start_that_fails_ends_the_run(launcher: Launcher) -> None:
+    launcher.exit_code = 3
+    assert launcher.run("grpo", GROUP) == 3
+    assert launcher.modules == [CPU_SFT] and launcher.reports == []
+
+
+def test_another_model_that_is_missing_is_not_trained(launcher: Launcher) -> None:
+    with pytest.raises(UsageError, match="/no/model holds no model"):
+        launcher.run("grpo", GROUP, "actor_rollout_ref.model.path=/no/model")
+
+
+def test_rows_that_are_there_stay(launcher: Launcher) -> None:
+    (launcher.folder / "framethinker_sft").mkdir()
+    (launcher.folder / "framethinker_sft" / "train.parquet").touch()
+    assert launcher.run("sft", SFT_GROUP, "video_tools.demo.is_made=true") == 0
+    assert launcher.vvt == []
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], "--min-iou 0.3 --cold-start={folder}/longvt_sft/train.parquet --cold-share 0.94"),
+        (
+            ["video_tools.rft.cold_start=[/a.parquet,/b.parquet]", "video_tools.rft.cold_share=0.5"],
+            "--min-iou 0.3 --cold-start=/a.parquet --cold-start=/b.parquet --cold-share 0.5",
+        ),
+        (
+            ["video_tools.rft.cold_share=0", "video_tools.rft.min_step=3", "video_tools.rft.max_step=20"],
+            "--min-iou 0.3 --min-step 3 --max-step 20",
+        ),
+    ],
+)
+def test_rft_mixes_rows_of_the_cold_start(options: list[str], expected: str, launcher: Launcher) -> None:
+    assert launcher.run("rft", "+video_tools=longvt_rft", "video_tools.demo.is_made=true", *options) == 0
+    (command,) = launcher.vvt
+    folder = launcher.folder
+    exported = f"data export-rft {folder}/longvt_grpo/trajectories {folder}/longvt_rft/train.parquet --overwrite"
+    assert command == f"{exported} {expected.format(folder=folder)}"
+
+
+def test_rft_on_real_data_asks_for_the_cold_start(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEVICE", "gpu")
+    with pytest.raises(UsageError, match=r"video_tools\.rft\.cold_start=\[FILE,...\]"):
+        launcher.run("rft", "+video_tools=longvt_rft")
+
+
+# ------------------------------------------------------------------------------------------------------------ the end
+
+
+def test_a_report_that_fails_costs_no_model(launcher: Launcher) -> None:
+    cold_started(launcher.folder)
+    launcher.report_code = 4
+    assert launcher.run("grpo", GROUP, smoke_test=True) == 0
+    summary, export, smoke_test = launcher.reports
+    assert summary[2].endswith("records.summary") and summary[3].endswith("/trajectories")
+    assert export == ["export_model"] and smoke_test[3] == "cpu"
+
+
+def test_a_smoke_test_resumes_with_metrics_of_its_own(launcher: Launcher) -> None:
+    """verl's logger empties its file."""
+    cold_started(launcher.folder)
+    assert launcher.run("grpo", GROUP, smoke_test=True) == 0
+    (first, of_first), (second, of_second) = launcher.programs
+    assert second == [*first, "trainer.total_training_steps=3"]
+    assert of_first["VERL_FILE_LOGGER_PATH"] != of_second["VERL_FILE_LOGGER_PATH"]
+
+
+@pytest.mark.parametrize("code", [5, 130, 143])
+def test_the_exit_code_is_that_of_the_training(code: int, launcher: Launcher) -> None:
+    cold_started(launcher.folder)
+    launcher.exit_code = code
+    assert launcher.run("grpo", GROUP, smoke_test=True) == code
+    assert len(launcher.programs) == 1 and launcher.reports == []
+
+
+def test_a_checkpoint_at_a_signal_is_asked_for(launcher: Launcher) -> None:
+    cold_started(launcher.folder)
+    assert launcher.run("grpo", GROUP, save_on_signal=True) == 0
+    assert launcher.run("grpo", GROUP) == 0
+    assert launcher.stop_files == [launcher.folder / "framethinker_grpo" / "stop_requested", None]
+
+
+def test_a_cluster_is_asked_for_lost_nodes(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    cold_started(launcher.folder)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    for code, asked in ((1, True), (143, False)):
+        launcher.reports.clear()
+        launcher.exit_code = code
+        assert launcher.run("grpo", GROUP) == code
+        assert bool(launcher.reports) == asked
+
+
+# -------------------------------------------------------------------------------------------------- other runs' folders
+
+
+def test_a_run_goes_on_from_its_own_checkpoints_alone(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not from those of another model, or of rows that have been made anew."""
+    folder = launcher.folder
+    for name in ("one.parquet", "two.parquet"):
+        (folder / name).write_text(name)
+
+    def run(rows: str, *options: str) -> int:
+        monkeypatch.setenv("TRAIN_FILES", rows)
+        return launcher.run("sft", SFT_GROUP, "model.path=/a/model", *options)
+
+    kept = folder / "framethinker_sft" / STARTED_WITH
+    for _ in range(2):
+        assert run("one.parquet") == 0
+    before = kept.read_text()
+    assert before == "MODEL_PATH /a/model\nTRAIN_FILES one.parquet (11 bytes)\n"
+    for rows, *options in (("one.parquet", "model.path=/b"), ("two.parquet",), ("[one.parquet,two.parquet]",)):
+        with pytest.raises(UsageError, match=r"holds checkpoints of a run that was started with .* another OUTPUT_DIR"):
+            run(rows, *options)
+        assert kept.read_text() == before
+
+    (folder / "moved").mkdir()
+    (folder / "moved" / "one.parquet").write_text("one.parquet")
+    assert run("moved/one.parquet") == 0, "a job of Ray unpacks its folder anew"
+    (folder / "framethinker_sft" / LAST_CHECKPOINT).unlink()
+    assert run("two.parquet") == 0, "without checkpoints a folder is nobody's"
+
+
+# ------------------------------------------------------------------------------------------------------------ programs
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "--nnodes=1 --nproc_per_node=8 --standalone"),
+        (
+            {"NNODES": "2", "NDEVICES_PER_NODE": "4", "NODE_RANK": "1", "MASTER_ADDR": "node"},
+            "--nnodes=2 --nproc_per_node=4 --node_rank=1 --master_addr=node --master_port=29500",
+        ),
+    ],
+)
+def test_fine_tuning_starts_a_process_per_gpu(
+    variables: dict[str, str], expected: str, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ({"DEVICE": "gpu", "TRAIN_FILES": "train.parquet"} | variables).items():
+        monkeypatch.setenv(name, value)
+    words = _program(plan_run(Request("sft", ("+video_tools=longvt_sft",))))
+    assert " ".join(words[1:]) == f"-m torch.distributed.run {expected} -m verl_video_tools.verl_plugin.sft_trainer"
+
+
+def test_a_node_without_a_rank_is_refused(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEVICE", "gpu")
+    monkeypatch.setenv("TRAIN_FILES", "train.parquet")
+    with pytest.raises(UsageError, match=r"with trainer\.nnodes=2 start this on every node, with its NODE_RANK from 0"):
+        launcher.run("sft", "+video_tools=longvt_sft", "trainer.nnodes=2")
+
+
+def test_nodes_have_logs_and_rows_of_their_own(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_RANK", "1")
+    assert launcher.run("sft", SFT_GROUP) == 0
+    assert launcher.vvt[1].split()[3] == f"{launcher.folder}/framethinker_sft/train_node1.parquet"
+    assert not (launcher.folder / "framethinker_sft" / STARTED_WITH).exists() and launcher.reports == []
+
+
+# ------------------------------------------------------------------------------------------------------------- dry run
+
+
+def test_a_dry_run_checks_the_options_of_the_run(launcher: Launcher) -> None:
+    launcher.report_code = 1
+    assert launcher.run("grpo", GROUP, "data.train_batch_size=2", dry_run=True) == 1
+    (command,) = launcher.reports
+    end = command.index("--")
+    assert command[1:end] == [
+        *("-m", "verl_video_tools.dry_run", "--kind", "grpo", "--device", "cpu"),
+        *("--stand-in", f"{launcher.folder}/demo_framethinker/base"),
+    ]
+    run = plan_run(Request("grpo", (GROUP, "data.train_batch_size=2")))
+    assert command[end + 1 :] == list(run.overrides)
+    assert launcher.programs == [] and not list(launcher.folder.glob("*_*/*"))
+
+
+def test_several_nodes_are_not_asked_for_their_rank(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"DEVICE": "gpu", "NNODES": "4", "TRAIN_FILES": "train.parquet"}.items():
+        monkeypatch.setenv(name, value)
+    assert launcher.run("sft", "+video_tools=longvt_sft", dry_run=True) == 0
+    assert launcher.reports[0][3:7] == ["--kind", "sft", "--device", "gpu"]

@@ -1,0 +1,57 @@
+"""The file that a run leaves of its methods, and that evaluation, chat and replay read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods.run_settings import (
+    NAME,
+    copy_run_settings,
+    read_run_settings,
+    with_run_settings,
+    write_run_settings,
+)
+
+PIXELS = {"min_pixels": 784, "max_pixels": 50_176}
+
+
+@pytest.mark.parametrize("name", METHOD_NAMES)
+def test_a_method_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Look: {question}" if name == "direct" else "Look.")
+    method = get_method(name, max_turn_tokens=77, stop=["</stop>"], prompt_file=str(prompt))
+    run, model = tmp_path / "run", tmp_path / "model"
+    model.mkdir()
+    write_run_settings(run, [method], PIXELS, None)
+    prompt.unlink()
+    copy_run_settings(run, model)
+    settings = read_run_settings(model, name)
+    assert (settings.min_pixels, settings.max_pixels) == (784, 50_176)
+    fields = dict(settings.fields)
+    assert Path(fields.pop("prompt_file")).parent.parent == model
+    assert get_method(name, **fields) == get_method(name, max_turn_tokens=77, stop=["</stop>"])
+
+
+def test_what_a_user_changes_wins_and_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    method = get_method("longvt", initial_frames=256, call_frames=64)
+    write_run_settings(tmp_path, [method], PIXELS, None)
+    fields = with_run_settings(str(tmp_path), "longvt", {"initial_frames": 32, "fps": 2.0})
+    assert fields == {"initial_frames": 32, "call_frames": 64, "fps": 2.0}
+    assert capsys.readouterr().err == (
+        f"longvt as in {tmp_path / NAME}: initial_frames, call_frames; changed here: initial_frames=32, fps=2.0\n"
+    )
+
+
+def test_a_folder_without_the_file_or_the_method_says_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert with_run_settings(tmp_path, "longvt", {"fps": 2.0}) == {"fps": 2.0}
+    assert with_run_settings(None, "longvt", {}) == {}
+    write_run_settings(tmp_path, [get_method("framemind")], {}, {"base_url": "http://h/v1"})
+    assert with_run_settings(tmp_path, "longvt", {}) == {}
+    assert capsys.readouterr().err == ""
+    assert OmegaConf.load(tmp_path / NAME).judge.base_url == "http://h/v1"
