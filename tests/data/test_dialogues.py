@@ -105,8 +105,9 @@ def test_replays_that_show_other_frames_are_told(
         assert convert(source, tmp_path / "rows.parquet", "framethinker-sft", media, *options) == 0
         return capsys.readouterr().err
 
-    assert "note: 1 of 1 dialogues are shown other frames here than they list, as in row 0: initial frames: 8 fr" in told(
-        trace["messages"]
+    assert (
+        "note: 1 of 1 dialogues are shown other frames here than they list, as in row 0: initial frames: 8 fr"
+        in told(trace["messages"])
     )
     (line,) = read_records(records)
     assert line["shown_otherwise"].endswith("here, 2 frames (0, 79) there (index)")

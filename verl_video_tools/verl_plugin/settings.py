@@ -1,7 +1,7 @@
 """What agent loop, reward manager and trainer agree on: where configs stand and where the record travels.
 
-The groups copy the node `video_tools` to `actor_rollout_ref.rollout.custom.video_tools`, for parts of verl that get only
-`actor_rollout_ref`.
+The groups copy the node `video_tools` to `actor_rollout_ref.rollout.custom.video_tools`, for processes that get only this
+section.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a method is set in the synthetic world, from files in its folder; `config/video_tools/synthetic` has the same fields."""
+"""Fields of a method in the synthetic world, from files in its folder; `config/video_tools/synthetic` has the same ones."""
 
 from __future__ import annotations
 
