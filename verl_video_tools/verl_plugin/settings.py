@@ -1,7 +1,7 @@
 """What agent loop, reward manager and trainer agree on: where configs stand and where the record travels.
 
-The groups copy the node `video_tools` to `actor_rollout_ref.rollout.custom.video_tools`, for processes that get only this
-section.
+The groups copy the node `video_tools` to `actor_rollout_ref.rollout.custom.video_tools`, since engine and actor get
+`actor_rollout_ref` alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fields of a method in the synthetic world, from files in its folder; `config/video_tools/synthetic` has the same ones."""
+"""Fields of a method in the synthetic world, from files in its folder. `config/video_tools/synthetic` has the same."""
 
 from __future__ import annotations
 
