@@ -23,7 +23,7 @@ SYSTEM = (
 
 @dataclass(frozen=True, kw_only=True)
 class Frugal(vt.Method):
-    """Fields are the knobs: `++actor_rollout_ref.rollout.custom.video_tools.frugal.look_price=0.2`."""
+    """Fields are the knobs: `+video_tools.frugal.look_price=0.2`."""
 
     name: ClassVar[str] = "frugal"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "price")
