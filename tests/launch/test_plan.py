@@ -12,7 +12,7 @@ pytest.importorskip("verl", reason="a run configures verl")
 
 from tests.recipes.options import CACHE_GB, CACHED, plan_in
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.launch.train import Plan, Request
+from verl_video_tools.launch.train import Plan, Request, compose
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ def test_a_cluster_is_joined_with_the_variables_that_workers_need(tmp_path: Path
         "SWANLAB_API_KEY": "secret",
         "UNRELATED": "1",
     }
-    init = plan(tmp_path, "grpo", **variables).config.ray_kwargs.ray_init
+    init = compose("grpo", plan(tmp_path, "grpo", **variables).options).ray_kwargs.ray_init
     assert init.num_cpus is None and "num_gpus" not in init and "address" not in init
     passed = dict(init.runtime_env.env_vars)
     forwarded = ("PYTHONPATH", "VVT_FRAME_CACHE_BYTES", "SWANLAB_MODE")

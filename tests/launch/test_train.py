@@ -66,11 +66,45 @@ def test_another_model_that_is_missing_is_not_trained(launcher: Launcher) -> Non
         launcher.run("grpo", GROUP, "actor_rollout_ref.model.path=/no/model")
 
 
-def test_rows_that_are_there_stay(launcher: Launcher) -> None:
-    (launcher.folder / "framethinker_sft").mkdir()
-    (launcher.folder / "framethinker_sft" / "train.parquet").touch()
-    assert launcher.run("sft", SFT_GROUP, "video_tools.demo.is_made=true") == 0
-    assert launcher.vvt == []
+def test_rows_of_a_run_that_goes_on_stay(launcher: Launcher) -> None:
+    for made in (True, False):
+        launcher.vvt.clear()
+        assert launcher.run("sft", SFT_GROUP, "video_tools.demo.is_made=true") == 0
+        assert bool(launcher.vvt) == made
+
+
+def test_a_cold_start_takes_nothing_that_is_meant_for_the_run(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"EXPERIMENT_NAME": "mine", "NDEVICES_PER_NODE": "2", "TRAIN_FILES": "mine.parquet"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(launcher.folder / "mine.jsonl"))
+    assert launcher.run("grpo", GROUP) == 0
+    (cold, environment), (run, of_run) = launcher.programs
+    folder = launcher.folder / "framethinker_sft"
+    assert not any("mine" in option or option.startswith("trainer.n_gpus") for option in cold)
+    assert environment["VERL_FILE_LOGGER_PATH"].startswith(str(folder))
+    assert of_run["VERL_FILE_LOGGER_PATH"] == str(launcher.folder / "mine.jsonl")
+    assert any("mine.parquet" in option for option in run)
+
+
+@pytest.mark.parametrize(
+    ("stage", "overrides", "flags", "message"),
+    [
+        ("sft", [SFT_GROUP], {"smoke_test": True}, "--smoke-test is for reinforcement learning"),
+        ("sft", [SFT_GROUP], {"save_on_signal": True}, "--save-on-signal is for reinforcement learning"),
+        ("sft", [GROUP], {}, "is no group of `vvt train sft`"),
+        ("grpo", [GROUP, "+video_tools/machine=4x48gb_lora_grpo"], {}, "is for real models"),
+        ("grpo", [GROUP, "+video_tools.jugde.model=x"], {}, "did you mean 'judge'"),
+        ("grpo", [GROUP, "trainer.logger=[wnadb]"], {}, "trainer.logger names wnadb"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    stage: str, overrides: list[str], flags: dict[str, bool], message: str, launcher: Launcher
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        launcher.run(stage, *overrides, **flags)
+    assert launcher.programs == []
 
 
 @pytest.mark.parametrize(

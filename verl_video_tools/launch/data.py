@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.errors import SetupError, UsageError
 from verl_video_tools.methods import get_method, method_names
+from verl_video_tools.verl_plugin.supervise import supervise
 
 VVT = str(Path(sys.executable).with_name("vvt"))
 """The command, which runs in a process of its own: what it imports does not stay beside the training run."""
@@ -40,7 +40,7 @@ def export_expert(config: DictConfig, rows: Path) -> None:
     command += ["--in-words", "--questions-per-video", str(settings.questions_per_video)]
     command += ["--imperfection", str(settings.imperfection)]
     for name in run_methods(config):
-        command += [f"--set={name}.{field}={value}" for field, value in _changed_fields(name, config).items()]
+        command += [f"--set={name}.{field}={value}" for field, value in changed_fields(name, config).items()]
     if any(get_method(name).searches for name in run_methods(config)):
         # Rows keep what the encoder found, so training itself loads none.
         command += ["--retrieval", f"model={config.video_tools.demo_dir}/clip"]
@@ -70,7 +70,7 @@ def export_rollouts(config: DictConfig, rows: Path) -> None:
     _vvt(*command)
 
 
-def _changed_fields(name: str, config: DictConfig) -> dict[str, str]:
+def changed_fields(name: str, config: DictConfig) -> dict[str, str]:
     """Fields that differ from the method's defaults, as `--set` takes them."""
     defaults = get_method(name)
     given: Any = OmegaConf.to_container(config.video_tools[name], resolve=True)
@@ -84,6 +84,8 @@ def _plain(value: Any) -> Any:
 
 def _vvt(*arguments: str) -> None:
     """Run a command of `vvt` to its end; its messages are the user's."""
-    ended = subprocess.run([VVT, *arguments])
-    if ended.returncode:
-        raise SetupError(f"`vvt {' '.join(arguments[:2])}` ended with exit code {ended.returncode}")
+    status = supervise([VVT, *arguments])
+    if status > 128:  # a signal that was meant for this process, too
+        raise SystemExit(status)
+    if status:
+        raise SetupError(f"`vvt {' '.join(arguments[:2])}` ended with exit code {status}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -41,6 +41,8 @@ def run_environment(
 ) -> dict[str, str]:
     """The environment of a run in `folder`: `given`, and what the run needs where that says nothing else."""
     needed = dict(CPU) if device == "cpu" else {}
+    if given.get("RAY_ADDRESS"):  # some variables also stand in a submitted job's environment
+        needed["RAY_OVERRIDE_JOB_RUNTIME_ENV"] = "1"
     if program == "grpo":
         # How verl sends a finished rollout to its reward worker: by default it pickles on the event loop of the agent
         # loop worker, 3 to 20 ms for a rollout of LongVT; so it takes 0.1 ms. The same bits arrive.
@@ -59,12 +61,11 @@ def run_environment(
     return needed | dict(given) | {"PATH": f"{programs}{os.pathsep}{given.get('PATH', '')}"}
 
 
-def ray_options(device: str, environment: MutableMapping[str, str]) -> list[str]:
+def ray_options(device: str, environment: Mapping[str, str]) -> list[str]:
     """Options with which verl joins the cluster of RAY_ADDRESS and hands its workers the variables of this run."""
     # Workers inherit the variables of their node's `ray start`, not of this process. Keys and tokens stay out, since
     # verl prints its configuration, and so do addresses of this very node.
     forwarded = [name for name in sorted(environment) if _FORWARDED.fullmatch(name) and not name.endswith(_KEPT_HERE)]
-    environment["RAY_OVERRIDE_JOB_RUNTIME_ENV"] = "1"  # some also stand in a submitted job's environment
     options = [f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(environment[name])}" for name in forwarded]
     if device == "cpu":  # nodes have declared theirs
         options += [

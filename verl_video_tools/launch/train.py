@@ -6,16 +6,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Literal
 
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools import config as config_package
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.launch.data import VVT, export_expert, export_rollouts, make_demo, run_methods
+from verl_video_tools.launch.data import VVT, changed_fields, export_expert, export_rollouts, make_demo, run_methods
 from verl_video_tools.launch.environment import CPU, ray_options, run_environment
 from verl_video_tools.launch.variables import Variables, quoted, read_variables
 
@@ -40,6 +42,7 @@ class Request:
         smoke_test: two steps with a real run's options in the synthetic world, then a third that resumes.
         dry_run: only check what can be checked without Ray, an engine or weights.
         save_on_signal: at the first SIGINT, SIGTERM or SIGHUP, end the step and save a checkpoint.
+        variables: of the run; None: those of the environment.
     """
 
     stage: Stage
@@ -48,6 +51,7 @@ class Request:
     smoke_test: bool = False
     dry_run: bool = False
     save_on_signal: bool = False
+    variables: Variables | None = None
 
     @property
     def program(self) -> Literal["grpo", "sft"]:
@@ -75,6 +79,17 @@ class Plan:
         return str(section.model.path)
 
     @property
+    def joins_cluster(self) -> bool:
+        """Whether it runs on a Ray cluster that is there already."""
+        return self.request.program == "grpo" and self.variables.ray_address is not None
+
+    @property
+    def options(self) -> list[str]:
+        """What the program is started with: workers of a cluster get the variables of this start."""
+        joined = ray_options(self.device, self.environment) if self.joins_cluster else []
+        return [*self.overrides, *joined]
+
+    @property
     def is_synthetic(self) -> bool:
         return "demo_dir" in self.config.video_tools
 
@@ -86,6 +101,9 @@ def train(request: Request) -> int:
         UsageError: the request does not make a run.
     """
     plan = plan_run(request)
+    has_rows = any(option.startswith("data.train_files=") for option in plan.overrides)
+    if not (has_rows or plan.is_synthetic):
+        raise UsageError("set TRAIN_FILES to a parquet file of rows (docs/rows.md says what a row holds)")
     if plan.is_synthetic and not plan.config.video_tools.demo.is_made:
         make_demo(plan.config)
     if status := _prepare(plan):
@@ -96,8 +114,8 @@ def train(request: Request) -> int:
     status = _start(plan)
     if request.smoke_test and status == 0:
         steps = int(plan.config.trainer.total_training_steps)
-        first_log = plan.environment["VERL_FILE_LOGGER_PATH"]
-        again = {**plan.environment, "VERL_FILE_LOGGER_PATH": first_log.replace(".jsonl", "_resumed.jsonl")}
+        log = Path(plan.environment["VERL_FILE_LOGGER_PATH"])
+        again = {**plan.environment, "VERL_FILE_LOGGER_PATH": str(log.with_name(f"{log.stem}_resumed{log.suffix}"))}
         more = f"trainer.total_training_steps={steps + 1}"
         status = _start(replace(plan, overrides=(*plan.overrides, more), environment=again))
     if status:
@@ -111,7 +129,7 @@ def train(request: Request) -> int:
 
 def plan_run(request: Request) -> Plan:
     """Compose the run's configuration. Sets the variables that verl reads when it is imported."""
-    variables = read_variables(os.environ, _option_names())
+    variables = request.variables or read_variables(os.environ, _option_names())
     device = variables.given.get("DEVICE") or _device(variables)
     if device not in ("cpu", "gpu"):
         raise UsageError(f"DEVICE must be cpu or gpu, got {device!r}")
@@ -119,6 +137,7 @@ def plan_run(request: Request) -> Plan:
     os.environ.update(ours)
     groups, options = _split(request.overrides)
     name = _run_name(groups, request.stage)
+    _check_request(request, device, groups)
     groups = sorted(groups + _default_groups(request, device, groups, name), key=_place)
     synthetic = any(group.startswith("+video_tools/synthetic=") for group in groups)
     defaults = _default_options(request, variables, name, synthetic)
@@ -128,10 +147,9 @@ def plan_run(request: Request) -> Plan:
     if not folder.is_absolute():
         overrides.append(f"trainer.default_local_dir={quoted(folder.absolute())}")
     overrides += _logger(config)
-    given = {name: value for name, value in os.environ.items() if name not in ours}
+    left_out = {*ours, *(() if request.variables is None else ("VERL_FILE_LOGGER_PATH",))}
+    given = {name: value for name, value in os.environ.items() if name not in left_out}
     environment = run_environment(given, request.program, device, folder.absolute(), variables.is_verbose)
-    if request.program == "grpo" and variables.ray_address is not None:
-        overrides += ray_options(device, environment)
     if request.program == "grpo" and not synthetic:
         overrides += _image_cache(config)
     return Plan(request, device, variables, compose(request.program, overrides), tuple(overrides), environment)
@@ -190,8 +208,25 @@ def _run_name(groups: Sequence[str], stage: Stage) -> str:
     for group in groups:
         key, _, value = group.partition("=")
         if key == "+video_tools":
-            return value.strip("[]").split(",")[0].removesuffix(f"_{stage}")
+            names = value.strip("[]").split(",")
+            if not all(name.endswith(f"_{stage}") for name in names):
+                raise UsageError(f"+video_tools={value} is no group of `vvt train {stage}`: its name ends in _{stage}")
+            return names[0].removesuffix(f"_{stage}")
     raise UsageError(f"a run needs a config group: +video_tools=<method>_{stage}, such as +video_tools=longvt_{stage}")
+
+
+def _check_request(request: Request, device: str, groups: Sequence[str]) -> None:
+    """Raises UsageError where parts of it contradict each other."""
+    machine = next((group.partition("=")[2] for group in groups if group.startswith("+video_tools/machine=")), None)
+    in_synthetic_world = device == "cpu" or request.synthetic or request.smoke_test
+    if request.program == "sft" and (request.smoke_test or request.save_on_signal):
+        option = "--smoke-test" if request.smoke_test else "--save-on-signal"
+        raise UsageError(f"{option} is for reinforcement learning: give it to vvt train grpo")
+    if machine and (request.smoke_test or (in_synthetic_world and not machine.startswith(("cpu_", "synthetic_")))):
+        raise UsageError(
+            f"+video_tools/machine={machine} is for real models, and this run trains the tiny one: leave it out, since "
+            "the machine of the synthetic world follows from DEVICE"
+        )
 
 
 def _default_groups(request: Request, device: str, groups: Sequence[str], name: str) -> list[str]:
@@ -223,7 +258,7 @@ def _default_options(request: Request, variables: Variables, name: str, syntheti
         if synthetic:
             options.append(f"video_tools.rft.cold_start=[{quoted(output_dir / f'{name}_sft' / 'train.parquet')}]")
     if (request.stage == "sft" and synthetic) or request.stage == "rft":
-        options.append(f"data.train_files={quoted(folder / _rows_name(variables))}")
+        options.append(f"data.train_files=${{trainer.default_local_dir}}/{_rows_name(variables)}")
     return options
 
 
@@ -234,7 +269,12 @@ def _rows_name(variables: Variables) -> str:
 
 def _logger(config: DictConfig) -> list[str]:
     """verl's log goes to a file, too, and its console logger writes the lines from which steps are shown."""
-    logger = list(config.trainer.logger)
+    from verl_video_tools.verl_plugin.planned_run import known_loggers
+
+    given = config.trainer.logger
+    logger = [given] if isinstance(given, str) else list(given)
+    if unknown := sorted(set(logger) - set(known_loggers())):
+        raise UsageError(f"trainer.logger names {', '.join(unknown)}; known are {', '.join(known_loggers())}")
     wanted = [*logger, *(name for name in ("console", "file") if name not in logger)]
     return [] if wanted == logger else [f"trainer.logger=[{','.join(wanted)}]"]
 
@@ -248,6 +288,7 @@ def _image_cache(config: DictConfig) -> list[str]:
     method = max(run_methods(config), key=lambda name: _images(name))
     command = [VVT, "plan", "--print", "mm-cache-gb"]
     command += ["--model", config.actor_rollout_ref.model.path, "--method", method]
+    command += [f"--set={field}={value}" for field, value in changed_fields(method, config).items()]
     for option, value in {
         "--min-pixels": pixels.min_pixels,
         "--max-pixels": pixels.max_pixels,
@@ -282,7 +323,7 @@ def _prepare(plan: Plan) -> int:
         export_rollouts(plan.config, rows)
     if not plan.is_synthetic:
         return 0
-    if plan.request.stage == "sft" and str(rows) == str(plan.config.data.train_files) and not rows.exists():
+    if plan.request.stage == "sft" and str(rows) == str(plan.config.data.train_files) and not _has_checkpoint(plan):
         export_expert(plan.config, rows)
     if plan.request.stage == "grpo" and not Path(plan.model_path, "config.json").exists():
         if plan.request.dry_run:
@@ -291,6 +332,7 @@ def _prepare(plan: Plan) -> int:
         sft = plan.variables.output_dir / f"{name}_sft"
         if Path(plan.model_path) != sft / "huggingface":
             raise UsageError(f"{plan.model_path} holds no model")
+        verbose = {"VERBOSE": "1"} if plan.variables.is_verbose else {}
         demo, composition = plan.config.video_tools.demo, plan.config.video_tools.get("compose")
         return train(
             Request(
@@ -305,9 +347,15 @@ def _prepare(plan: Plan) -> int:
                     "video_tools.demo.is_made=true",
                 ),
                 synthetic=True,
+                # What else the environment says is meant for this run.
+                variables=Variables({"OUTPUT_DIR": str(plan.variables.output_dir), "DEVICE": plan.device} | verbose),
             )
         )
     return 0
+
+
+def _has_checkpoint(plan: Plan) -> bool:
+    return (plan.folder / LAST_CHECKPOINT).exists()
 
 
 def _refuse_foreign_checkpoints(plan: Plan) -> None:
@@ -316,18 +364,22 @@ def _refuse_foreign_checkpoints(plan: Plan) -> None:
     Raises:
         UsageError: the folder's first start was given others.
     """
+    if plan.variables.node_rank:  # the first node checks what all share
+        return
+    if plan.request.smoke_test and _has_checkpoint(plan):
+        raise UsageError(f"{plan.folder} holds checkpoints, from which a smoke test would go on; name an empty folder")
     files = plan.config.data.train_files
     # Files may have moved: a job of Ray unpacks its folder anew.
     sizes = [f"{Path(file).name} ({_size(file)} bytes)" for file in ([files] if isinstance(files, str) else files)]
     given = f"MODEL_PATH {plan.model_path}\nTRAIN_FILES {' '.join(sizes)}\n"
     path = plan.folder / STARTED_WITH
-    if (plan.folder / LAST_CHECKPOINT).exists() and path.exists() and path.read_text() != given:
+    if _has_checkpoint(plan) and path.exists() and path.read_text() != given:
         raise UsageError(
             f"{plan.folder} holds checkpoints of a run that was started with {path.read_text().strip()!r} and not "
             f"with {given.strip()!r}. Give this one another OUTPUT_DIR. To go on from those checkpoints all the same, "
             f"remove {path}"
         )
-    if plan.variables.node_rank == 0 and not plan.request.dry_run:
+    if not plan.request.dry_run:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(given)
 
@@ -373,13 +425,14 @@ def _start(plan: Plan) -> int:
     before = dict(os.environ)
     os.environ.update(plan.environment)
     try:
-        status = supervise([*_program(plan), *plan.overrides], stop_file, console=console)
+        status = supervise([*_program(plan), *plan.options], stop_file, console=console)
     finally:
         os.environ.clear()
         os.environ.update(before)
-    if status and status not in SIGNALS and plan.variables.ray_address is not None:
+    if status and status not in SIGNALS and plan.joins_cluster:
         lost_nodes = [sys.executable, "-m", "verl_video_tools.verl_plugin.lost_nodes"]
-        subprocess.run(lost_nodes, timeout=120, stdout=sys.stderr)
+        with suppress(TimeoutExpired):
+            subprocess.run(lost_nodes, timeout=120, stdout=sys.stderr)
     return status
 
 
@@ -388,7 +441,7 @@ def _check(plan: Plan) -> int:
     command += ["--kind", plan.request.program, "--device", plan.device]
     if plan.is_synthetic and not Path(plan.model_path, "config.json").exists():
         command += ["--stand-in", f"{plan.config.video_tools.demo_dir}/base"]
-    return subprocess.run([*command, "--", *plan.overrides], env=plan.environment).returncode
+    return subprocess.run([*command, "--", *plan.options], env=plan.environment).returncode
 
 
 def _report(plan: Plan) -> None:
@@ -397,7 +450,7 @@ def _report(plan: Plan) -> None:
         return
     folder = plan.folder / "trajectories" if plan.request.program == "grpo" else plan.folder
     subprocess.run([sys.executable, "-m", "verl_video_tools.records.summary", str(folder)])
-    if (plan.folder / LAST_CHECKPOINT).exists():  # none after trainer.val_only=True
+    if _has_checkpoint(plan):  # none after trainer.val_only=True
         from verl_video_tools.verl_plugin.export_model import export_model
 
         export_model(plan.folder, plan.folder / "huggingface")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -36,6 +37,8 @@ OPTIONS = {
 }
 """By the program that they configure, the option that a variable stands for."""
 OTHERS = ("OUTPUT_DIR", "DEVICE", "RAY_ADDRESS", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "VERBOSE", "PYTHON")
+LISTS = ("TRAIN_FILES", "VAL_FILES", "LOGGER", "JUDGE_BASE_URL")
+"""Variables whose value may be a list, `[a,b]`."""
 NAMES = (*OPTIONS["grpo"], *OTHERS)
 
 
@@ -79,6 +82,7 @@ def read_variables(environment: Mapping[str, str], options: Iterable[str]) -> Va
     Raises:
         UsageError: a variable is spelt almost like one of these, or has the name of an option and would have no effect.
     """
+    _refuse_options(environment)
     known = set(options)
     for name in sorted(set(environment) - set(NAMES)):
         if name.isupper() and (near := get_close_matches(name, NAMES, n=1, cutoff=0.88)):
@@ -88,20 +92,25 @@ def read_variables(environment: Mapping[str, str], options: Iterable[str]) -> Va
                 f"the environment has {name}, which vvt train does not read; give the option "
                 f"{name.lower()} with its section instead (`vvt train ... --cfg job` prints all), and unset it"
             )
-    return Variables({name: environment[name] for name in NAMES if name in environment})
+    return Variables({name: environment[name] for name in NAMES if environment.get(name)})
+
+
+def _refuse_options(environment: Mapping[str, str]) -> None:
+    for option in ("SYNTHETIC", "SMOKE_TEST", "DRY_RUN", "SAVE_ON_SIGNAL"):
+        if option in environment:
+            flag = f"--{option.lower().replace('_', '-')}"
+            raise UsageError(f"the environment has {option}, which vvt train does not read; give {flag}, and unset it")
 
 
 def quoted(value: object) -> str:
     """A text as Hydra takes it, whatever characters it has."""
-    text = str(value)
-    if text.startswith("["):  # a list of files stays one
-        return text
-    escaped = text.replace("'", "\\'")
-    return f"'{escaped}'"
+    # A backslash counts before a quotation mark alone, and the text's end is one.
+    escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), str(value))
+    return "'" + escaped.replace("${", "\\${") + "'"
 
 
 def _as_option(name: str, value: str) -> str:
-    if name in ("LOGGER", "NNODES", "NDEVICES_PER_NODE"):  # no texts
+    if name in ("NNODES", "NDEVICES_PER_NODE") or (name in LISTS and value.startswith("[")):
         return value
     if name in ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES") and os.path.exists(value):
         value = os.path.abspath(value)  # what is not here may be a model's name

@@ -105,7 +105,8 @@ def _kept(folder: Path, method: str, name: str, value: Any) -> Any:
     if isinstance(value, str) and (name == "file" or name.endswith("_file")) and Path(value).is_file():
         copy = Path(FILES, f"{method}_{name}{Path(value).suffix}")
         (folder / FILES).mkdir(exist_ok=True)
-        shutil.copy(value, folder / copy)
+        if Path(value).resolve() != (folder / copy).resolve():
+            shutil.copy(value, folder / copy)
         return str(copy)
     return value
 

@@ -32,6 +32,7 @@ def register() -> None:
         "sum": lambda *values: sum(values),
         "product": lambda *values: prod(values),
         "divide": lambda dividend, divisor: -(-dividend // divisor),
+        "two_or_one": lambda devices: 1 if devices % 2 else 2,
         "path": lambda name: str(config.config_path(name)),
         "file": lambda package, name: str(files(package) / name),
         "agent_workers": config.agent_workers,

@@ -19,7 +19,7 @@ from verl_video_tools.core.hub import locate_model
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.hydra_groups import register
-from verl_video_tools.verl_plugin.settings import configured_methods, judge_config, plain_dict
+from verl_video_tools.verl_plugin.settings import check_sections, configured_methods, judge_config, plain_dict
 from verl_video_tools.verl_plugin.trainer_defaults import check_reward_function, check_validation_rows
 from verl_video_tools.verl_plugin.trainer_options import trainer_options
 from verl_video_tools.video import envelope_of
@@ -39,6 +39,7 @@ def compose_run(kind: Kind, overrides: Sequence[str]) -> DictConfig:
         with initialize_config_module("verl.trainer.config", version_base=None):
             config = compose(_CONFIG_NAMES[kind], overrides=list(overrides))
         OmegaConf.resolve(config)
+        check_sections(plain_dict(config.get("video_tools")))
     except (HydraException, OmegaConfBaseException) as error:
         raise UsageError(f"verl's configuration cannot be composed: {' '.join(str(error).split())}") from error
     return config

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,19 @@ def judge_config(config: DictConfig, router_address: str | None = None) -> Judge
     return judge if router_address is None else replace(judge, base_url=f"http://{router_address}/v1")
 
 
+SERVICES = ("judge", "retrieval", "tool_model", "trainer")
+OTHER_SETTINGS = ("cores_per_node", "loader_shm_gb", "stored_images", "demo_dir", "demo", "rft")
+
+
+def check_sections(node: Mapping[str, Any]) -> None:
+    """Raises UsageError for a name below `video_tools` that nothing reads; names the nearest one."""
+    known = (*method_names(), *SERVICES, *OTHER_SETTINGS)
+    for name in node:
+        if name not in known:
+            nearest = "".join(f"; did you mean {near!r}?" for near in get_close_matches(name, known, n=1))
+            raise UsageError(f"video_tools has no section {name!r}; it has {', '.join(known)}{nearest}")
+
+
 def describe_run(config: DictConfig, section: DictConfig) -> None:
     """Write `video_tools.yaml` into the run's folder (`methods.run_settings`).
 
@@ -150,6 +164,7 @@ def describe_run(config: DictConfig, section: DictConfig) -> None:
         section: its part with the methods' fields, below `custom.video_tools` or, in fine-tuning, `video_tools`.
     """
     node = plain_dict(OmegaConf.select(section, "custom.video_tools") or section.get("video_tools"))
+    check_sections(node)
     methods = [get_method(name, **node[name]) for name in method_names() if name in node]
     judge = {name: value for name, value in (node.get("judge") or {}).items() if value is not None}
     write_run_settings(

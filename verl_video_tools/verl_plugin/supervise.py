@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--terminal", type=int, help=argparse.SUPPRESS)
     parser.add_argument("command", nargs="+", help="after --")
     options = parser.parse_args()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # whatever has started this program may be killed
     console = None
     if options.log is not None:
         options.log.parent.mkdir(parents=True, exist_ok=True)
@@ -100,8 +101,9 @@ def supervise(
     if stop_file is not None:
         stop_file.unlink(missing_ok=True)  # an earlier run was asked, not this one
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # whatever has started this may be killed
     waited = {*_ASKED_TO_END, signal.SIGCHLD}
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup; a blocked signal would be noticed all the same
+        waited.remove(signal.SIGHUP)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     segments: set[int] = set()
     status = 1
