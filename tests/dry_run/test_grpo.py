@@ -21,7 +21,7 @@ from verl_video_tools.synthetic import base_model_dir, clip_dir
 pytestmark = pytest.mark.slow
 
 WriteRows = Callable[[list[dict[str, Any]]], str]
-CUSTOM = "++actor_rollout_ref.rollout.custom.video_tools"
+CUSTOM = "++video_tools"
 
 
 def failed(checks: Checks) -> set[str]:
@@ -87,7 +87,7 @@ def test_validation_rows_count_where_the_run_validates(dry_run: DryRunOf) -> Non
 
 
 def test_swapped_pixel_bounds_are_one_problem(dry_run: DryRunOf) -> None:
-    swapped = ("+data.mm_processor_kwargs.min_pixels=50176", "+data.mm_processor_kwargs.max_pixels=784")
+    swapped = ("data.mm_processor_kwargs.min_pixels=50176", "data.mm_processor_kwargs.max_pixels=784")
     checks = dry_run(*swapped)
     assert failed(checks) == {"pixels"}
     assert checks["pixels"].fix == "swap them: min_pixels=784, max_pixels=50176"
@@ -146,7 +146,7 @@ def test_open_questions_need_a_judge_that_answers(
     file = f"data.train_files={write_rows(asked)}"
     without = dry_run(file)["training rows"]
     assert "needs a judge" in without.detail and without.fix.startswith(
-        f"{CUSTOM}.judge.base_url=URL for open questions"
+        "video_tools.judge.base_url=URL for open questions"
     )
     with JudgeServer() as server:
         address = f"{CUSTOM}.judge.base_url={server.base_url}"
