@@ -44,7 +44,7 @@ mutants: install  ## plants the faults of tests/mutants one at a time; the tests
 fuzz: install  ## random hostile inputs, MINUTES=10 shared among all surfaces or given to SURFACE=...; goes on where the last round ended
 	python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SURFACE),--surface $(SURFACE))
 
-test-recipes: install  ## every recipe, two steps each; devices of their own for engine and trainer; a rehearsal with a real run's options
+test-recipes: install  ## every recipe, two steps each; devices of their own for engine and trainer; a smoke test with a real run's options
 	$(PYTEST) $(IN_TURN) -m recipes
 
 test-next:  ## fast tests and GRPO steps with the newest vLLM that verl's bounds allow: requirements/next.txt, in .venv-next
@@ -101,10 +101,10 @@ bench-video: install  ## cost and accuracy of reading frames, against other read
 bench-retrieval: install  ## frames by text: recall, cost of first and later queries; writes outputs/bench_retrieval
 	python -m benchmarks.retrieval
 
-bench-ladder: install  ## what a FrameMind group's first looks cost beside one rollout's
+bench-ladder: install  ## what the initial frames of a FrameMind group cost beside one rollout's
 	python -m benchmarks.ladder
 
-bench-needle: install  ## what the first look alone, and an oracle, earn on NeedleClips, method by method
+bench-needle: install  ## what the initial frames alone, and an oracle, earn on NeedleClips, method by method
 	python -m benchmarks.needle_bounds
 	python -m benchmarks.spatial_bounds
 

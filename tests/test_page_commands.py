@@ -12,6 +12,7 @@ import typer
 
 from tests.page_commands import PLACEHOLDER, REPO, Command, page_commands
 from verl_video_tools.cli.main import app
+from verl_video_tools.launch.variables import NAMES
 
 ROOT = typer.main.get_command(app)
 MAKEFILE = (REPO / "Makefile").read_text(encoding="utf-8")
@@ -106,6 +107,7 @@ def test_make_has_targets_and_variables() -> None:
 
 USERS = {"PATH", "CUDA_VISIBLE_DEVICES", "RAY_API_SERVER_ADDRESS", "PYTHONPATH", "WANDB_MODE", "VVT_JUDGE_API_KEY"}
 """Variables that other programs read."""
+TRAIN = re.compile(r"(verl_video_tools\.cli|vvt) train ")
 
 
 @cache
@@ -136,7 +138,8 @@ def faults_of_script(command: Command) -> Iterator[str]:
         variables, text = (*command.variables, *names), text_of_script(REPO / "recipes" / f"{recipe}.sh")
     else:
         variables = command.variables
-    for name in set(variables) - USERS:
+    known = USERS | set(NAMES) if TRAIN.search(text) else USERS
+    for name in set(variables) - known:
         if not re.search(rf"\$\{{?#?!?{name}\b", text):
             yield f"{command}: {name} means nothing to it"
 

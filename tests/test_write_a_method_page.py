@@ -1,7 +1,7 @@
 """docs/write-a-method.md, followed literally in an empty folder.
 
-Stand-ins: the interpreter notes the commands of verl's trainers instead of running them, `uv pip install` unpacks the
-package's wheel onto the Python path, and the recipe takes the small synthetic world that the page has made before.
+Stand-ins: `vvt train` notes the commands of verl's trainers instead of running them, and takes the small synthetic
+world that the page has made before. `uv pip install` unpacks the package's wheel onto the Python path.
 """
 
 from __future__ import annotations
@@ -24,25 +24,28 @@ from verl_video_tools.testing.run import PROPERTIES
 
 PLUGIN = "verl_video_tools.testing.pytest_plugin"
 PYTHON = f"""#!{sys.executable}
-import json, os, pathlib, sys
+import os, sys
 arguments = sys.argv[1:]
-trainers = ("verl.trainer.main_ppo", "verl_video_tools.verl_plugin.platforms.cpu_sft")
-for trainer in trainers:
-    if trainer in arguments:
-        with open(os.environ["TRAINED"], "a") as file:
-            print(json.dumps([trainer, *arguments[arguments.index(trainer) + 1 :]]), file=file)
-        sys.exit()
-if "verl_video_tools.verl_plugin.export_model" in arguments:
-    folder = pathlib.Path(arguments[-1])
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{{}}")
-    sys.exit()
 if arguments[:2] == ["-m", "pytest"] and {not any(point.value == PLUGIN for point in entry_points(group="pytest11"))}:
     arguments += ["-p", "{PLUGIN}"]
 os.execv("{sys.executable}", ["{sys.executable}", *arguments])
 """
-VVT = f"""#!/bin/sh
-exec {sys.executable} -m verl_video_tools.cli "$@"
+VVT = f"""#!{sys.executable}
+import json, os, sys
+from verl_video_tools.cli.main import run
+if sys.argv[1] == "train":
+    from verl_video_tools.launch import train
+    def start(plan):
+        with open(os.environ["TRAINED"], "a") as file:
+            print(json.dumps([*train._program(plan), *plan.overrides]), file=file)
+        model = plan.folder / "huggingface"
+        model.mkdir(parents=True, exist_ok=True)
+        (model / "config.json").write_text("{{}}")
+        return 0
+    train._start = start
+    if os.environ.get("DEVICE") == "cpu":  # the usual world has forty times as many videos as the page's
+        sys.argv += ["video_tools.demo_dir=" + os.environ["DEMO"], "video_tools.demo.is_made=true"]
+sys.exit(run(sys.argv[1:]))
 """
 UV = f"""#!/bin/sh
 set -e
@@ -76,9 +79,7 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "PYTHONPATH": os.pathsep.join([str(REPO), str(folder / "site")]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HF_HUB_OFFLINE": "1",
-        "MAKE_DEMO": "0",  # the recipe's own world has forty times as many videos as the page's
-        "DEMO_DIR": str(folder / "spotter" / "demo"),
-        "MM_CACHE_GB": "4",  # else `vvt plan` looks for the model of the last command
+        "DEMO": str(folder / "spotter" / "demo"),
         "SITE": str(folder / "site"),
         "TRAINED": str(folder / "trained.jsonl"),
     }
@@ -131,33 +132,41 @@ def test_the_package_s_tests_pass(followed: Path) -> None:
 
 
 def trained(folder: Path) -> list[list[str]]:
-    return [json.loads(line) for line in (folder / "trained.jsonl").read_text().splitlines()]
+    """Program and options of each run that was started, without the interpreter."""
+    commands = [json.loads(line) for line in (folder / "trained.jsonl").read_text().splitlines()]
+    return [command[command.index("-m") + 1 :] for command in commands]
 
 
-def test_the_recipe_makes_a_cold_start_and_two_steps(followed: Path) -> None:
-    (sft, *cold), (grpo, *options), (large, *_) = trained(followed)
+def composed(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The configuration that verl makes of a run's options."""
+    pytest.importorskip("verl", reason="its configuration is composed")
+    from verl_video_tools.verl_plugin.planned_run import compose_run
+
+    monkeypatch.syspath_prepend(str(folder / "site"))
+    return compose_run("grpo" if number else "sft", trained(folder)[number][1:])
+
+
+def test_the_run_makes_a_cold_start_and_two_steps(followed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sft, *_), (grpo, *_), (large, *_) = trained(followed)
     assert sft.endswith("cpu_sft") and grpo == large == "verl.trainer.main_ppo"
     outputs = followed / "spotter" / "outputs"
-    assert "trainer.total_training_steps=2" in options
-    assert "+data.video_tools.spotter.initial_frames=8" in cold
-    assert "+actor_rollout_ref.rollout.custom.video_tools.spotter.initial_frames=8" in options
-    assert f"actor_rollout_ref.model.path='{outputs}/spotter_sft/huggingface'" in options
+    cold, run = (composed(followed, number, monkeypatch) for number in (0, 1))
+    assert run.trainer.total_training_steps == 2
+    assert cold.data.video_tools.spotter.initial_frames == 8
+    assert run.actor_rollout_ref.rollout.custom.video_tools.spotter.initial_frames == 8
+    assert run.actor_rollout_ref.model.path == f"{outputs}/spotter_sft/huggingface"
     rows = pq.read_table(outputs / "spotter_sft" / "train.parquet").to_pylist()
     assert {row["agent_name"] for row in rows} == {"spotter"}
     assert sum("<look>" in row["turns"][0] for row in rows) > 0.7 * len(rows)
 
 
 @pytest.mark.parametrize("number", [1, 2], ids=["cpu", "gpu"])
-def test_verl_accepts_the_recipe(followed: Path, number: int) -> None:
-    pytest.importorskip("verl", reason="recipes configure verl")
-    from hydra import compose, initialize_config_module
+def test_verl_accepts_the_run(followed: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = composed(followed, number, monkeypatch)
     from hydra.utils import get_class
     from verl.trainer.ppo.utils import need_reference_policy
     from verl.utils.config import validate_config
 
-    options = trained(followed)[number][1:]
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config: Any = compose("ppo_trainer", overrides=options)  # raises for an option that verl does not have
     validate_config(config, need_reference_policy(config), use_critic=False)
     agent = config.actor_rollout_ref.rollout.agent
     (loop,) = yaml.safe_load(Path(agent.agent_loop_config_path).read_text())
@@ -167,26 +176,24 @@ def test_verl_accepts_the_recipe(followed: Path, number: int) -> None:
     assert rollout.max_model_len == config.data.max_prompt_length + config.data.max_response_length
 
 
-def test_limits_of_the_recipe_are_those_of_the_method(followed: Path) -> None:
+def test_the_configuration_has_the_methods_fields_and_limits(followed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
-        "import json; from spotter.method import Spotter as S; s = S(); b = s.recipe_budget;"
-        "looks = (s.max_turns - 1) * s.call_frames;"
-        "print(json.dumps([b.prompt_tokens, b.response_tokens, b.images, s.initial_frames + looks, 8 + looks]))"
+        "import json; from dataclasses import asdict; from spotter.method import Spotter as S; s = S();"
+        "b = s.recipe_budget; looks = (s.max_turns - 1) * s.call_frames;"
+        "limits = [b.prompt_tokens, b.response_tokens, b.images, s.initial_frames + looks, 8 + looks];"
+        "print(json.dumps([asdict(s), *limits]))"
     )
     environment = {**os.environ, "PYTHONPATH": f"{REPO}{os.pathsep}{followed / 'site'}"}
     printed = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
-    prompt, response, images, most, most_on_cpu = json.loads(printed.stdout)
+    fields, prompt, response, images, most, most_on_cpu = json.loads(printed.stdout)
     assert images == most
-    _, cpu, gpu = trained(followed)
-    assert f"+actor_rollout_ref.rollout.limit_images={most_on_cpu}" in cpu
-    for option in (
-        f"+actor_rollout_ref.rollout.limit_images={images}",
-        f"data.max_prompt_length={prompt}",
-        f"data.max_response_length={response}",
-    ):
-        assert option in gpu
+    cpu, gpu = (composed(followed, number, monkeypatch) for number in (1, 2))
+    assert cpu.actor_rollout_ref.rollout.limit_images == most_on_cpu
+    assert gpu.actor_rollout_ref.rollout.limit_images == images
+    assert (gpu.data.max_prompt_length, gpu.data.max_response_length) == (prompt, response)
+    assert gpu.video_tools.spotter == fields
 
 
 def test_the_table_of_files_is_complete() -> None:

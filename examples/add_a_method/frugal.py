@@ -23,7 +23,7 @@ SYSTEM = (
 
 @dataclass(frozen=True, kw_only=True)
 class Frugal(vt.Method):
-    """Fields are the knobs: `++actor_rollout_ref.rollout.custom.video_tools.frugal.look_price=0.2`."""
+    """Fields are the knobs: `+video_tools.frugal.look_price=0.2`."""
 
     name: ClassVar[str] = "frugal"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "price")
@@ -38,9 +38,9 @@ class Frugal(vt.Method):
     max_turns: int = 4
     end_on_call_error: bool = False
     initial_frames: int = 8
-    """Frames of the first look."""
+    """Frames that are shown with the question."""
     call_frames: int = 8
-    """Frames of a further one at most."""
+    """Frames that a tool call shows at most."""
     max_pixels: int = 50_176
     """Area of a frame in pixels at most."""
     look_price: float = 0.1

@@ -1,7 +1,7 @@
 """A selector of the frames shown with the question: those that differ most from one another.
 
     vvt replay --method videozoomer --set initial_frames_selector=most_different:most_different ...
-    ++actor_rollout_ref.rollout.custom.video_tools.videozoomer.initial_frames_selector=most_different:most_different
+    bash recipes/videozoomer_grpo.sh video_tools.videozoomer.initial_frames_selector=most_different:most_different
 
 A selector replaces the method's choice of moments, not their size, and never shows more. The module must be importable
 on every node (PYTHONPATH, or an installed package). `verl_video_tools.methods.toolkit.selectors` has one that searches

@@ -63,7 +63,7 @@ for other in lines:
 # %% [markdown]
 # ## Loss mask
 # Runs of tokens that are trained on (mask 1), and of those that are not: observations, and what wraps them. Recorded
-# with `++trainer.video_tools.record_tokens=True` only.
+# with `video_tools.trainer.record_tokens=true` only.
 
 # %%
 tokenizer = None

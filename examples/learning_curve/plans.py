@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from verl_video_tools.launch.train import Stage
 from verl_video_tools.synthetic.needle import NEEDLE_KINDS
 from verl_video_tools.synthetic.questions import Kind
 from verl_video_tools.synthetic.spatial import SPATIAL_KINDS
@@ -13,13 +14,13 @@ from verl_video_tools.synthetic.spatial import SPATIAL_KINDS
 
 @dataclass(frozen=True)
 class RolloutTuning:
-    """How LongVT's policy is fine-tuned on its own good rollouts (RFT, `recipes/longvt_rft.sh`).
+    """How LongVT's policy is fine-tuned on its own good rollouts (RFT, `vvt train rft`).
 
-    The recipe's defaults for a tiny model are the cold start's: they teach a base model its grammar, at 15 times the
+    The group's values for a tiny model are the cold start's: they teach a base model its grammar, at 15 times the
     learning rate of RL, and undo RL. Nor are rollouts of the first half of RL worth imitating: their policy was weaker.
 
     Attributes:
-        cold_share: part of the rows that is the cold start's. The recipe's 0.94 takes more rows than the good ones of
+        cold_share: part of the rows that is the cold start's. The group's 0.94 takes more rows than the good ones of
             the expert that skips tool calls are; half of these answer from the first look, as no rollout does.
         last_share: of the steps of RL, the last part, whose rollouts count.
     """
@@ -52,7 +53,7 @@ class Plan:
         epochs: passes over the cold start. After one, half of VideoZoomer's calls are refused, and calling hardly
             pays.
         freeze_vision_tower: the base model tells all things apart; training its vision tower at the rates that teach a
-            tiny model to call tools made it confuse shapes. None: as the method's recipes have it.
+            tiny model to call tools made it confuse shapes. None: as the method's config groups have it.
         rft: fine-tuning on the policy's good rollouts after RL; None: none.
     """
 
@@ -75,14 +76,13 @@ class Plan:
     freeze_vision_tower: bool | None = True
     rft: RolloutTuning | None = None
 
-    def recipe_variables(self) -> dict[str, Any]:
-        """Environment variables of all its recipes; what it leaves open is the recipes' choice."""
-        variables: dict[str, Any] = {}
-        if self.composition is not None:
-            variables["COMPOSE"] = self.composition
-        if self.freeze_vision_tower is not None:
-            variables["FREEZE_VISION_TOWER"] = int(self.freeze_vision_tower)
-        return variables
+    def options(self, stage: Stage) -> list[str]:
+        """Of all its runs; what it leaves open is the choice of their config groups."""
+        if self.freeze_vision_tower is None:
+            return []
+        if stage == "grpo":
+            return [f"actor_rollout_ref.actor.freeze_vision_tower={self.freeze_vision_tower}"]
+        return [f"engine._target_={FROZEN if self.freeze_vision_tower else TRAINED}"]
 
     def written(self) -> dict[str, Any]:
         """As a JSON file has it."""
@@ -90,6 +90,9 @@ class Plan:
         return fields
 
 
+FROZEN = "verl_video_tools.verl_plugin.engine.frozen_tower.FrozenTowerConfig"
+TRAINED = "verl.workers.config.FSDPEngineConfig"
+"""Engines of fine-tuning, by what they do with the vision tower."""
 NO_TOOLS = "direct"
 """The method without tools."""
 PLAN_BEFORE: dict[str, Any] = {

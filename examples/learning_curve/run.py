@@ -5,20 +5,20 @@ Usage: python -m examples.learning_curve.run --method videozoomer [--seed 0] [--
 `--method compose_temporal` is the packaged composition `demo`, `compose_spatial` the composition `spatial` on
 NeedleClips' questions in space, and `direct` answers without tools.
 
-Every stage is one of the package's own commands or recipes, on NeedleClips and the tiny model:
+Every stage is one of the package's own commands, on NeedleClips and the tiny model:
 
     data   videos, training rows, held-out rows (each also as a row of the method `direct`, which has no tools)
     cold   rollouts of a scripted expert that skips tool calls: most of them answer without looking
-    sft    recipes/<method>_sft.sh on them
-    rl     recipes/<method>_grpo.sh; it measures held-out accuracy before its first step and after its last, and at each
-           quarter on some of the questions
-    rft    LongVT only: recipes/longvt_rft.sh on its good rollouts and as many rows of the cold start; accuracy after it
+    sft    `vvt train sft` on them
+    rl     `vvt train grpo`; it measures held-out accuracy before its first step and after its last, and at each quarter
+           on some of the questions
+    rft    LongVT only: `vvt train rft` on its good rollouts and as many rows of the cold start; accuracy after it
     ablation  with --ablation: `rl` once more from the same start, with what the method's paper advises against
 
-Started again, it goes on where it was stopped: finished stages are skipped, and the recipes resume from checkpoints. A
+Started again, it goes on where it was stopped: finished stages are skipped, and training resumes from checkpoints. A
 folder belongs to one method, seed and plan, told in `plan.json`; only more steps may be asked of it later.
 `results.json` holds what was measured, and where; `learn_all.py` makes many runs, and `tables.py` what pages show.
-SFT_THREADS=1 leaves a core to another seed beside it; else fine-tuning takes them all.
+OMP_NUM_THREADS=1 leaves a core to another seed beside it. Without it, fine-tuning takes all cores.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ from examples.learning_curve.plans import (
     RolloutTuning,
     plan_of,
 )
-from examples.learning_curve.provenance import REPO, Starts
+from examples.learning_curve.provenance import Starts
 from examples.learning_curve.report import results_of
 from verl_video_tools.core.choices import grade_multiple_choice
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import write_json, write_text
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
+from verl_video_tools.launch.train import Stage
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
 from verl_video_tools.services.retrieval import local_from_fields
 
-RECIPES = (REPO / "recipes", Path(__file__).resolve().parent)
 VVT = Path(sys.executable).with_name("vvt")
 RESULTS = "results.json"
 """Of a run that is finished, in its folder."""
@@ -217,14 +217,13 @@ class Learning:
         _write_rows(written, self.out / "cold_start.parquet")
 
     def fine_tune(self) -> None:
-        self._recipe(
-            f"{self.method}_sft",
-            *self._options("+data.video_tools"),
+        self._train_model(
+            "sft",
             f"trainer.seed={self.seed + 1}",
-            SFT_DIR=self.sft,
-            TRAIN_FILES=self.out / "cold_start.parquet",
-            TOTAL_EPOCHS=self.plan.epochs,
-            MAX_LENGTH=1664,
+            f"trainer.default_local_dir={self.sft}",
+            f"data.train_files={self.out / 'cold_start.parquet'}",
+            f"trainer.total_epochs={self.plan.epochs}",
+            "data.max_length=1664",
         )
 
     def reinforce(self) -> None:
@@ -232,30 +231,30 @@ class Learning:
         measuring = ["trainer.val_before_train=True"]
         if num_interim := min(self.plan.interim_questions, self.plan.num_validation_videos):
             measuring.append(f"trainer.test_freq={math.ceil(self.plan.rl_steps / 4)}")
-            measuring.append(f"++trainer.video_tools.interim_validation_rows={num_interim}")
+            measuring.append(f"video_tools.trainer.interim_validation_rows={num_interim}")
         self._train("rl", validation, measuring=measuring)
 
     def reinforce_otherwise(self, ablation: Ablation) -> None:
         """With a changed method, but from the same start, on the same questions in the same order."""
-        prefix = f"++actor_rollout_ref.rollout.custom.video_tools.{self.method}"
-        fields = [f"{prefix}.{assignment}" for assignment in ablation.fields]
-        self._train("ablation", self.validation, *fields)
+        self._train("ablation", self.validation, *self._as_options(ablation.fields))
 
     def reinforcement_fine_tune(self, rft: RolloutTuning) -> None:
         """On the policy's good rollouts, and on what deserves imitation of the scripted expert's."""
         good = [row for row in load_rows(self.out / "with_tools.parquet") if deserves_imitation(row)]
         _write_rows(good, self.out / "good_cold_start.parquet")
-        self._recipe(
-            "longvt_rft",
-            *self._options("+data.video_tools"),
-            SFT_DIR=self.rft,
-            RL_DIR=self.rl,
-            SFT_FILES=self.out / "good_cold_start.parquet",
-            COLD_SHARE=rft.cold_share,
-            MIN_RL_STEP=round(self.plan.rl_steps * (1 - rft.last_share)) + 1,
-            TRAIN_BATCH_SIZE=rft.batch_size,
-            LEARNING_RATE=rft.learning_rate,
-            TOTAL_EPOCHS=rft.epochs,
+        self._train_model(
+            "rft",
+            f"trainer.default_local_dir={self.rft}",
+            f"model.path={self.rl / 'huggingface'}",
+            f"video_tools.rft.records_dir={self.rl / 'trajectories'}",
+            f"video_tools.rft.cold_start=[{self.out / 'good_cold_start.parquet'}]",
+            f"video_tools.rft.cold_share={rft.cold_share}",
+            f"video_tools.rft.min_step={round(self.plan.rl_steps * (1 - rft.last_share)) + 1}",
+            f"data.train_files={self.rft / 'train.parquet'}",
+            f"data.train_batch_size={rft.batch_size}",
+            f"data.micro_batch_size_per_gpu={rft.batch_size}",
+            f"optim.lr={rft.learning_rate}",
+            f"trainer.total_epochs={rft.epochs}",
         )
         self._measure("rft_validation", self.rft / "huggingface", self.validation)
 
@@ -285,29 +284,32 @@ class Learning:
         fields = synthetic_fields(type(get_method(method)), self.data / "prompts")
         return fields | ({"file": self.plan.composition} if method == "compose" else {})
 
-    def _options(self, prefix: str) -> list[str]:
-        """verl options for what the recipe does not set itself: the fields of the method without tools."""
-        if self.method == NO_TOOLS:
-            return []
-        return [f"{prefix}.{NO_TOOLS}.{name}={value}" for name, value in self._fields(NO_TOOLS).items()]
+    def _as_options(self, fields: Sequence[str]) -> list[str]:
+        """Options of a run for assignments to fields of the method."""
+        return [f"video_tools.{self.method}.{field}" for field in fields]
+
+    def _own_options(self) -> list[str]:
+        """Fields that all runs have in common."""
+        return self._as_options([f"file={self.plan.composition}"]) if self.plan.composition else []
 
     def _train(self, name: str, validation: Path, *fields: str, measuring: Sequence[str] = ()) -> None:
         plan, model = self.plan, self.sft / "huggingface"
-        self._rl_recipe(
+        self._train_policy(
             name,
             model,
+            validation,
             f"trainer.test_freq={plan.rl_steps}",
             f"data.seed={self.seed + 1}",
             *measuring,
             *fields,
-            VAL_FILES=validation,
-            TOTAL_STEPS=plan.rl_steps,
-            SAVE_FREQ=math.ceil(plan.rl_steps / 4),  # a run that is killed repeats no more
-            TRAIN_BATCH_SIZE=plan.batch_size,
-            LEARNING_RATE=plan.learning_rate,
-            MINI_BATCH_SIZE=plan.mini_batch_size,
-            MICRO_BATCH_SIZE=4,  # rollouts differ in length, and a batch is padded to its longest
-            TOTAL_EPOCHS=1000,  # the number of steps ends it
+            f"trainer.total_training_steps={plan.rl_steps}",
+            f"trainer.save_freq={math.ceil(plan.rl_steps / 4)}",  # a run that is killed repeats no more
+            f"data.train_batch_size={plan.batch_size}",
+            f"actor_rollout_ref.actor.optim.lr={plan.learning_rate}",
+            f"actor_rollout_ref.actor.ppo_mini_batch_size={plan.mini_batch_size}",
+            # Rollouts differ in length, and a batch is padded to its longest.
+            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+            "trainer.total_epochs=1000",  # the number of steps ends it
         )
         if not self.measured(name, plan.rl_steps).exists():
             # verl saves its last checkpoint before it measures: stopped in between, there was nothing left to train.
@@ -315,32 +317,33 @@ class Learning:
 
     def _measure(self, name: str, model: Path, validation: Path, *fields: str) -> None:
         """Greedy rollouts on held-out rows: of a run's last checkpoint, or, where it has none, of a model."""
-        only = ("trainer.val_only=True", "trainer.val_before_train=True")
-        self._rl_recipe(name, model, *only, *fields, VAL_FILES=validation)
+        self._train_policy(name, model, validation, "trainer.val_only=True", "trainer.val_before_train=True", *fields)
 
-    def _rl_recipe(self, name: str, model: Path, *options: str, **environment: Any) -> None:
-        self._recipe(
-            f"{self.method}_grpo",
-            *self._options("+actor_rollout_ref.rollout.custom.video_tools"),
+    def _train_policy(self, name: str, model: Path, validation: Path, *options: str) -> None:
+        self._train_model(
+            "grpo",
+            f"trainer.default_local_dir={self.out / name}",
+            f"actor_rollout_ref.model.path={model}",
+            f"data.train_files={self.train}",
+            f"data.val_files={validation}",
             *options,
-            RUN_DIR=self.out / name,
-            MODEL_PATH=model,
-            TRAIN_FILES=self.train,
-            **environment,
         )
 
-    def _recipe(self, name: str, *options: str, **environment: Any) -> None:
-        variables = {
-            "DEVICE": "cpu",
-            "PYTHON": sys.executable,
-            "DEMO_DIR": self.data,
-            "MAKE_DEMO": 0,
-            "OUTPUT_DIR": self.out,
-            **self.plan.recipe_variables(),
-            "SFT_THREADS": os.environ.get("SFT_THREADS", os.cpu_count() or 1),
-        }
-        script = next(path for folder in RECIPES if (path := folder / f"{name}.sh").exists())
-        _run("bash", script, *options, **variables, **environment)
+    def _train_model(self, stage: Stage, *options: str) -> None:
+        """`vvt train` on the tiny model and the videos of this run; rows may be of the method without tools as well."""
+        groups = [f"+video_tools={self.method}_{stage}"]
+        if self.method != NO_TOOLS:
+            groups += [
+                f"+video_tools/fields={NO_TOOLS}",
+                f"+video_tools/synthetic=[{self.method}_{stage},{NO_TOOLS}]",
+            ]
+        environment = {"DEVICE": "cpu", "OUTPUT_DIR": self.out}
+        if stage != "grpo":
+            environment["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)
+        _run(
+            VVT, "train", stage, *groups, f"video_tools.demo_dir={self.data}", "video_tools.demo.is_made=true",
+            *self.plan.options(stage), *self._own_options(), *options, **environment,
+        )  # fmt: skip
 
     def _say(self, text: str) -> None:
         self.console.print(f"[bold]learn {self.name}[/bold] {text}", highlight=False)
@@ -360,9 +363,8 @@ def _failing(stage: str) -> Iterator[None]:
     try:
         yield
     except subprocess.CalledProcessError as error:
-        program = " ".join(map(str, error.cmd[:2])) if error.cmd[0] == "bash" else error.cmd[0]
         raise StageError(
-            f"stage {stage}: {program} ended with exit code {error.returncode}; it says why above"
+            f"stage {stage}: vvt {error.cmd[1]} ended with exit code {error.returncode}; it says why above"
         ) from None
 
 

@@ -5,7 +5,7 @@
 #       OUTPUT_DIR=/shared/outputs MODEL_PATH=/shared/models/cold-started TRAIN_FILES=/shared/train.parquet NNODES=2 \
 #       framethinker_grpo trainer.total_training_steps=200
 #
-# Variables of the recipe first, then its name, or the path of your own, then verl options. Submitted again, it resumes
+# Variables of the recipe first, then its name, or the path of your own, then its arguments. Submitted again, it resumes
 # from the last checkpoint.
 set -euo pipefail
 from=$PWD
@@ -35,5 +35,4 @@ for variable in "${variables[@]}"; do
     echo "submit.sh: $variable: give an absolute path that every node sees, for the job runs in another folder" >&2
     exit 2
 done
-# A recipe of another package takes the others from VVT_REPO (docs/write-a-method.md).
-exec ray job submit --runtime-env examples/ray_job/runtime_env.yaml -- env "${variables[@]}" VVT_REPO=. bash "$recipe" "$@"
+exec ray job submit --runtime-env examples/ray_job/runtime_env.yaml -- env "${variables[@]}" bash "$recipe" "$@"

@@ -105,8 +105,9 @@ def test_replays_that_show_other_frames_are_told(
         assert convert(source, tmp_path / "rows.parquet", "framethinker-sft", media, *options) == 0
         return capsys.readouterr().err
 
-    assert "note: 1 of 1 dialogues are shown other frames here than they list, as in row 0: first look: 8 fr" in told(
-        trace["messages"]
+    assert (
+        "note: 1 of 1 dialogues are shown other frames here than they list, as in row 0: initial frames: 8 fr"
+        in told(trace["messages"])
     )
     (line,) = read_records(records)
     assert line["shown_otherwise"].endswith("here, 2 frames (0, 79) there (index)")
@@ -119,7 +120,7 @@ def test_replays_that_show_other_frames_are_told(
     turns[3] = {**turns[3], "content": "\n".join(f"frame {number + 1}: <image>" for number in chosen)}
     assert "note" not in told([listed, *turns])
     turns[3] = {**turns[3], "content": "\n".join(f"frame {number + 2}: <image>" for number in chosen)}
-    assert "row 0: look 1: " in told([listed, *turns])
+    assert "row 0: observation 1: " in told([listed, *turns])
 
 
 def test_what_does_not_replay_is_left_out(media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,7 @@ def test_an_engine_as_long_as_the_model_is_no_fault(dry_run: DryRunOf) -> None:
         ("actor_rollout_ref.actor.ppo_mini_batch_size=99", "options", "verl refuses the options"),
         (f"{CUSTOM}.framethinker.no_such_field=1", "options", "no_such_field"),
         (f"{CUSTOM}.judge.no_such_field=1", "options", "no_such_field"),
-        ("++trainer.video_tools.record_token=True", "options", "did you mean 'record_tokens'?"),
+        ("++video_tools.trainer.record_token=true", "options", "did you mean 'record_tokens'?"),
         ("actor_rollout_ref.model.path=nodir", "processor", "'nodir' is no folder here"),
         ("data.train_files=/no/such.parquet", "training rows", "/no/such.parquet"),
         ("data.val_files=/no/such.parquet", "validation rows", "/no/such.parquet"),

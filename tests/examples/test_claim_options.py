@@ -1,24 +1,23 @@
-"""What the two choices of a claim hand to verl, through the recipes: configurations that differ in what is claimed."""
+"""What the two choices of a claim hand to verl: configurations that differ in what is claimed."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
-pytest.importorskip("verl", reason="recipes configure verl")
+pytest.importorskip("verl", reason="its configuration is composed")
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from examples.learning_curve.claims.claim import CLAIMS, sampling
 from examples.learning_curve.claims.trial import Trial
-from tests.recipes.options import STOPPED, STUB, compose_options
 from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.launch.train import Request, plan_run
 from verl_video_tools.verl_plugin.settings import is_validation
 
 pytestmark = pytest.mark.long
@@ -28,32 +27,24 @@ Options = Mapping[str, Any]
 
 
 class Composed:
-    """Stands for `_run`: starts a recipe up to verl, and keeps the configuration that verl would make, by folder."""
+    """Stands for `_run`: keeps the configuration that verl would make of a run, by folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
         self.configs: dict[str, Options] = {}
-        self.whole: dict[str, Any] = {}
-        (folder / "bin").mkdir()
-        for name, text in {"python": STUB, "vvt": "#!/bin/sh\n"}.items():
-            (folder / "bin" / name).write_text(text)
-            (folder / "bin" / name).chmod(0o755)
+        self.whole: dict[str, DictConfig] = {}
 
     def __call__(self, *command: Any, **variables: Any) -> None:
-        model = Path(variables.get("MODEL_PATH", self.folder / "data" / "base"))
-        model.mkdir(parents=True, exist_ok=True)
-        (model / "config.json").write_text("{}")
-        told = {name: str(value) for name, value in variables.items()}
-        stand_ins = {"PYTHON": str(self.folder / "bin" / "python"), "STUB_OUTPUT": str(self.folder / "started.json")}
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **told, **stand_ins}
-        run = subprocess.run([str(part) for part in command], env=environment, capture_output=True, text=True)
-        assert run.returncode == STOPPED, run.stderr
-        options = json.loads((self.folder / "started.json").read_text())["options"]
-        config = compose_options("ppo_trainer" if "RUN_DIR" in told else "sft_trainer_engine", options)
-        plain = OmegaConf.to_container(config)
-        name = Path(told.get("RUN_DIR", told.get("SFT_DIR", ""))).name
-        self.whole.setdefault(name, plain)
-        self.configs.setdefault(name, by_name(plain))
+        _, train, stage, *overrides = [str(part) for part in command]
+        assert train == "train"
+        with mock.patch.dict(os.environ, {name: str(value) for name, value in variables.items()}):
+            config = plan_run(Request(stage, tuple(overrides))).config  # type: ignore[arg-type]  # a stage
+        name = Path(config.trainer.default_local_dir).name
+        self.whole.setdefault(name, config)
+        options = by_name(OmegaConf.to_container(config))
+        copies = ("actor_rollout_ref.rollout.custom.video_tools.", "data.video_tools.")
+        self.configs.setdefault(
+            name, {option: value for option, value in options.items() if not option.startswith(copies)}
+        )
 
 
 def by_name(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -76,14 +67,14 @@ def test_the_choices_differ_in_what_is_claimed_alone(
 ) -> None:
     claim = CLAIMS[name]
     trial = Trial(name, claim, 3, tmp_path)
-    composed = Composed(tmp_path)
+    composed = Composed()
     monkeypatch.setattr("examples.learning_curve.run._run", composed)
     for run in ("rl", "ablation"):  # as if training had left it
         trial.measured(run, claim.plan.rl_steps).parent.mkdir(parents=True)
         trial.measured(run, claim.plan.rl_steps).touch()
     for stage in ("sft", "rl", "ablation"):
         trial.stages[stage]()
-    prefix = f"actor_rollout_ref.rollout.custom.video_tools.{claim.method}"
+    prefix = f"video_tools.{claim.method}"
     chosen = [
         {f"{prefix}.{field}": value for field, value in read_assignments([*arm.fields]).items()}
         | {key: yaml.safe_load(value) for key, _, value in (option.partition("=") for option in arm.options)}
@@ -101,8 +92,8 @@ def test_the_choices_differ_in_what_is_claimed_alone(
     assert tuple(sampled_with) == sampling(claim.method)
 
     common = read_assignments([*claim.common])
-    for run, folder in (("sft", "data.video_tools." + claim.method), ("rl", prefix), ("ablation", prefix)):
-        assert {field: composed.configs[run][f"{folder}.{field}"] for field in common} == common
+    for run in ("sft", "rl", "ablation"):
+        assert {field: composed.configs[run][f"{prefix}.{field}"] for field in common} == common
     assert paper["actor_rollout_ref.model.path"] == str(tmp_path / "sft" / "huggingface")
     assert (paper["data.seed"], composed.configs["sft"]["trainer.seed"]) == (4, 4)
     assert paper["trainer.total_training_steps"] == claim.plan.rl_steps
@@ -117,7 +108,7 @@ def test_the_choices_differ_in_what_is_claimed_alone(
         assert composed.configs[view]["actor_rollout_ref.model.path"] == str(tmp_path / run / "huggingface")
         assert of_measurement(composed.configs[view]) == of_measurement(composed.configs[f"rl_metric_{number}"])
     for run in ("rl", "ablation", *views):
-        rollout = OmegaConf.create(composed.whole[run]).actor_rollout_ref.rollout
+        rollout = composed.whole[run].actor_rollout_ref.rollout
         assert is_validation(rollout.val_kwargs, rollout), "else its rollouts would count as those of training"
         wanted = rollout.temperature if claim.samples_answers else 0.0
         assert rollout.val_kwargs.temperature == pytest.approx(wanted, abs=0.02)

@@ -1,4 +1,4 @@
-"""Claims of the papers: the direction of the gradient from real episodes, and a trial with stand-ins for recipes."""
+"""Claims of the papers: the direction of the gradient from real episodes, and a trial with stand-ins for training."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from examples.learning_curve.learn_all import LOCK, NUM_TRIES
 from examples.learning_curve.plans import PLANS
 from examples.learning_curve.report import RFT_LESS_RL, TRAINING
 from examples.learning_curve.run import Learning, StageError
-from tests.examples.test_learning_curve import Training
+from tests.examples.test_learning_curve import FOLDER, MODEL, Training
 from tests.recorded_run import rollout
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import CallRecord, Retriever, Sample
@@ -232,7 +232,7 @@ class Stand:
 
 
 class Choices(Training):
-    """Stands for recipes: under the paper's choice every rollout looks, under the other one none."""
+    """Stands for `vvt train`: under the paper's choice every rollout looks, under the other one none."""
 
     def answer(self, row: dict[str, Any], looks: bool) -> dict[str, Any]:
         looks = looks and self.of_paper
@@ -246,7 +246,8 @@ class Choices(Training):
         return line | {"extra_info": row["extra_info"], "agent_name": row["agent_name"]}
 
     def __call__(self, *command: Any, **environment: Any) -> None:
-        self.of_paper = Path(environment.get("RUN_DIR", "")).name.startswith("rl")
+        folders = [str(part).partition("=")[2] for part in command if str(part).startswith(FOLDER)]
+        self.of_paper = any(Path(folder).name.startswith("rl") for folder in folders)
         super().__call__(*command, **environment)
 
 
@@ -259,12 +260,11 @@ def trial(name: str, folder: Path, training: Training, monkeypatch: pytest.Monke
 def test_a_trial_compares_two_choices_from_one_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Choices()
     trial("longvt_recall", tmp_path, training, monkeypatch).run()
-    assert [name for name, _, _ in training.recipes] == ["longvt_sft", "longvt_grpo", "longvt_grpo"]
-    (_, _, _), (_, of_paper, first), (_, of_other, second) = training.recipes
-    prefix = "++actor_rollout_ref.rollout.custom.video_tools.longvt.time_reward"
-    assert f"{prefix}=iou" in of_paper and f"{prefix}=recall" in of_other
-    same = ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES", "TOTAL_STEPS")
-    assert [first[key] for key in same] == [second[key] for key in same] and first["RUN_DIR"] != second["RUN_DIR"]
+    assert [name for name, _ in training.runs] == ["longvt_sft", "longvt_grpo", "longvt_grpo"]
+    _, (_, first), (_, second) = training.runs
+    assert [run["video_tools.longvt.time_reward"] for run in (first, second)] == ["iou", "recall"]
+    same = (MODEL, "data.train_files", "data.val_files", "trainer.total_training_steps")
+    assert [first[key] for key in same] == [second[key] for key in same] and first[FOLDER] != second[FOLDER]
 
     cold = load_rows(tmp_path / "cold_start.parquet")
     kinds = Counter(question_from_row(row)[1].kind for row in cold)
@@ -282,7 +282,7 @@ def test_a_trial_compares_two_choices_from_one_start(tmp_path: Path, monkeypatch
 
     again = Choices()
     trial("longvt_recall", tmp_path, again, monkeypatch).run()
-    assert not again.recipes
+    assert not again.runs
     with pytest.raises(UsageError, match="another claim"):
         trial("longvt_recall", tmp_path, again, monkeypatch, paper=Arm("recall", ("time_reward=recall",))).run()
     other = trial("longvt_recall", tmp_path, again, monkeypatch)
@@ -291,14 +291,13 @@ def test_a_trial_compares_two_choices_from_one_start(tmp_path: Path, monkeypatch
     with pytest.raises(UsageError, match="another claim"):
         other.run()
     trial("longvt_recall", tmp_path, again, monkeypatch).run()
-    assert not again.recipes, "a claim that was refused has changed nothing"
+    assert not again.runs, "a claim that was refused has changed nothing"
 
 
 def test_fields_of_both_choices_reach_all_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Choices()
     trial("framethinker_bonus", tmp_path, training, monkeypatch).run()
-    for _, options, _ in training.recipes:
-        assert any(option.endswith("video_tools.framethinker.ccv=false") for option in options)
+    assert all(options["video_tools.framethinker.ccv"] == "false" for _, options in training.runs)
     asked = [row for row in load_rows(tmp_path / "cold_start.parquet") if row["template"] == "ask"]
     assert all("get frame number" in row["turns"][0] and len(row["turns"]) == 2 for row in asked)
 
@@ -306,17 +305,15 @@ def test_fields_of_both_choices_reach_all_stages(tmp_path: Path, monkeypatch: py
 def test_a_metric_may_be_measured_with_fields_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Choices()
     trial("framemind_ladder", tmp_path, training, monkeypatch).run()
-    runs = {
-        Path(environment["RUN_DIR"]).name: (options, environment) for _, options, environment in training.recipes[1:]
-    }
+    runs = {Path(options[FOLDER]).name: options for _, options in training.runs[1:]}
     assert list(runs) == ["rl", "rl_metric_0", "rl_metric_1", "ablation", "ablation_metric_0", "ablation_metric_1"]
-    prefix = "++actor_rollout_ref.rollout.custom.video_tools.framemind"
-    assert f"{prefix}.low=[4,112]" in runs["ablation"][0]
+    prefix = "video_tools.framemind"
+    assert runs["ablation"][f"{prefix}.low"] == "[4,112]"
     for name in ("rl", "ablation"):
-        options, environment = runs[f"{name}_metric_1"]
-        assert environment["MODEL_PATH"] == tmp_path / name / "huggingface" and "trainer.val_only=True" in options
-        assert f"{prefix}.initial_frames=4" in options and f"{prefix}.nested_times=true" in options
-        assert not any(".low=" in option for option in options)
+        options = runs[f"{name}_metric_1"]
+        assert options[MODEL] == str(tmp_path / name / "huggingface") and options["trainer.val_only"] == "True"
+        assert (options[f"{prefix}.initial_frames"], options[f"{prefix}.nested_times"]) == ("4", "true")
+        assert f"{prefix}.low" not in options
     result = json.loads((tmp_path / RESULT).read_text())
     assert [metric["fields"] for metric in result["metrics"]] == [[], ["initial_frames=4"]]
 
@@ -328,9 +325,9 @@ def test_training_keeps_the_share_of_a_kind_and_may_sample_all_groups(
     trial("videozoomer_sampling", tmp_path, training, monkeypatch, train_shares={"at_time": 0.5}).run()
     kinds = Counter(question_from_row(row)[1].kind for row in load_rows(tmp_path / "train.parquet"))
     assert kinds == {"direct": 2, "at_time": 1}
-    options = {Path(environment["RUN_DIR"]).name: options for _, options, environment in training.recipes[1:]}
-    assert "algorithm.filter_groups.enable=False" in options["ablation"]
-    assert "algorithm.filter_groups.enable=False" not in options["rl"]
+    options = {Path(options[FOLDER]).name: options for _, options in training.runs[1:]}
+    assert options["ablation"]["algorithm.filter_groups.enable"] == "False"
+    assert "algorithm.filter_groups.enable" not in options["rl"]
 
 
 @pytest.fixture
@@ -405,8 +402,8 @@ def test_fine_tuning_on_rollouts_takes_late_ones_and_is_compared_with_rl(
     plan = replace(plan, num_direct_rows=4)
     monkeypatch.setitem(PLANS, "longvt", plan)
     Learning("longvt", 0, tmp_path, plan).run()
-    (environment,) = [environment for name, _, environment in training.recipes if name == "longvt_rft"]
-    assert environment["MIN_RL_STEP"] == 11 and environment["LEARNING_RATE"] < 1e-3
+    (options,) = [options for name, options in training.runs if name == "longvt_rft"]
+    assert options["video_tools.rft.min_step"] == "11" and float(options["optim.lr"]) < 1e-3
     results = json.loads((tmp_path / "results.json").read_text())
     # The stand-in answers from the first look after RFT, and looks after RL.
     assert results[RFT_LESS_RL]["mean"] == -1.0

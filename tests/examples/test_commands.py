@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-import verl.trainer.config
-from hydra import compose, initialize_config_dir
 from verl.trainer.ppo.utils import need_reference_policy
 from verl.utils.config import validate_config
 
 from tests.examples.conftest import EXAMPLES
+from verl_video_tools.verl_plugin.planned_run import compose_run
 
 READMES = sorted(EXAMPLES.glob("*/README.md"))
 
@@ -20,16 +19,15 @@ READMES = sorted(EXAMPLES.glob("*/README.md"))
 @pytest.mark.parametrize("readme", READMES, ids=lambda readme: readme.parent.name)
 def test_options_exist_and_files_are_there(readme: Path) -> None:
     text = readme.read_text()
-    commands = [
-        [word for word in block.replace("\\\n", " ").split() if re.match(r"\+{0,2}\w+(\.\w+)+=", word)]
-        for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
-    ]
-    with initialize_config_dir(str(Path(next(iter(verl.trainer.config.__path__))).resolve()), version_base=None):
-        for options in filter(None, commands):
-            plain = [re.sub(r'"|\$PWD/|\$\(vvt', "", option) for option in options]
-            config = compose("ppo_trainer", overrides=plain)  # raises for an option that verl does not have
-            if any(option.startswith("data.train_files=") for option in plain):  # a whole command: verl checks it first
-                validate_config(config, need_reference_policy(config), use_critic=False)
+    for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL):
+        words = block.replace("\\\n", " ").split()
+        if not (options := [word for word in words if re.match(r"\+{0,2}\w+(\.\w+)+=", word)]):
+            continue
+        groups = [f"+video_tools={name}" for name in re.findall(r"recipes/(\w+_grpo)\.sh", block)]
+        plain = [re.sub(r'"|\$\(vvt', "", option).replace("$PWD", str(EXAMPLES.parent)) for option in options]
+        config = compose_run("grpo", [*groups, *plain])  # raises for an option that does not exist
+        if any(option.startswith("data.train_files=") for option in plain):  # a whole command: verl checks it first
+            validate_config(config, need_reference_policy(config), use_critic=False)
     named = set(re.findall(r"examples/[\w/]+(?:\.\w+)?", text))
     assert [name for name in named if not (EXAMPLES.parent / name).exists()] == []
 

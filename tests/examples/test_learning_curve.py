@@ -32,39 +32,46 @@ def example(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return runpy.run_path(str(SCRIPT))
 
 
+MODEL = "actor_rollout_ref.model.path"
+FOLDER = "trainer.default_local_dir"
+
+
 class Training:
-    """Stands for recipes: a policy learns to look, and is right where it looks."""
+    """Stands for `vvt train`: a policy learns to look, and is right where it looks."""
 
     def __init__(self) -> None:
-        self.recipes: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
+        self.runs: list[tuple[str, dict[str, str]]] = []
+        """Method and stage, as its config group has them, and options."""
         self.stopped_before_measuring = False
 
     def __call__(self, *command: Any, **environment: Any) -> None:
         program, *arguments = [str(part) for part in command]
-        if Path(program).name == "vvt":
+        assert Path(program).name == "vvt"
+        if arguments[0] != "train":
             assert vvt(arguments) == 0
             return
-        self.recipes.append((Path(arguments[0]).stem, tuple(arguments[1:]), environment))
-        if "RUN_DIR" not in environment:
+        options = dict(argument.split("=", 1) for argument in arguments[2:])
+        self.runs.append((options["+video_tools"], options))
+        assert environment["DEVICE"] == "cpu"
+        if arguments[1] != "grpo":
             return
-        rows = load_rows(environment["VAL_FILES"])
-        options = dict(argument.lstrip("+").split("=", 1) for argument in arguments[1:])
-        saved = Path(environment["RUN_DIR"], "latest_checkpointed_iteration.txt")
+        rows = load_rows(options["data.val_files"])
+        saved = Path(options[FOLDER], "latest_checkpointed_iteration.txt")
         num_trained, steps = 0, [int(saved.read_text()) if saved.exists() else 0]
-        if "trainer.val_only=True" not in arguments:
-            num_trained = last = environment["TOTAL_STEPS"]
+        if "trainer.val_only" not in options:
+            num_trained = last = int(options["trainer.total_training_steps"])
             steps = [*range(0, last, int(options["trainer.test_freq"])), last]
             steps = steps[: 1 if self.stopped_before_measuring else None]
-        few = int(options.get("trainer.video_tools.interim_validation_rows", 0))
+        few = int(options.get("video_tools.trainer.interim_validation_rows", 0))
         write_run(
-            environment["RUN_DIR"],
+            Path(options[FOLDER]),
             {step: [in_cells(rollout("a", score)) for score in (1.0, 0.0)] for step in range(1, num_trained + 1)},
             {
                 step: [self.answer(row, looks=step > 0) for row in (rows[:few] if 0 < step < num_trained else rows)]
                 for step in steps
             },
         )
-        if "trainer.val_only=True" not in arguments:
+        if "trainer.val_only" not in options:
             saved.write_text(str(last))
 
     @staticmethod
@@ -121,21 +128,21 @@ def test_stages_run_once_and_their_gain_is_reported(
 ) -> None:
     training = Training()
     learning(example, tmp_path, training).run()
-    assert [name for name, _, _ in training.recipes] == ["framethinker_sft", "framethinker_grpo"]
+    assert [name for name, _ in training.runs] == ["framethinker_sft", "framethinker_grpo"]
 
     written = load_rows(tmp_path / "cold_start.parquet")
     turns = Counter((row["agent_name"], len(row["turns"]) > 1) for row in written)
     assert turns["direct", False] == 4 and turns["direct", True] == 0
     assert sum(turns.values()) == 4 + 2 * 8
     assert turns["framethinker", False] > turns["framethinker", True] > 0  # an expert that skips tool calls
-    validation = load_rows(training.recipes[-1][2]["VAL_FILES"])
+    validation = load_rows(training.runs[-1][1]["data.val_files"])
     assert Counter(row["agent_name"] for row in validation) == {"framethinker": 8, "direct": 8}
     train = {row["extra_info"]["video_path"] for row in written}
     assert train.isdisjoint(row["extra_info"]["video_path"] for row in validation)
 
-    for _, options, environment in training.recipes:
-        assert environment["MAKE_DEMO"] == 0 and Path(environment["TRAIN_FILES"]).exists()
-        assert any("video_tools.direct.prompt_file=" in option for option in options)
+    for name, options in training.runs:
+        assert options["video_tools.demo.is_made"] == "true" and Path(options["data.train_files"]).exists()
+        assert options["+video_tools/synthetic"] == f"[{name},direct]", "rows of it are asked without tools"
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["accuracy"]["after SFT"]["needs another look"]["mean"] == 0.0
     assert results["accuracy"]["after RL"]["needs another look"]["mean"] == 1.0
@@ -146,10 +153,10 @@ def test_stages_run_once_and_their_gain_is_reported(
     assert not seconds["after SFT"] and seconds["after RL"] == pytest.approx(dict.fromkeys(kinds, 7 / 5))
     assert (tmp_path / "report" / "curves.png").exists()
 
-    options = training.recipes[-1][1]
-    assert f"trainer.test_freq={-(-STEPS // 4)}" in options  # each quarter, of two videos' questions
-    assert training.recipes[-1][2]["SAVE_FREQ"] == -(-STEPS // 4)
-    assert "++trainer.video_tools.interim_validation_rows=2" in options
+    options = training.runs[-1][1]
+    assert options["trainer.test_freq"] == str(-(-STEPS // 4))  # each quarter, of two videos' questions
+    assert options["trainer.save_freq"] == str(-(-STEPS // 4))
+    assert options["video_tools.trainer.interim_validation_rows"] == "2"
     kinds = [question_from_row(row)[1].kind for row in validation[:2]]
     assert "direct" not in kinds and len({*kinds}) == 2
     assert len({row["extra_info"]["video_path"] for row in validation[:2]}) == 2
@@ -165,13 +172,13 @@ def test_stages_run_once_and_their_gain_is_reported(
 
     again = Training()
     learning(example, tmp_path, again).run()
-    assert not again.recipes
+    assert not again.runs
 
     ablation = example["ABLATIONS"]["framethinker"]
     learning(example, tmp_path, again, ablation).run()
-    ((_, options, environment),) = again.recipes  # from the same start, with the other choice
-    assert "++actor_rollout_ref.rollout.custom.video_tools.framethinker.bonus_condition=always" in options
-    assert environment["MODEL_PATH"] == training.recipes[-1][2]["MODEL_PATH"]
+    ((_, options),) = again.runs  # from the same start, with the other choice
+    assert options["video_tools.framethinker.bonus_condition"] == "always"
+    assert options[MODEL] == training.runs[-1][1][MODEL]
     results = json.loads((tmp_path / "results.json").read_text())
     assert results[f"after RL less after RL, {ablation.title}"]["mean"] == 0.0
     assert f"reward after RL less after RL, {ablation.title}" not in results, "other rules"
@@ -182,10 +189,10 @@ def test_a_run_stopped_before_its_last_measurement_is_measured(example: dict[str
     training = Training()
     training.stopped_before_measuring = True
     learning(example, before_rl, training).run()
-    assert [name for name, _, _ in training.recipes] == ["framethinker_grpo", "framethinker_grpo"]
-    (_, trained, run), (_, measured, again) = training.recipes
-    assert "trainer.val_only=True" in measured and "trainer.val_only=True" not in trained
-    assert run["RUN_DIR"] == again["RUN_DIR"] and run["VAL_FILES"] == again["VAL_FILES"]
+    assert [name for name, _ in training.runs] == ["framethinker_grpo", "framethinker_grpo"]
+    (_, trained), (_, measured) = training.runs
+    assert "trainer.val_only" in measured and "trainer.val_only" not in trained
+    assert [trained[option] == measured[option] for option in (FOLDER, "data.val_files")] == [True, True]
     results = json.loads((before_rl / "results.json").read_text())
     assert results["accuracy"]["after RL"]["needs another look"]["mean"] == 1.0
 
@@ -207,7 +214,7 @@ def test_a_folder_belongs_to_one_plan_but_may_train_longer(
     longer = learning(example, tmp_path, training := Training())
     longer.plan = replace(longer.plan, rl_steps=STEPS + 1)
     longer.run()
-    assert [environment.get("TOTAL_STEPS") for _, _, environment in training.recipes] == [STEPS + 1]
+    assert [options["trainer.total_training_steps"] for _, options in training.runs] == [str(STEPS + 1)]
     assert json.loads((tmp_path / "results.json").read_text())["plan"]["rl_steps"] == STEPS + 1
 
 
@@ -215,7 +222,7 @@ def test_the_same_questions_without_tools_can_be_left_out(example: dict[str, Any
     run = learning(example, before_rl, training := Training())
     run.plan = replace(run.plan, compares_without_tools=False)
     run.run()
-    validation = load_rows(training.recipes[-1][2]["VAL_FILES"])
+    validation = load_rows(training.runs[-1][1]["data.val_files"])
     assert {row["agent_name"] for row in validation} == {"framethinker"}
     results = json.loads((before_rl / "results.json").read_text())
     assert not [name for name in results["accuracy"] if "without tools" in name]
@@ -229,12 +236,14 @@ def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str,
     run = example["Learning"]("compose_spatial", 1, tmp_path, plan)
     type(run).run.__globals__["_run"] = training = Training()
     run.run()
-    assert [name for name, _, _ in training.recipes] == ["compose_sft", "compose_grpo"]
-    assert all(environment["COMPOSE"] == "spatial" for _, _, environment in training.recipes)
-    assert all(environment["FREEZE_VISION_TOWER"] == 1 for _, _, environment in training.recipes)
+    assert [name for name, _ in training.runs] == ["compose_sft", "compose_grpo"]
+    assert all(options["video_tools.compose.file"] == "spatial" for _, options in training.runs)
+    (_, sft), (_, grpo) = training.runs
+    assert sft["engine._target_"].endswith("FrozenTowerConfig")
+    assert grpo["actor_rollout_ref.actor.freeze_vision_tower"] == "True"
 
-    train = load_rows(training.recipes[-1][2]["TRAIN_FILES"])
-    validation = load_rows(training.recipes[-1][2]["VAL_FILES"])
+    train = load_rows(training.runs[-1][1]["data.train_files"])
+    validation = load_rows(training.runs[-1][1]["data.val_files"])
     assert (len(train), len(validation)) == (3 * 4, 2 * 4)
     assert {row["agent_name"] for row in (*train, *validation)} == {"compose"}
     assert all("on the card between" in row["extra_info"]["question"] for row in (*train, *validation))
@@ -249,35 +258,23 @@ def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str,
     assert list(results["accuracy"]) == ["after SFT", "after RL"]
 
 
-@pytest.mark.parametrize(
-    ("name", "method", "recipe"), [("direct", "direct", "direct"), ("compose_temporal", "compose", "compose")]
-)
-def test_what_the_methods_are_compared_with(
-    example: dict[str, Any], tmp_path: Path, name: str, method: str, recipe: str
-) -> None:
+@pytest.mark.parametrize(("name", "method"), [("direct", "direct"), ("compose_temporal", "compose")])
+def test_what_the_methods_are_compared_with(example: dict[str, Any], tmp_path: Path, name: str, method: str) -> None:
     """No tools, and a composition, on NeedleClips' questions; each with a cold start of its own kind."""
     plan = replace(example["PLANS"][name], num_train_videos=3, num_validation_videos=2, rl_steps=STEPS)
     run = example["Learning"](name, 1, tmp_path, plan)
-    scripts: list[str] = []
-
-    class Scripts(Training):
-        def __call__(self, *command: Any, **environment: Any) -> None:
-            scripts.extend(str(part) for part in command if str(part).endswith(".sh"))
-            super().__call__(*command, **environment)
-
-    type(run).run.__globals__["_run"] = training = Scripts()
+    type(run).run.__globals__["_run"] = training = Training()
     run.run()
-    assert [stem for stem, _, _ in training.recipes] == [f"{recipe}_sft", f"{recipe}_grpo"]
-    assert all(Path(script).is_file() for script in scripts)
+    assert [name for name, _ in training.runs] == [f"{method}_sft", f"{method}_grpo"]
     written = load_rows(tmp_path / "cold_start.parquet")
     assert {row["agent_name"] for row in written} == {method}
     assert any(len(row["turns"]) > 1 for row in written) == (name != "direct")
-    validation = load_rows(training.recipes[-1][2]["VAL_FILES"])
+    validation = load_rows(training.runs[-1][1]["data.val_files"])
     assert Counter(question_from_row(row)[1].kind for row in validation) == dict.fromkeys(plan.kinds, 2)
-    if name == "direct":  # its own fields are the recipe's to set
-        assert not any(".direct." in option for _, options, _ in training.recipes for option in options)
+    if name == "direct":  # its group has its fields
+        assert not any("+video_tools/fields" in options for _, options in training.runs)
     else:
-        assert all(environment["COMPOSE"] == "demo" for _, _, environment in training.recipes)
+        assert all(options["video_tools.compose.file"] == "demo" for _, options in training.runs)
     results = json.loads((tmp_path / "results.json").read_text())
     assert list(results["accuracy"]) == ["after SFT", "after RL"]
     assert len(results["cost"]["measurements"]) == 3
@@ -290,7 +287,7 @@ def test_a_failing_stage_is_named_and_goes_on_at_the_next_start(
         def __call__(self, *command: Any, **environment: Any) -> None:
             raise subprocess.CalledProcessError(3, [str(part) for part in command])
 
-    with pytest.raises(example["StageError"], match=r"stage rl: bash .*framethinker_grpo.sh ended with exit code 3"):
+    with pytest.raises(example["StageError"], match="stage rl: vvt train ended with exit code 3"):
         learning(example, before_rl, Broken()).run()
     learning(example, before_rl, Training()).run()
     assert json.loads((before_rl / "results.json").read_text())["stages_resumed"] == ["rl"]
@@ -358,7 +355,7 @@ def test_a_folder_of_before_there_were_worlds_goes_on(example: dict[str, Any], f
     run = learning(example, folder, training := Training())
     run.plan = replace(run.plan, **example["PLAN_BEFORE"])
     run.run()
-    assert not training.recipes, "all was done before"
+    assert not training.runs, "all was done before"
 
 
 def test_what_no_paper_advises_against_is_refused(

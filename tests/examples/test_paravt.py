@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from examples.papers.paravt.paravt import ParaVT
+from examples.papers.paravt.paravt.method import ParaVT
 from tests.examples.conftest import EXAMPLES, failed_properties
 from tests.examples.test_own_methods import undocumented
 from tests.videos.files import MakeVideo
@@ -25,7 +25,7 @@ from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 pytestmark = pytest.mark.slow
 
 FOLDER = EXAMPLES / "papers" / "paravt"
-PATH = "examples.papers.paravt.paravt:ParaVT"
+PATH = "examples.papers.paravt.paravt.method:ParaVT"
 QUESTION = "What is shown?\nA. a cat\nB. a dog"
 TURNS: list[str] = json.loads((FOLDER / "turns.json").read_text())
 ANSWER = "<think>It is plain to see.</think><answer>B</answer>"
@@ -41,7 +41,7 @@ async def roll_out(video: str, *turns: str, **options: Any) -> dict[str, Any]:
 
 
 def test_it_uses_documented_names() -> None:
-    assert undocumented(FOLDER / "paravt.py") == []
+    assert undocumented(FOLDER / "paravt" / "method.py") == []
 
 
 def test_the_checker_passes() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples.papers.pixel_reasoner.pixel_reasoner import PixelReasoner
+from examples.papers.pixel_reasoner.pixel_reasoner.method import PixelReasoner
 from tests.examples.conftest import EXAMPLES, failed_properties
 from tests.examples.test_own_methods import undocumented
 from tests.videos.files import MakeVideo
@@ -28,7 +28,7 @@ from verl_video_tools.video import linspace_indices
 pytestmark = pytest.mark.slow
 
 FOLDER = EXAMPLES / "papers" / "pixel_reasoner"
-PATH = "examples.papers.pixel_reasoner.pixel_reasoner:PixelReasoner"
+PATH = "examples.papers.pixel_reasoner.pixel_reasoner.method:PixelReasoner"
 QUESTION = "What is shown?\nA. a cat\nB. a dog"
 TURNS: list[str] = json.loads((FOLDER / "turns.json").read_text())
 ANSWER = "It is plain to see. \\boxed{B}"
@@ -53,7 +53,7 @@ async def roll_out(video: str, *turns: str, **options: Any) -> dict[str, Any]:
 
 
 def test_it_uses_documented_names() -> None:
-    assert undocumented(FOLDER / "pixel_reasoner.py") == []
+    assert undocumented(FOLDER / "pixel_reasoner" / "method.py") == []
 
 
 def test_the_checker_passes() -> None:

@@ -52,7 +52,7 @@ def test_what_is_submitted(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         *["job", "submit", "--runtime-env", "examples/ray_job/runtime_env.yaml", "--"],
-        *["env", "OUTPUT_DIR=/shared/out puts", "NCCL_P2P_DISABLE=1", "VVT_REPO=."],
+        *["env", "OUTPUT_DIR=/shared/out puts", "NCCL_P2P_DISABLE=1"],
         *["bash", "recipes/framethinker_grpo.sh", "trainer.save_freq=5"],
     ]
 
@@ -63,7 +63,7 @@ def test_files_of_the_cluster_and_a_recipe_of_another_package(tmp_path: Path) ->
     variables = ["OUTPUT_DIR=/shared", "TRAIN_FILES=[/a.parquet,/b.parquet]", "MODEL_PATH=Qwen/Qwen2.5-VL-7B-Instruct"]
     done = submit(tmp_path, *variables, str(own))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[5:] == ["env", *variables, "VVT_REPO=.", "bash", str(own)]
+    assert done.stdout.splitlines()[5:] == ["env", *variables, "bash", str(own)]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ STUBS = {
 }
 RECIPES = {
     "some_sft": 'echo "rank $NODE_RANK of $NNODES, $NDEVICES_PER_NODE devices, $MASTER_ADDR: $*" >> calls',
-    "some_grpo": 'echo "$RAY_ADDRESS $NNODES x $NDEVICES_PER_NODE, saves $SAVE_ON_SIGNAL: $*" >> calls; exit 3',
+    "some_grpo": 'echo "$RAY_ADDRESS $NNODES x $NDEVICES_PER_NODE: $*" >> calls; exit 3',
     "long_grpo": """
         trap 'sleep 0.5; echo saved >> calls; exit 143' TERM
         touch ready
@@ -93,15 +93,15 @@ def test_reinforcement_learning_joins_a_cluster_of_the_jobs_nodes(checkout: Path
     ]
     assert told.count("token 10") == 2, "one for both"
     assert "python examples/slurm/wait_for_nodes.py n1:6400 3" in told
-    assert "n1:6400 3 x 4, saves 1: a=b" in told
+    assert "n1:6400 3 x 4: --save-on-signal video_tools.cores_per_node=64 a=b" in told
     assert not any(line.startswith("scontrol") for line in told)
 
 
-def test_a_recipe_of_another_package_finds_this_one(checkout: Path, tmp_path: Path) -> None:
+def test_a_recipe_may_lie_elsewhere(checkout: Path, tmp_path: Path) -> None:
     own = tmp_path / "own_grpo.sh"
-    own.write_text('echo "of $VVT_REPO" >> calls')
-    assert start(checkout, str(own), SLURM_NNODES="1").wait(30) == 0
-    assert calls(checkout)[-1] == f"of {checkout}"
+    own.write_text('echo "own: $*" >> calls')
+    assert start(checkout, str(own), "a=b", SLURM_NNODES="1").wait(30) == 0
+    assert calls(checkout)[-1] == "own: --save-on-signal video_tools.cores_per_node=64 a=b"
 
 
 def test_one_node_starts_no_others(checkout: Path) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from itertools import pairwise
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.examples.conftest import EXAMPLES, failed_properties
+from examples.papers.timesearch_r.timesearch_r.method import TimeSearchR
+from tests.examples.conftest import failed_properties
 from tests.methods.doubles import ScoringRetriever
 from tests.verl_plugin.harness import QUESTION
 from tests.videos.files import MakeVideo
@@ -21,25 +18,11 @@ from verl_video_tools.replay import areplay
 
 pytestmark = pytest.mark.slow
 
-FOLDER = EXAMPLES / "papers" / "timesearch_r"
-RECIPES = EXAMPLES.parent / "recipes"
-
-
-def load() -> ModuleType:
-    """The module under its own name, as its installation has it."""
-    if (module := sys.modules.get("timesearch_r")) is None:
-        spec = importlib.util.spec_from_file_location("timesearch_r", FOLDER / "timesearch_r.py")
-        assert spec is not None and spec.loader is not None
-        module = sys.modules["timesearch_r"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return module
-
-
-METHOD = load().TimeSearchR
+PATH = "examples.papers.timesearch_r.timesearch_r.method:TimeSearchR"
 
 
 def test_the_checker_passes() -> None:
-    assert failed_properties(METHOD) == {}
+    assert failed_properties(TimeSearchR) == {}
 
 
 def seek(**arguments: Any) -> str:
@@ -52,10 +35,7 @@ def answer(text: str) -> str:
 
 
 async def replayed(video: str, *turns: str, **settings: Any) -> dict[str, Any]:
-    load()
-    return await areplay(
-        "timesearch_r:TimeSearchR", video, QUESTION, "B", list(turns), settings=settings, retriever=ScoringRetriever()
-    )
+    return await areplay(PATH, video, QUESTION, "B", list(turns), settings=settings, retriever=ScoringRetriever())
 
 
 @pytest.mark.parametrize(
@@ -124,31 +104,7 @@ def test_the_request_repeats_no_frame_and_no_word_of_the_rollout() -> None:
     frames = [[FrameRecord(30, 3.0, 56, 56), FrameRecord(10, 1.0, 56, 56)], [FrameRecord(30, 3.0, 56, 56)]]
     calls = [CallRecord("seek_video_frames", {}, ok=True, frames=each) for each in frames]
     refused = CallRecord("seek_video_frames", {}, ok=False)
-    method, trajectory = METHOD(), Trajectory("timesearch_r", "?", turns=[Turn("", [*calls, refused])])
+    method, trajectory = TimeSearchR(), Trajectory("timesearch_r", "?", turns=[Turn("", [*calls, refused])])
     request = method.verification_frames(trajectory)
     assert (request.indices, request.width, request.height) == ((10, 30), 56, 56)
     assert method.verification_frames(Trajectory("timesearch_r", "?")) is None
-
-
-def test_its_files_are_there() -> None:
-    assert [path.name for path in FOLDER.glob("*.py")] == ["timesearch_r.py"]
-    readme = (FOLDER / "README.md").read_text()
-    for name in re.findall(r"timesearch_r_\w+\.sh", readme):
-        assert Path(FOLDER / name).is_file()
-
-
-def test_the_recipe_names_what_is_the_package_s(tmp_path: Path) -> None:
-    pytest.importorskip("verl", reason="recipes configure verl")
-    from tests.recipes.options import recipe_arguments
-
-    (tmp_path / "config.json").write_text("{}")
-    arguments = recipe_arguments(
-        str(FOLDER / "timesearch_r_grpo"), tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), RECIPES=str(RECIPES)
-    )
-    assert "+actor_rollout_ref.rollout.custom.video_tools.timesearch_r.max_turn_tokens=128" in arguments
-    assert "actor_rollout_ref.rollout.agent.default_agent_loop=timesearch_r" in arguments
-    assert "algorithm.norm_adv_by_std_in_grpo=False" in arguments
-    assert any(each.startswith("+actor_rollout_ref.rollout.custom.video_tools.retrieval.model=") for each in arguments)
-    cold = tmp_path / "cold"
-    cold.mkdir()
-    assert recipe_arguments(str(FOLDER / "timesearch_r_sft"), cold, DEVICE="cpu", RECIPES=str(RECIPES))

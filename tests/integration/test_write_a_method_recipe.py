@@ -35,7 +35,7 @@ def test_two_steps_of_the_page_s_recipe(output_dir: Path) -> None:
         os.path.relpath(folder / "spotter_grpo", REPO / "recipes"),
         output_dir,
         "trainer.total_training_steps=2",
-        VVT_REPO=str(REPO),
+        PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         PYTHONPATH=os.pathsep.join([str(REPO), str(site)]),
     )
     assert_succeeded(run)

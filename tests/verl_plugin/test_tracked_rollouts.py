@@ -194,7 +194,7 @@ def test_wandb_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "every", "count"), [("_every", -1, 2), ("_every", 2.5, 2), ("", 10, 0), ("", 10, True)]
 )
 def test_options_that_mean_nothing_are_refused(name: str, every: Any, count: Any) -> None:
-    with pytest.raises(UsageError, match=rf"trainer\.video_tools\.tracked_rollouts{name} is "):
+    with pytest.raises(UsageError, match=rf"video_tools\.trainer\.tracked_rollouts{name} is "):
         check_options(every, count)
 
 

@@ -93,7 +93,7 @@ def _difference(
             abs(one - other) <= _TOLERANCE[listed_by] for one, other in zip(here, there, strict=True)
         )
         if not same:
-            place = "first look" if number == 0 else f"look {number}"
+            place = "initial frames" if number == 0 else f"observation {number}"
             return f"{place}: {_some(here)} here, {_some(there)} there ({listed_by})"
     return None
 

@@ -79,7 +79,14 @@ def _check_lengths(lengths: Mapping[int, int], max_length: int, truncation: str)
     detail = f"{counted(len(long))} too long: {named}"
     if truncation == "skip":
         return Check("rows", "sequences", Status.WARNING, found, f"{detail}; they are left out (data.truncation=skip)")
-    return Check("rows", "sequences", Status.FAILED, found, detail, "larger MAX_LENGTH, or data.truncation=skip")
+    return Check(
+        "rows",
+        "sequences",
+        Status.FAILED,
+        found,
+        detail,
+        f"data.max_length={max(lengths.values())}, or data.truncation=skip",
+    )
 
 
 def _has_relative_path(row: Mapping[str, Any]) -> bool:

@@ -296,6 +296,7 @@ def _prepare(plan: Plan) -> int:
             Request(
                 "sft",
                 (
+                    *(option for option in plan.request.overrides if option.startswith("hydra.searchpath=")),
                     f"+video_tools={name}_sft",
                     f"trainer.default_local_dir={quoted(sft)}",
                     f"video_tools.demo_dir={quoted(plan.config.video_tools.demo_dir)}",

@@ -1,7 +1,7 @@
 """verl's agent loop for every method: an `Episode` (what happens) with a `TokenPolicy` (what is trained on).
 
 Selected per row by `agent_name` through the YAML file of `vvt path agent-loops`. A method's config comes from
-`actor_rollout_ref.rollout.custom.video_tools.<method>`.
+`video_tools.<method>`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _ALL_ROWS = 1 << 20
 
 
 class VideoAgentLoop(AgentLoopBase):
-    """One rollout: first look, then turns of generation and observation until the method ends it.
+    """One rollout: initial frames, then turns of generation and observation until the method ends it.
 
     Args:
         method: name of the method (from the YAML entry).

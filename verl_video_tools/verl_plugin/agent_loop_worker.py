@@ -10,7 +10,7 @@ the record, and need none.
 
 They leave the processor to whoever runs the model (`pixel_values`): a row refers to its images, which lie in the queue
 once (`stored_images`). verl would run it here, on the event loop that all rollouts of the worker share, and keep its
-tensors in the queue for each rollout. With `actor_rollout_ref.rollout.custom.video_tools.stored_images=False` the rows
+tensors in the queue for each rollout. With `video_tools.stored_images=false` the rows
 hold verl's tensors, in the precision in which the model will read them: verl keeps the processor's float32, though FSDP
 casts it to bfloat16 before anything else.
 

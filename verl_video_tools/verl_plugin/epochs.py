@@ -25,7 +25,7 @@ def end_with_epochs(trainer: DictConfig, steps_per_epoch: int, *, tells: bool = 
     if tells:
         print(
             f"[verl_video_tools] {trainer.total_epochs} epochs of {steps_per_epoch} steps end before "
-            f"total_training_steps={asked}: step {most} is the last; TOTAL_EPOCHS sets more",
+            f"total_training_steps={asked}: step {most} is the last; a larger trainer.total_epochs allows more",
             flush=True,
         )
     return most

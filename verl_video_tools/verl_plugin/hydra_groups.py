@@ -7,6 +7,7 @@ task runner, which resolves it. Programs that compose before they import verl ca
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.resources import files
 from math import prod
 
 from hydra.core.config_search_path import ConfigSearchPath
@@ -32,6 +33,7 @@ def register() -> None:
         "product": lambda *values: prod(values),
         "divide": lambda dividend, divisor: -(-dividend // divisor),
         "path": lambda name: str(config.config_path(name)),
+        "file": lambda package, name: str(files(package) / name),
         "agent_workers": config.agent_workers,
         "storage_units": config.storage_units,
         "loader_workers": config.loader_workers,

@@ -1,4 +1,8 @@
-"""What agent loop, reward manager and trainer agree on: where configs stand and where the record travels."""
+"""What agent loop, reward manager and trainer agree on: where configs stand and where the record travels.
+
+The groups copy the node `video_tools` to `actor_rollout_ref.rollout.custom.video_tools`, since engine and actor get
+`actor_rollout_ref` alone.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +44,12 @@ sequence that is not trained on."""
 
 
 def method_from_config(name: str, rollout_config: DictConfig) -> Method:
-    """The frozen config of a method with the fields that `rollout.custom.video_tools.<name>` overrides."""
+    """The frozen config of a method with the fields that `video_tools.<name>` overrides."""
     return get_method(name, **plain_dict(OmegaConf.select(rollout_config, f"custom.video_tools.{name}")))
 
 
 def configured_methods(rollout_config: DictConfig) -> list[Method]:
-    """The methods that have a section of their own in `rollout.custom.video_tools`, as the run configures them."""
+    """The methods that have a section of their own in `video_tools`, as the run configures them."""
     sections = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools"))
     return [method_from_config(name, rollout_config) for name in method_names() if name in sections]
 
@@ -102,7 +106,7 @@ def check_engine_length(config: DictConfig) -> None:
 
 
 def judge_config(config: DictConfig, router_address: str | None = None) -> JudgeConfig | None:
-    """The judge of a run, from `actor_rollout_ref.rollout.custom.video_tools.judge`; None if it has none.
+    """The judge of a run, from `video_tools.judge`; None if it has none.
 
     Without a `base_url` the judge is verl's reward-model server, where `reward.reward_model.enable` starts one.
 
@@ -157,7 +161,7 @@ def describe_run(config: DictConfig, section: DictConfig) -> None:
 
 
 def retrieval_config(rollout_config: DictConfig) -> RetrievalConfig | None:
-    """The retrieval service of a run, from `rollout.custom.video_tools.retrieval`; None without a `model` there.
+    """The retrieval service of a run, from `video_tools.retrieval`; None without a `model` there.
 
     Raises:
         UsageError: an unknown field or a wrong value.
@@ -185,7 +189,7 @@ def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> N
 
 
 def tool_model_config(rollout_config: DictConfig) -> ToolModelConfig | None:
-    """The model that tools ask, from `rollout.custom.video_tools.tool_model`; None without a `base_url` there.
+    """The model that tools ask, from `video_tools.tool_model`; None without a `base_url` there.
 
     Its `concurrency` and rate are this worker's share.
 

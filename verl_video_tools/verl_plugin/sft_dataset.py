@@ -193,7 +193,7 @@ class TrajectorySFTDataset(Dataset):
             reason = "turns used up without an answer" if is_used_up else trajectory.stop_reason
             raise RowError(
                 f"{_where(row)}: its {num_turns} turns do not replay (after turn {len(trajectory.turns)}: {reason}); "
-                "were they exported with the same data.video_tools settings?"
+                f"were they exported with the same fields of the method (video_tools.{row['agent_name']})?"
             )
         return self._checked(script.sequence.stream)
 
@@ -226,7 +226,7 @@ class TrajectorySFTDataset(Dataset):
             if method.context_policy() != "append":
                 raise UsageError(
                     f"{name} is configured with the context policy {method.context_policy()}, which makes a sequence "
-                    "of each turn; a row of this data set is one sequence. Let data.video_tools say append: the turns "
+                    "of each turn; a row of this data set is one sequence. Fine-tune with the policy append: the turns "
                     "are the same, and reinforcement learning may then use the other policy"
                 )
             self._methods[name, settings] = method
@@ -290,7 +290,7 @@ def _check_first_look(row: Mapping[str, Any], replayed: Trajectory) -> None:
     recorded = json.loads(row.get("first_look") or "null")
     if recorded is not None and (difference := replayed.initial_frames_difference(recorded)) is not None:
         raise RowError(
-            f"{_where(row)}: {difference}; give data.video_tools the settings that it was recorded with, "
+            f"{_where(row)}: {difference}; give video_tools.{row['agent_name']} the fields that it was recorded with, "
             "or leave the column first_look out if the turns shall be learnt all the same"
         )
 

@@ -1,7 +1,7 @@
 """The methods' tools as verl `BaseTool`s, for verl's own tool loop (`agent_name: tool_agent`).
 
 Name the classes in a tool YAML (`vvt path tools` prints one). A tool's `config` takes the fields of its method, as
-`rollout.custom.video_tools.<method>` does for our own loop. The video is bound by the row, in
+`video_tools.<method>` does for our own loop. The video is bound by the row, in
 ``extra_info.tools_kwargs[<tool>]["create_kwargs"]["video_path"]``; what the model writes never names a file.
 
 This is the outermost layer, so it may know methods: it asks the method for its tools, and runs the same `Tool.plan`.

@@ -20,7 +20,7 @@ _AGENT_LOOP_MANAGER = "verl_video_tools.verl_plugin.agent_loop_worker.VideoAgent
 def set_defaults(config: DictConfig) -> None:
     """Select our agent loop workers and our router, unless others are chosen.
 
-    verl's own router is what `trainer.video_tools.group_routing=False` gives, and deterministic runs have it, too.
+    verl's own router is what `video_tools.trainer.group_routing=false` gives, and deterministic runs have it, too.
     `trainer.val_only` measures, as it says: with `val_before_train=False`, which recipes set, verl would train.
 
     Args:

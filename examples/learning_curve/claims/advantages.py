@@ -2,8 +2,8 @@
 
 Before any training this tells whether an effect can exist: a policy-gradient step raises the probability of rollouts
 with an advantage above 0. Groups are drawn from the shares of the claim's cold start, and advantages are GRPO's: reward
-less the group's mean, divided by its standard deviation where the recipe does so. Scripted policies read frames without
-error, so that a model's own rewards for looking are lower.
+less the group's mean, divided by its standard deviation where its config group does so. Scripted policies read frames
+without error, so that a model's own rewards for looking are lower.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GROUP_SIZE = 8
 _NUM_GROUPS = 200  # of each question
 _NUM_SCRIPTS = 3  # of a behaviour on a question: places and guesses differ
 _EPSILON = 1e-6  # of verl's `compute_grpo_outcome_advantage`
-_WITHOUT_STD = ("framemind",)  # its recipe sets algorithm.norm_adv_by_std_in_grpo=False
+_WITHOUT_STD = ("framemind",)  # its config group sets algorithm.norm_adv_by_std_in_grpo=False
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Groups:
 
 
 def method_of(claim: Claim, arm: Arm | None = None) -> Method:
-    """The method as recipes set it in the synthetic world, with the claim's fields."""
+    """The method as config groups set it in the synthetic world, with the claim's fields."""
     own = read_assignments([*claim.common, *(arm.fields if arm else ())])
     return get_method(claim.method, **(synthetic_fields(type(get_method(claim.method))) | own))
 

@@ -125,7 +125,7 @@ _SAID = ("source", "says", "direction", "effect", "least", "seeds", "pilots")
 
 
 def sampling(method: str) -> tuple[float, float]:
-    """Temperature and top_p of rollouts in training, by the method's recipe."""
+    """Temperature and top_p of rollouts in training, by the method's config group."""
     return _SAMPLING.get(method, (1.0, 1.0))
 
 

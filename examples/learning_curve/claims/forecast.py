@@ -2,7 +2,7 @@
 
 A softmax policy over the behaviours of the cold start, for each kind of question, follows GRPO's gradient on rewards of
 real episodes. All behaviours but `skip` share one more parameter: a small model that learns to call for one kind of
-question calls more for another. It is sampled as the method's recipe does: what is outside the nucleus is never
+question calls more for another. It is sampled as in training: what is outside the nucleus is never
 learned. Scripted policies read frames without error and learn nothing but which behaviour to
 choose, so this forecasts whether an effect has time to show, not accuracies. A step is scaled to the rollouts of groups
 with unequal rewards, as Adam scales it, roughly: else what dynamic sampling gains would be overrated.

@@ -85,21 +85,18 @@ class Trial(Learning):
         self._reinforce("ablation", self.claim.other)
 
     def _reinforce(self, run: str, arm: Arm, *measuring: str) -> None:
-        self._train(run, self.validation, *self._own(arm.fields), *arm.options, measuring=measuring)
+        self._train(run, self.validation, *self._as_options(arm.fields), *arm.options, measuring=measuring)
         for number, metric in enumerate(self.claim.metrics):
             if metric.fields is not None and not self.measured(_view(run, number), 0).exists():
-                options = [*self._own(metric.fields), *arm.options]
+                options = [*self._as_options(metric.fields), *arm.options]
                 self._measure(_view(run, number), self.out / run / "huggingface", self.validation, *options)
-
-    def _own(self, fields: tuple[str, ...]) -> list[str]:
-        return [f"++actor_rollout_ref.rollout.custom.video_tools.{self.method}.{field}" for field in fields]
 
     def _fields(self, method: str) -> dict[str, Any]:
         own = read_assignments(list(self.claim.common)) if method == self.method else {}
         return super()._fields(method) | own
 
-    def _options(self, prefix: str) -> list[str]:
-        return [*super()._options(prefix), *(f"+{prefix}.{self.method}.{field}" for field in self.claim.common)]
+    def _own_options(self) -> list[str]:
+        return [*super()._own_options(), *self._as_options(self.claim.common)]
 
     # ---------------------------------------------------------------------------------------------------------- result
 

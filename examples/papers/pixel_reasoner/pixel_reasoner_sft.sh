@@ -1,22 +1,12 @@
 #!/usr/bin/env bash
-# Pixel Reasoner, cold start: supervised fine-tuning on rollouts that select frames or crop, and answer.
+# Pixel Reasoner, cold start: fine-tuning on rollouts that select frames or crop, and answer.
 #
-#   GPU machine   TRAIN_FILES=<parquet with a column `turns`> bash examples/papers/pixel_reasoner/pixel_reasoner_sft.sh
-#   laptop        DEVICE=cpu bash examples/papers/pixel_reasoner/pixel_reasoner_sft.sh      # synthetic videos, scripted expert
+#   8 GPUs   TRAIN_FILES=<rows.parquet with a column `turns`> bash examples/papers/pixel_reasoner/pixel_reasoner_sft.sh
+#   no GPU   bash examples/papers/pixel_reasoner/pixel_reasoner_sft.sh     # synthetic videos, a scripted expert and a tiny model
 #
-# Ends with a Hugging Face folder $SFT_DIR/huggingface, which pixel_reasoner_grpo.sh takes as MODEL_PATH.
+# Arguments are options of verl, config groups, or options of `vvt train`, such as trainer.total_training_steps=2 or
+# --cfg job, which prints the whole configuration. Ends with a Hugging Face folder,
+# <OUTPUT_DIR>/pixel_reasoner_sft/huggingface.
 set -euo pipefail
-METHOD=pixel_reasoner
-METHOD_DIR=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-AGENT_LOOPS=$METHOD_DIR/agent_loops.yaml
-source "${VVT_REPO:-$METHOD_DIR/../../..}/recipes/common.sh"
-
-if [ "$SYNTHETIC" = 0 ]; then # rate and epochs of the published script; the pixel envelope of pixel_reasoner_grpo.sh
-    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-16}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-5}
-    LEARNING_RATE=${LEARNING_RATE:-1e-6}
-    REAL_OPTIONS=(+data.mm_processor_kwargs.min_pixels=3136 +data.mm_processor_kwargs.max_pixels=784000)
-else
-    MAX_LENGTH=${MAX_LENGTH:-2048}
-fi
-source "$REPO/recipes/sft.sh"
+PYTHON=${PYTHON:-$(ls "$(dirname "$0")/../../../.venv/bin/python" 2>/dev/null || command -v python3)}
+exec "$PYTHON" -m verl_video_tools.cli train sft 'hydra.searchpath=[pkg://pixel_reasoner.config]' +video_tools=pixel_reasoner_sft "$@"

@@ -1,22 +1,12 @@
 #!/usr/bin/env bash
-# TimeSearch-R, cold start: supervised fine-tuning on rollouts that search and answer.
+# TimeSearch-R, cold start: fine-tuning on rollouts that search and answer.
 #
-#   GPU machine   TRAIN_FILES=<parquet with a column `turns`> bash timesearch_r_sft.sh
-#   laptop        DEVICE=cpu bash timesearch_r_sft.sh      # synthetic videos, scripted expert, tiny base model
+#   8 GPUs   TRAIN_FILES=<rows.parquet with a column `turns`> bash examples/papers/timesearch_r/timesearch_r_sft.sh
+#   no GPU   bash examples/papers/timesearch_r/timesearch_r_sft.sh     # synthetic videos, a scripted expert and a tiny model
+#
+# Arguments are options of verl, config groups, or options of `vvt train`, such as trainer.total_training_steps=2 or
+# --cfg job, which prints the whole configuration. Ends with a Hugging Face folder,
+# <OUTPUT_DIR>/timesearch_r_sft/huggingface.
 set -euo pipefail
-METHOD=timesearch_r
-METHOD_DIR=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-RECIPES=${RECIPES:-$METHOD_DIR/../../../recipes} # of a checkout of verl_video_tools
-source "$RECIPES/common.sh"
-
-if [ "$SYNTHETIC" = 0 ]; then # ours
-    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-32}
-    LEARNING_RATE=${LEARNING_RATE:-1e-5}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
-    MAX_LENGTH=${MAX_LENGTH:-34000}
-    REAL_OPTIONS=(+data.mm_processor_kwargs.min_pixels=3136 +data.mm_processor_kwargs.max_pixels=200704)
-else
-    EXPORT_OPTIONS=(--retrieval "model=$DEMO_DIR/clip")
-fi
-
-source "$REPO/recipes/sft.sh"
+PYTHON=${PYTHON:-$(ls "$(dirname "$0")/../../../.venv/bin/python" 2>/dev/null || command -v python3)}
+exec "$PYTHON" -m verl_video_tools.cli train sft 'hydra.searchpath=[pkg://timesearch_r.config]' +video_tools=timesearch_r_sft "$@"

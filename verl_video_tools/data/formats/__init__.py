@@ -94,7 +94,7 @@ class Benchmark(ABC):
     """Those turns find frames by text: `taught_row` gives `retrieved_frames`, too."""
     frames_listed_by: ClassVar[Literal["index", "seconds"] | None] = None
     """What its dialogues' labels say of each frame that was shown; `taught_row` gives them as `listed_frames`, a list
-    for the first look and for each observation with frames. None: nothing."""
+    for the initial frames and for each observation with frames. None: nothing."""
     columns: ClassVar[tuple[str, ...] | None] = None
     """Columns to read of a parquet file, as far as it has them, so that images stay unread; None: all."""
     place_field: ClassVar[str | None] = None

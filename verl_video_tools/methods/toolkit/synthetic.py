@@ -1,30 +1,31 @@
-"""How a method is set in the synthetic world, from files in its folder; the groups `synthetic` have the same values."""
+"""How a method is set in the synthetic world: its config group and its short prompt."""
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.core.assignments import read_assignments
+from omegaconf import OmegaConf
+
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import Method
 from verl_video_tools.core.prompt_files import file_beside
 
 PROMPT_FILE = "prompt_synthetic.txt"
-FIELDS_FILE = "synthetic.txt"
 
 
 def synthetic_fields(method_class: type[Method], prompts_dir: Path | None = None) -> dict[str, Any]:
-    """Fields of the method's config: its short prompt, and those of `FIELDS_FILE`.
+    """Fields of a packaged method's config, as its group `video_tools/synthetic` sets them.
 
     Args:
         prompts_dir: folder of prompts that `vvt demo` has written; None: the packaged prompt.
     """
-    lines = file_beside(method_class, FIELDS_FILE).read_text(encoding="utf-8").splitlines()
-    given = read_assignments([line for line in lines if not line.startswith("#")])
+    group = files("verl_video_tools.config") / "video_tools" / "synthetic" / f"{method_class.name}.yaml"
+    fields: Any = OmegaConf.to_container(OmegaConf.create(group.read_text(encoding="utf-8")))
     packaged = Path(str(file_beside(method_class, PROMPT_FILE)))
     prompt = packaged if prompts_dir is None else prompts_dir / f"{method_class.name}.txt"
-    return {"prompt_file": str(prompt), **given}
+    return {**fields, "prompt_file": str(prompt)}
 
 
 def write_prompt(method_class: type[Method], prompts_dir: Path) -> None:

@@ -179,7 +179,7 @@ function groupTable(id) {
 
 function tokensView(record) {
   if (record.sequences.length === 0) {
-    return element("p", { class: "soft" }, "The record holds none; ++trainer.video_tools.record_tokens=True writes them.");
+    return element("p", { class: "soft" }, "The record holds none; video_tools.trainer.record_tokens=true writes them.");
   }
   return element("div", {}, ...record.sequences.map((sequence, position) => {
     const count = (mask) => sequence.response.reduce((sum, run) => sum + (run[2] === mask ? run[1] : 0), 0);

@@ -22,7 +22,7 @@ class ParaVT(vt.Method):
     name: ClassVar[str] = "paravt"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool")
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=24_576, images=320)
-    oracle: ClassVar[str | None] = f"{__name__.rpartition('.')[0]}.paravt_oracle:ParaVTOracle".lstrip(".")
+    oracle: ClassVar[str | None] = f"{__package__}.oracle:ParaVTOracle"
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
 
     max_turns: int = 3

@@ -64,7 +64,7 @@ class TimeSearchR(vt.Method):
     name: ClassVar[str] = "timesearch_r"
     reward_components: ClassVar[tuple[str, ...]] = ("format", "accuracy", "completeness")
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=18000, response_tokens=16000, images=320)
-    oracle: ClassVar[str | None] = "timesearch_r:TimeSearchROracle"
+    oracle: ClassVar[str | None] = f"{__name__}:TimeSearchROracle"
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
 
     max_turns: int = 8  # code: rounds, the answer's included

@@ -1,0 +1,1 @@
+"""ParaVT: several crops in one turn, and a random number of initial frames."""

@@ -1,0 +1,1 @@
+"""Pixel Reasoner: frames and crops by number, and a reward that compares the group."""
