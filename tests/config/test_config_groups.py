@@ -14,8 +14,7 @@ pytest.importorskip("verl", reason="the groups complete verl's configuration")
 from verl_video_tools import config
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.methods import METHOD_NAMES, get_method, method_class
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
@@ -37,16 +36,6 @@ def test_a_file_has_each_field_of_its_method_with_the_default(method: str) -> No
     else:
         assert list(values) == [field.name for field in fields(method_config)]
     assert get_method(method, **values) == method_config
-
-
-@pytest.mark.parametrize("method", [*METHOD_NAMES])
-def test_fields_for_the_synthetic_world_are_those_in_the_folder_of_the_method(method: str) -> None:
-    values: Any = OmegaConf.to_container(OmegaConf.load(GROUPS / "synthetic" / f"{method}.yaml"))
-    fields_of_folder = synthetic_fields(method_class(method))
-    for other in ("prompt_file", "file"):  # of a run: the folder of its rows, and the composition
-        values.pop(other, None)
-        fields_of_folder.pop(other, None)
-    assert values == fields_of_folder
 
 
 def test_services_and_trainer_options_are_listed_with_their_defaults() -> None:
