@@ -101,10 +101,10 @@ bench-video: install  ## cost and accuracy of reading frames, against other read
 bench-retrieval: install  ## frames by text: recall, cost of first and later queries; writes outputs/bench_retrieval
 	python -m benchmarks.retrieval
 
-bench-ladder: install  ## what a FrameMind group's first looks cost beside one rollout's
+bench-ladder: install  ## what the initial frames of a FrameMind group cost beside one rollout's
 	python -m benchmarks.ladder
 
-bench-needle: install  ## what the first look alone, and an oracle, earn on NeedleClips, method by method
+bench-needle: install  ## what the initial frames alone, and an oracle, earn on NeedleClips, method by method
 	python -m benchmarks.needle_bounds
 	python -m benchmarks.spatial_bounds
 

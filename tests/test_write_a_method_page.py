@@ -39,7 +39,7 @@ if sys.argv[1] == "train":
         with open(os.environ["TRAINED"], "a") as file:
             print(json.dumps([*train._program(plan), *plan.overrides]), file=file)
         model = plan.folder / "huggingface"
-        model.mkdir(parents=True)
+        model.mkdir(parents=True, exist_ok=True)
         (model / "config.json").write_text("{{}}")
         return 0
     train._start = start

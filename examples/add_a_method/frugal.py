@@ -38,9 +38,9 @@ class Frugal(vt.Method):
     max_turns: int = 4
     end_on_call_error: bool = False
     initial_frames: int = 8
-    """Frames of the first look."""
+    """Frames that are shown with the question."""
     call_frames: int = 8
-    """Frames of a further one at most."""
+    """Frames that a tool call shows at most."""
     max_pixels: int = 50_176
     """Area of a frame in pixels at most."""
     look_price: float = 0.1
