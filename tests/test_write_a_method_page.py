@@ -45,7 +45,8 @@ if sys.argv[1] == "train":
     train._start = start
     if os.environ.get("DEVICE") == "cpu":  # the usual world has forty times as many videos as the page's
         sys.argv += ["video_tools.demo_dir=" + os.environ["DEMO"], "video_tools.demo.is_made=true"]
-sys.exit(run(sys.argv[1:]))
+if __name__ == "__main__":  # processes that render videos import this program
+    sys.exit(run(sys.argv[1:]))
 """
 UV = f"""#!/bin/sh
 set -e
