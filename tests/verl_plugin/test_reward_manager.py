@@ -187,7 +187,7 @@ async def test_an_address_of_ones_own_wins(server: JudgeServer) -> None:
 
 
 def test_which_judge_a_run_has() -> None:
-    assert judge_config(config()) is None
+    assert judge_config(config()) is None and judge_config(config({"concurrency": 4})) is None
     assert judge_config(config({"base_url": "http://x/v1", "concurrency": 4})).concurrency == 4
     assert judge_config(config(reward=SERVED_BY_VERL)).base_url is None  # known to reward workers only
     judge = judge_config(config({"deadline_seconds": 9}, SERVED_BY_VERL), "[::1]:80")
@@ -197,7 +197,6 @@ def test_which_judge_a_run_has() -> None:
 @pytest.mark.parametrize(
     ("judge", "reward", "message"),
     [
-        ({"concurrency": 4}, {}, "no base_url"),
         ({"url": "http://x/v1"}, {}, "no field 'url'"),
         ({"base_url": "http://x/v1", "on_failure": "ignore"}, {}, "on_failure"),
         (None, {**SERVED_BY_VERL, "reward_model": {"enable": True, "enable_resource_pool": False}}, "resource_pool"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import chain
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -134,8 +133,3 @@ def test_intervals_of_no_steps_are_never() -> None:
     trainer = made_trainer(epochs=1, save_freq=0, test_freq=0)
     trainer.fit()
     assert list(trainer.ckpt_handler.states) == [4], "the last step's"
-
-
-def test_recipes_start_it() -> None:
-    text = (Path(__file__).parents[2] / "recipes" / "sft.sh").read_text()
-    assert text.count("-m verl_video_tools.verl_plugin.sft_trainer") == 2 and "-m verl.trainer" not in text

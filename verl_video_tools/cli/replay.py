@@ -27,7 +27,6 @@ from verl_video_tools.cli.options import (
 from verl_video_tools.cli.output import hold_output
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.methods.run_settings import with_run_settings
 
 if TYPE_CHECKING:
     from verl_video_tools.services.tool_model import ScriptedToolModel, ToolModelConfig
@@ -79,6 +78,8 @@ class Replay(Judging):
         extra = read_extra(self.extra)
         if self.video is None and not extra.keys() & {"image_paths", "visuals"}:
             raise UsageError("give --video, or --extra with image_paths, or with visuals as none")
+        from verl_video_tools.methods.run_settings import with_run_settings
+
         settings = with_run_settings(self.processor, self.method, read_assignments(self.settings or []))
         if self.rung is not None:
             if "rung" in settings:

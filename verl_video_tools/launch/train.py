@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools import config as config_package
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.pages import page
 from verl_video_tools.launch.data import VVT, changed_fields, export_expert, export_rollouts, make_demo, run_methods
 from verl_video_tools.launch.environment import CPU, ray_options, run_environment
 from verl_video_tools.launch.variables import Variables, quoted, read_variables
@@ -103,7 +104,7 @@ def train(request: Request) -> int:
     plan = plan_run(request)
     has_rows = any(option.startswith("data.train_files=") for option in plan.overrides)
     if not (has_rows or plan.is_synthetic):
-        raise UsageError("set TRAIN_FILES to a parquet file of rows (docs/rows.md says what a row holds)")
+        raise UsageError(f"set TRAIN_FILES to a parquet file of rows ({page('rows')})")
     if plan.is_synthetic and not plan.config.video_tools.demo.is_made:
         make_demo(plan.config)
     if status := _prepare(plan):

@@ -7,6 +7,8 @@ On a CPU: `platforms.cpu_sft`.
 
 from __future__ import annotations
 
+import os
+
 import hydra
 from omegaconf import DictConfig
 from verl.trainer.sft_trainer import SFTTrainer
@@ -34,8 +36,6 @@ class VideoToolsSFTTrainer(SFTTrainer):
 
     def _init_engine(self) -> None:
         super()._init_engine()
-        if self.rank == 0:
-            describe_run(self.config, self.config.data)
         self.save_freq, self.test_freq = self.save_freq or -1, self.test_freq or -1
 
     def fit(self) -> None:
@@ -54,6 +54,8 @@ def main(config: DictConfig) -> None:
     """Train as `verl.trainer.sft_trainer` does."""
     auto_set_device(config)
     initialize_global_process_group()
+    if int(os.environ["RANK"]) == 0:
+        describe_run(config, config.data)
     VideoToolsSFTTrainer(config=config).fit()
     destroy_global_process_group()
 

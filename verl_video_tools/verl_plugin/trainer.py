@@ -148,7 +148,6 @@ class VideoToolsMixin(TellingMixin):
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
         check_datasets(self.train_dataset, self.val_dataset, self.config, self.processor)
-        describe_run(self.config, self.config.actor_rollout_ref.rollout)
         if self.steps_per_epoch == 0:
             batch_size = self.config.data.train_batch_size
             raise UsageError(
@@ -160,6 +159,7 @@ class VideoToolsMixin(TellingMixin):
             self.config.actor_rollout_ref.actor.optim.total_training_steps = last * self.parameter_sync_step
 
     def on_init_end(self) -> None:
+        describe_run(self.config, self.config.actor_rollout_ref.rollout)
         self._enter("sending the first weights to the engine")
         replicas = [replica for manager in self._rollout_server_managers() for replica in manager.get_replicas()]
         self._actors.add("TransferQueue controller", queue_controller())

@@ -37,7 +37,7 @@ def test_section_of_verls_configuration() -> None:
 def test_methods_that_search_ask_for_a_retriever() -> None:
     check_retriever(["longvt", "a loop of a user"], _rollout({}))
     check_retriever(["longvt", "videobrain"], _rollout({"model": "x"}))
-    with pytest.raises(UsageError, match=r"rows of videobrain search .* \+\+actor_rollout_ref\..*retrieval\.model="):
+    with pytest.raises(UsageError, match=r"rows of videobrain search .* video_tools\.retrieval\.model="):
         check_retriever(["longvt", "videobrain"], _rollout({}))
 
 

@@ -53,7 +53,7 @@ def test_section_of_verls_configuration() -> None:
 def test_methods_whose_tools_ask_need_a_model(talking: str) -> None:
     check_tool_model(["longvt"], rollout({}))
     check_tool_model([talking], rollout({"base_url": "http://h/v1"}))
-    with pytest.raises(UsageError, match=r"tools of talking ask a model, .*\+\+.*tool_model\.base_url"):
+    with pytest.raises(UsageError, match=r"tools of talking ask a model, .*video_tools\.tool_model\.base_url"):
         check_tool_model(["longvt", talking], rollout({}))
 
 

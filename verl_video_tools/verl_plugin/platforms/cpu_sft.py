@@ -31,9 +31,12 @@ def main(config: DictConfig) -> None:
     else:
         os.environ.update(_ALONE)
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    from verl_video_tools.verl_plugin.settings import describe_run
     from verl_video_tools.verl_plugin.sft_trainer import VideoToolsSFTTrainer
 
     config.trainer.device = "cpu"
+    if dist.get_rank() == 0:
+        describe_run(config, config.data)
     VideoToolsSFTTrainer(config=config).fit()
     dist.destroy_process_group()
 
