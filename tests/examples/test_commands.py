@@ -10,6 +10,7 @@ from verl.trainer.ppo.utils import need_reference_policy
 from verl.utils.config import validate_config
 
 from tests.examples.conftest import EXAMPLES
+from verl_video_tools import methods
 from verl_video_tools.verl_plugin.planned_run import compose_run
 
 READMES = sorted(EXAMPLES.glob("*/README.md"))
@@ -17,7 +18,9 @@ READMES = sorted(EXAMPLES.glob("*/README.md"))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("readme", READMES, ids=lambda readme: readme.parent.name)
-def test_options_exist_and_files_are_there(readme: Path) -> None:
+def test_options_exist_and_files_are_there(readme: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if the example's package were installed.
+    monkeypatch.setitem(methods.REGISTERED, "frugal", "examples.add_a_method.frugal:Frugal")
     text = readme.read_text()
     for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL):
         words = block.replace("\\\n", " ").split()

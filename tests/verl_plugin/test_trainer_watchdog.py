@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from ray.exceptions import ActorUnavailableError
@@ -129,8 +130,10 @@ def test_the_trainer_watches_the_controller_and_all_that_it_waits_for(monkeypatc
     monkeypatch.setattr(trainer_module, "queue_controller", lambda: ["controller"])
     watchdog = SimpleNamespace(start=lambda: None)
     monkeypatch.setattr(trainer_module, "Watchdog", lambda checks, progress: watchdog)
+    monkeypatch.setattr(trainer_module, "describe_run", lambda config, section: None)
     trainer = object.__new__(trainer_module.VideoToolsTrainer)
-    vars(trainer).update(vars(trainer_with()), _actors=ActorCheck(), _watchdog_grace_seconds=60.0)
+    config = OmegaConf.create({"actor_rollout_ref": {"rollout": {}}})
+    vars(trainer).update(vars(trainer_with()), config=config, _actors=ActorCheck(), _watchdog_grace_seconds=60.0)
     trainer.llm_server_manager.get_replicas()[0]._server_address = "10.0.0.1:8000"
     trainer.on_init_end()
     watched = [actor.handle for actor in trainer._actors._watched]
