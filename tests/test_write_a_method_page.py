@@ -1,7 +1,7 @@
 """docs/write-a-method.md, followed literally in an empty folder.
 
 Stand-ins: `vvt train` notes the commands of verl's trainers instead of running them, and takes the small synthetic
-world that the page has made before. `uv pip install` unpacks the package's wheel onto the Python path.
+world that the page has made before. `uv pip install -e` unpacks the wheel onto the Python path, with a link in the place of the package.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ set -e
 test "$*" = "pip install --no-deps -e ."
 {sys.executable} -m hatchling build -t wheel -d "$SITE/wheel"
 {sys.executable} -m zipfile -e "$SITE"/wheel/*.whl "$SITE"
+rm -r "$SITE/spotter"
+ln -s "$PWD/spotter" "$SITE/spotter"
 """
 ACTIVATE = """
 VIRTUAL_ENV=$VVT_REPO/.venv
