@@ -1,8 +1,8 @@
 """docs/write-a-method.md, followed literally in an empty folder.
 
 Stand-ins: `vvt train` notes the commands of verl's trainers instead of running them, and takes the small synthetic
-world that the page has made before. `uv pip install -e` unpacks the wheel onto the Python path, with a link in the place
-of the package.
+world that the page has made before. `uv pip install -e` unpacks the wheel onto the Python path, with a link in the
+place of the package.
 """
 
 from __future__ import annotations
