@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.conftest import MAX_PROBS_DIFF, REPO
 from tests.integration.parity import Fault
-from verl_video_tools.evaluation.serve import CPU_ENVIRONMENT
+from verl_video_tools.config import VLLM_CPU_ENVIRONMENT
 from verl_video_tools.synthetic import Family, base_model_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 def hold_dialogue(folder: Path, mm_processor_kwargs: dict[str, int] | None = None) -> dict[str, Any]:
     """What the program found; engine and actor must agree, and planted faults must show."""
-    variables = CPU_ENVIRONMENT | {"VERL_PLATFORM": "cpu", "PYTHONPATH": str(REPO)}
+    variables = VLLM_CPU_ENVIRONMENT | {"VERL_PLATFORM": "cpu", "PYTHONPATH": str(REPO)}
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.dialogue", str(folder), json.dumps(mm_processor_kwargs or {})],
         cwd=REPO,

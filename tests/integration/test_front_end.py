@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.evaluation.serve import CPU_ENVIRONMENT
+from verl_video_tools.config import VLLM_CPU_ENVIRONMENT
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
@@ -27,7 +27,7 @@ def output_of(program: str, *arguments: str) -> dict[str, Any]:
     """vLLM warns, and warnings are errors here: it runs in a process of its own."""
     process = subprocess.run(
         [sys.executable, "-m", f"tests.integration.{program}", *arguments],
-        env=os.environ | CPU_ENVIRONMENT | {"VERL_PLATFORM": "cpu", "VLLM_LOGGING_LEVEL": "ERROR"},
+        env=os.environ | VLLM_CPU_ENVIRONMENT | {"VERL_PLATFORM": "cpu", "VLLM_LOGGING_LEVEL": "ERROR"},
         capture_output=True,
         text=True,
         check=False,

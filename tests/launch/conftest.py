@@ -16,6 +16,7 @@ pytest.importorskip("verl", reason="a run configures verl")
 
 from tests.recipes.options import OF_THE_CALLER
 from verl_video_tools.launch import data, train
+from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Launcher:
         self.stop_files.append(stop_file)
         if self.exit_code == 0:
             run_dir = Path(console.log).parent
-            (run_dir / train.LAST_CHECKPOINT).write_text("2")
+            (run_dir / LAST_CHECKPOINT).write_text("2")
             if "cpu_sft" in command[2]:
                 (run_dir / "huggingface").mkdir(exist_ok=True)
                 (run_dir / "huggingface" / "config.json").write_text("{}")

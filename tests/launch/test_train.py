@@ -10,7 +10,8 @@ pytest.importorskip("verl", reason="a run configures verl")
 
 from tests.launch.conftest import Launcher
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.launch.train import LAST_CHECKPOINT, STARTED_WITH, Request, _program, plan_run
+from verl_video_tools.launch.train import STARTED_WITH, Request, _program, plan_run
+from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,22 @@ from omegaconf import OmegaConf
 
 from verl_video_tools.core.errors import UsageError
 
+VLLM_CPU_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    # Keep freed memory instead of handing it back to the kernel after every step: page faults cost more than the
+    # arithmetic of a small model.
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+    # vLLM compiles its sampler for half a minute at every start, even with enforce_eager; on a CPU that never pays.
+    "TORCHDYNAMO_DISABLE": "1",
+    # vLLM's CPU platform lets an engine run its model in its own process only where this is 0.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+}
+"""Variables of vLLM's CPU build, in training and in evaluation (docs/cpu.md says why each)."""
 CORES_PER_AGENT_WORKER = 6
 """Agent loop workers decode videos. `vvt plan` counts the same."""
 _FILES = {

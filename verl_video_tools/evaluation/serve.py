@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.config import VLLM_CPU_ENVIRONMENT
 from verl_video_tools.core.environment import detect_device
 from verl_video_tools.core.errors import EndpointError, SetupError, UsageError
 from verl_video_tools.core.types import RolloutLimits
@@ -35,19 +36,6 @@ _LOG_LINES_SHOWN = 8
 _ERROR = re.compile(r"(?:^|[])] )((?:\w+\.)*\w*(?:Error|Exception): .+)")
 """A line of the log that ends a traceback, after the name of the process and the place in the code."""
 
-# As `vvt train` sets them for vLLM's CPU build, and for the same reasons (docs/cpu.md).
-CPU_ENVIRONMENT = {
-    "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": "4294967296",
-    "MALLOC_TOP_PAD_": "67108864",
-    # An eager engine still compiles its sampler: 24 s of a start, else 1.5 s, on two busy cores.
-    "TORCHDYNAMO_DISABLE": "1",
-}
 _CPU_OPTIONS: dict[str, Any] = {
     "dtype": "float32",
     "enforce-eager": True,
@@ -105,7 +93,9 @@ async def served_model(
         **(_CPU_OPTIONS if on_cpu else {}),
         **(options or {}),
     }
-    guard = _start([*COMMAND, *_arguments(values)], log, ({**CPU_ENVIRONMENT} if on_cpu else {}) | dict(os.environ))
+    guard = _start(
+        [*COMMAND, *_arguments(values)], log, ({**VLLM_CPU_ENVIRONMENT} if on_cpu else {}) | dict(os.environ)
+    )
     try:
         await _await_health(guard, f"http://{values['host']}:{values['port']}/health", log, start_seconds)
         yield f"http://{values['host']}:{values['port']}/v1"

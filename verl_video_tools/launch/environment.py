@@ -9,25 +9,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
+from verl_video_tools.config import VLLM_CPU_ENVIRONMENT
 from verl_video_tools.launch.variables import quoted
 
-CPU = {
-    "VERL_PLATFORM": "cpu",
-    "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "RAY_DEDUP_LOGS": "1",
-    # Keep freed memory instead of handing it back to the kernel after every step: page faults cost more than the
-    # arithmetic of a small model.
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-    # vLLM compiles its sampler for half a minute at every start, even with enforce_eager; on a CPU that never pays.
-    "TORCHDYNAMO_DISABLE": "1",
-    # vLLM's CPU platform lets an engine run its model in its own process only where this is 0.
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-}
+CPU = {"VERL_PLATFORM": "cpu", "RAY_DEDUP_LOGS": "1", **VLLM_CPU_ENVIRONMENT}
 """Variables that a run without a GPU needs before Python starts (docs/cpu.md says why each)."""
 _FORWARDED = re.compile(
     r"((VVT|VERL|TQ|VLLM|NCCL|GLOO|HF|WANDB|MLFLOW|SWANLAB|TENSORBOARD|MALLOC)_.*"

@@ -21,12 +21,12 @@ from verl_video_tools.core.pages import page
 from verl_video_tools.launch.data import VVT, changed_fields, export_expert, export_rollouts, make_demo, run_methods
 from verl_video_tools.launch.environment import CPU, ray_options, run_environment
 from verl_video_tools.launch.variables import Variables, quoted, read_variables
+from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
 
 Stage = Literal["grpo", "sft", "rft"]
 PREFIX = "[verl_video_tools]"
 STOP_FILE = "stop_requested"
 STARTED_WITH = "started_with.txt"
-LAST_CHECKPOINT = "latest_checkpointed_iteration.txt"
 GROUPS = tuple(f"+video_tools{folder}" for folder in ("", "/synthetic", "/machine", "/lora", "/correction"))
 """In the order in which Hydra merges them: a later group replaces values of an earlier one."""
 SIGNALS = (129, 130, 143)

@@ -11,29 +11,23 @@ from pathlib import Path
 
 from verl_video_tools.core.errors import UsageError
 
+_OF_BOTH = {
+    "TRAIN_FILES": "data.train_files",
+    "VAL_FILES": "data.val_files",
+    "NNODES": "trainer.nnodes",
+    "NDEVICES_PER_NODE": "trainer.n_gpus_per_node",
+    "PROJECT_NAME": "trainer.project_name",
+    "EXPERIMENT_NAME": "trainer.experiment_name",
+    "LOGGER": "trainer.logger",
+}
 OPTIONS = {
     "grpo": {
         "MODEL_PATH": "actor_rollout_ref.model.path",
-        "TRAIN_FILES": "data.train_files",
-        "VAL_FILES": "data.val_files",
-        "NNODES": "trainer.nnodes",
-        "NDEVICES_PER_NODE": "trainer.n_gpus_per_node",
-        "PROJECT_NAME": "trainer.project_name",
-        "EXPERIMENT_NAME": "trainer.experiment_name",
-        "LOGGER": "trainer.logger",
+        **_OF_BOTH,
         "JUDGE_BASE_URL": "video_tools.judge.base_url",
         "JUDGE_MODEL": "video_tools.judge.model",
     },
-    "sft": {
-        "MODEL_PATH": "model.path",
-        "TRAIN_FILES": "data.train_files",
-        "VAL_FILES": "data.val_files",
-        "NNODES": "trainer.nnodes",
-        "NDEVICES_PER_NODE": "trainer.n_gpus_per_node",
-        "PROJECT_NAME": "trainer.project_name",
-        "EXPERIMENT_NAME": "trainer.experiment_name",
-        "LOGGER": "trainer.logger",
-    },
+    "sft": {"MODEL_PATH": "model.path", **_OF_BOTH},
 }
 """By the program that they configure, the option that a variable stands for."""
 OTHERS = ("OUTPUT_DIR", "DEVICE", "RAY_ADDRESS", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "VERBOSE", "PYTHON")

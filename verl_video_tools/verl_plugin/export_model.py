@@ -22,7 +22,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import whole_file
 from verl_video_tools.methods.run_settings import copy_run_settings
 
-_STEP_FILE = "latest_checkpointed_iteration.txt"
+LAST_CHECKPOINT = "latest_checkpointed_iteration.txt"
 _STEP_PREFIX = "global_step_"
 
 
@@ -65,9 +65,9 @@ def last_checkpoint(checkpoint_dir: Path) -> Path:
     Raises:
         UsageError: there is none.
     """
-    step_file = checkpoint_dir / _STEP_FILE
+    step_file = checkpoint_dir / LAST_CHECKPOINT
     if not step_file.is_file():
-        raise UsageError(f"{checkpoint_dir} holds no finished checkpoint ({_STEP_FILE} is missing); train first")
+        raise UsageError(f"{checkpoint_dir} holds no finished checkpoint ({LAST_CHECKPOINT} is missing); train first")
     checkpoint = checkpoint_dir / f"{_STEP_PREFIX}{step_file.read_text().strip()}"
     if (checkpoint / "actor").is_dir():  # of reinforcement learning, which has more than one model
         return checkpoint / "actor"
