@@ -7,7 +7,7 @@ from typing import Any
 try:
     from verl_video_tools.config import config_path
 except ImportError:  # commit 983c6c5a
-    from verl_video_tools.verl_plugin.config import config_path  # type: ignore[import-not-found, no-redef]
+    from verl_video_tools.verl_plugin.config import config_path  # type: ignore[import-not-found, no-redef]  # there
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.vllm_front_end import FrontEndServer
 

@@ -86,7 +86,7 @@ def test_a_cold_start_sees_frames_as_the_run_that_follows(
     paper: str, setting: str, install: Install, tmp_path: Path
 ) -> None:
     install(f"papers/{paper}")
-    sft, grpo = (planned(paper, stage, setting, tmp_path).config for stage in ("sft", "grpo"))  # type: ignore[arg-type]
+    sft, grpo = (planned(paper, stage, setting, tmp_path).config for stage in ("sft", "grpo"))  # type: ignore[arg-type]  # stages
     assert sft.data.mm_processor_kwargs == grpo.data.mm_processor_kwargs
     assert sft.trainer.default_local_dir == f"{tmp_path}/{paper}_sft"
 

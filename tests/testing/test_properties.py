@@ -117,5 +117,5 @@ def test_labels(form: str) -> None:
     ],
 )
 def test_frames_that_cannot_be_shown_in_order(frames: dict[str, tuple[float, ...]], fault: str | None) -> None:
-    request = FrameRequest(**{"width": 56, "height": 56, **frames})  # type: ignore[arg-type]
+    request = FrameRequest(**{"width": 56, "height": 56, **frames})  # type: ignore[arg-type]  # of several types
     assert request_fault(request, VideoInfo(20.0, 100, 5.0, 56, 56), QWEN) == fault

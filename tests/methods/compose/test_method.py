@@ -96,7 +96,7 @@ async def test_a_call_of_any_tool_is_shown_and_paid(tool: str, tmp_path: Path, m
     method = get_method("compose", file=file)
     assert isinstance(method, Compose)
     sample = replace(SAMPLE, video_path=make_video(2100), subtitles=(Subtitle(1.0, 2.0, "a dog barks"),))
-    turns = [method.write_call("so", tool, CALLS[tool]), answer("A")]
+    turns = [method.composition.grammar.write_call("so", tool, CALLS[tool]), answer("A")]
     episode = Episode(method, sample, retriever=ScoringRetriever(), tool_model=ScriptedToolModel(["a dog"]))
     trajectory = await episode.run(ScriptedPolicy(turns))
     assert trajectory.stop_reason is StopReason.ANSWER and trajectory.flags == []

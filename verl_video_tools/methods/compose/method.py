@@ -172,10 +172,6 @@ class Compose(vt.Method):
     def parse(self, text: str) -> vt.ParsedTurn:
         return self.composition.grammar.parse(text)
 
-    def write_call(self, thought: str, name: str, arguments: Mapping[str, Any]) -> str:
-        """A turn that makes a call, in the composition's grammar. For experts, and for the checker of methods."""
-        return self.composition.grammar.write_call(thought, name, arguments)
-
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         return {name: offered.tool for name, offered in self.composition.tools.items()}
 

@@ -176,7 +176,7 @@ def read_tool(values: Mapping[str, Any], where: str) -> OfferedTool:
             raise vt.UsageError(f"must name a dataclass, got {part!r:.80}")
     if "compat" in values:
         raise vt.UsageError(f"{where}.compat: only the papers' own methods have published behaviour; leave it out")
-    tool = build(part, without(values, "name", "about"), where, entry.defaults)  # type: ignore[arg-type]
+    tool = build(part, without(values, "name", "about"), where, entry.defaults)  # type: ignore[arg-type]  # a tool
     description = getattr(tool, "description", None)
     if not isinstance(description, vt.ToolDescription) or not callable(getattr(tool, "plan", None)):
         raise vt.UsageError(f"{where}.name: {name} must have a method `plan` and a `description`, a ToolDescription")
