@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.data.append import work_through
 from verl_video_tools.data.sft import execute
@@ -115,4 +116,4 @@ async def _reward(trajectory: Trajectory, sample: Sample, method: Method) -> Map
         method.check_sample(sample, None)
         return await method.score(trajectory, sample, None)
     except (RowError, UsageError):
-        return method.zero_reward()
+        return zero_reward(method)

@@ -15,6 +15,7 @@ from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.evaluation.control_names import Control
 from verl_video_tools.evaluation.questions import AS_PUBLISHED, Questions
+from verl_video_tools.methods.direct import Direct
 
 _OTHER_OPTIONS = re.compile(r"\b[A-H](?:, ?[A-H])* ?(?:,|&|/|and|or) ?[A-H]\b|\b(?i:only|options?|not) \(?[A-H]\b")
 """``Both A and B``, ``Only C``, ``Options A, B and D``."""
@@ -32,7 +33,9 @@ def controlled(
         UsageError: the method cannot be asked without frames, or no question has options to shuffle.
     """
     if Control.NO_VISUAL in controls:
-        method = method.without_visuals()
+        if not isinstance(method, Direct):
+            raise UsageError(f"{method.name} cannot be asked without frames: its tools show them. Give --method direct")
+        method = replace(method, initial_frames=0)
     if Control.SHUFFLED_OPTIONS in controls:
         questions = with_shuffled_options(questions, seed or 0)
     return method, questions

@@ -57,7 +57,7 @@ class FrameAt:
         return vt.ToolPlan(frames=request, result={"t": seconds})
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """One frame (`Method.max_cost_call`)."""
+        """One frame."""
         return vt.spread_frames(info, 1, frame_size(info, self.side_pixels, self.resize, envelope))
 
 

@@ -92,7 +92,7 @@ class VideoClip:
         return vt.ToolPlan(frames=request, result={"t_start": start, "t_end": end})
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """A clip of the whole video (`Method.max_cost_call`)."""
+        """A clip of the whole video."""
         return vt.spread_frames(info, self.max_frames, frame_size(info, self.side_pixels, self.resize, envelope))
 
     def frame_numbers(self, start: float, end: float, info: vt.VideoInfo) -> list[int]:

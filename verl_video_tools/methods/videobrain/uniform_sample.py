@@ -19,7 +19,7 @@ class UniformSample:
         num_frames: frames shown per call; a range of fewer frames is refused.
         box_width, box_height: pixels that a frame is shown in, see `video.resize.size_in_box`.
         aspect: what becomes of frames of another shape than the box's.
-        compat: see `methods.toolkit.frame_range.read_frame_range`.
+        compat: see `methods.toolkit.calls.read_frame_range`.
 
     Raises:
         UsageError: a value is out of its range.
@@ -75,7 +75,7 @@ class UniformSample:
         )
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """A call for the whole video (`Method.max_cost_call`)."""
+        """A call for the whole video."""
         return vt.spread_frames(info, self.num_frames, self._frame_size(info, envelope))
 
     def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
