@@ -33,8 +33,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "longvt path": ("longvt", {"tell_video_path": True, "time_reward": "tool"}),
     "videobrain goes on": ("videobrain", {"end_on_call_error": False, "format_gate": False}),
     "framemind ends": ("framemind", {"end_on_call_error": True, "exploration_share": 1.0}),
-    "framemind turns": ("framemind", {"context": "last_evidence", "continue_on": "tool_call", "bad_calls": "void"}),
-    "framemind first": ("framemind", {"context": "initial_plus_last", "empty_clip": "error"}),
+    "framemind turns": ("framemind", {"context": "last_evidence", "continue_on": "tool_call"}),
+    "framemind first": ("framemind", {"context": "initial_plus_last"}),
 }
 
 QUESTIONS: dict[str, Mapping[str, Any]] = {
