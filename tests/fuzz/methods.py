@@ -17,7 +17,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "framethinker": {"initial_frames": 3, "initial_frames_long": 4, "call_frames": 4, "call_frames_long": 5},
     "videozoomer": {"initial_frames": 4, "call_frames": 5},
     "longvt": {"initial_frames": 4, "call_frames": 6},
-    "videobrain": {"initial_frames": 3, "call_frames": 4, "clip_frames": 2, "clip_candidates": [8, 16]},
+    "videobrain": {"initial_frames": 3, "call_frames": 4, "clip_frames": 2},
     "framemind": {"low": [4, 32], "high": [2, 48], "tool_side_pixels": 48, "min_call_frames": 2, "call_frames": 4},
     "direct": {"initial_frames": 3},
 }

@@ -265,7 +265,6 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "videobrain": {
         "no_gate": {"format_gate": False, "format_reward": 0.25},
         "one_tool": {"tool_names": ["uniform_sample"]},
-        "clip_candidates": {"clip_candidates": [8, 16], "clip_long_from_frames": 100, "clip_long_by": "video"},
         "stretched": {"aspect": "stretch"},
         "max_turns": {"max_turns": 2},
     },

@@ -133,7 +133,6 @@ TOOLS: dict[str, ToolEntry] = {
         {
             "num_frames": 4,
             "num_candidates": (128, 256),
-            "dense_from_frames": 20_000,
             "deadline_seconds": 300.0,
             **_BOX,
         },
