@@ -13,7 +13,7 @@ from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.types import CallRecord
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.videobrain.gate import record_gate, reference_text_gate
+from verl_video_tools.methods.videobrain.grammar import record_gate, reference_text_gate
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ import numpy as np
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind import grammar as protocol
-from verl_video_tools.methods.framemind.frame_at import FrameAt
-from verl_video_tools.methods.framemind.video_clip import VideoClip
+from verl_video_tools.methods.framemind.tools import FrameAt, VideoClip
 from verl_video_tools.video.resize import fit_envelope
 from verl_video_tools.video.sampling import linspace_indices
 

@@ -14,9 +14,7 @@ from typing import ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.videobrain import grammar as protocol
-from verl_video_tools.methods.videobrain.clip_sample import ClipSample
-from verl_video_tools.methods.videobrain.gate import GateFindings, record_gate, reference_text_gate
-from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
+from verl_video_tools.methods.videobrain.tools import ClipSample, UniformSample
 from verl_video_tools.video.resize import Aspect, size_in_box
 
 logger = logging.getLogger(__name__)
@@ -224,14 +222,14 @@ class VideoBrain(vt.Method):
             "behavior": self.behavior(sample, score >= RIGHT_FROM, gate.num_calls > 0),
         }
 
-    def gate(self, trajectory: vt.Trajectory) -> GateFindings:
+    def gate(self, trajectory: vt.Trajectory) -> protocol.GateFindings:
         """Whether a rollout keeps the rules of form: by its record, or (reference) by its text. Without a gate every
         rollout does, and answer and calls are those of the record."""
         if not self.format_gate:
-            return GateFindings(None, trajectory.answer, len(trajectory.executed_calls()))
+            return protocol.GateFindings(None, trajectory.answer, len(trajectory.executed_calls()))
         if self.compat == "reference":
-            return reference_text_gate([(turn.text, turn.observation or "") for turn in trajectory.turns])
-        return record_gate(trajectory)
+            return protocol.reference_text_gate([(turn.text, turn.observation or "") for turn in trajectory.turns])
+        return protocol.record_gate(trajectory)
 
     def check_earnable(self, sample: vt.Sample, judge: object | None) -> None:
         """As every method's; and whether the row names the class of its question, where behaviour is paid for.
