@@ -29,7 +29,7 @@ NOT_APPLICABLE = {
     "videobrain": GROUP | STOP,
 }
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    ("longvt", {"end_on_call_error": True, "crop_choice": "best", "tell_video_path": True, "time_reward": "tool"}),
+    ("longvt", {"end_on_call_error": True, "time_reward": "tool"}),
     ("framemind", {"context": "last_evidence", "rung": 3}),
     (
         "framethinker",
