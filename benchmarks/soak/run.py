@@ -219,7 +219,7 @@ def _recipe(
         environment[LEAK_VARIABLE] = str(leak_mb)
         arguments.append(f"actor_rollout_ref.rollout.agent.agent_loop_config_path={_leaking_loops(out)}")
     (temporary / "files").mkdir()
-    command = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise", "--"]
+    command = [sys.executable, "-m", "verl_video_tools.launch.supervise", "--"]
     command += ["bash", str(REPO / "recipes" / "mixed_grpo.sh"), *arguments]
     with (out / f"segment_{number:04d}.log").open("wb") as log:
         process = subprocess.Popen(

@@ -411,8 +411,8 @@ def _program(plan: Plan) -> list[str]:
 
 
 def _start(plan: Plan) -> int:
-    from verl_video_tools.verl_plugin.console import Console
-    from verl_video_tools.verl_plugin.supervise import supervise
+    from verl_video_tools.launch.console import Console
+    from verl_video_tools.launch.supervise import supervise
 
     settings = {"DEVICE": plan.device, "MODEL_PATH": plan.model_path, "TRAIN_FILES": plan.config.data.train_files}
     settings["TRAIN_BATCH_SIZE"] = plan.config.data.train_batch_size
@@ -431,7 +431,7 @@ def _start(plan: Plan) -> int:
         os.environ.clear()
         os.environ.update(before)
     if status and status not in SIGNALS and plan.joins_cluster:
-        lost_nodes = [sys.executable, "-m", "verl_video_tools.verl_plugin.lost_nodes"]
+        lost_nodes = [sys.executable, "-m", "verl_video_tools.launch.lost_nodes"]
         with suppress(TimeoutExpired):
             subprocess.run(lost_nodes, timeout=120, stdout=sys.stderr)
     return status

@@ -1,6 +1,6 @@
 """Runs a training command, and ends all that it has started once it is over or a signal asks for that.
 
-    python -m verl_video_tools.verl_plugin.supervise [--stop-file FILE] [--log FILE] -- COMMAND [ARGUMENT ...]
+    python -m verl_video_tools.launch.supervise -- COMMAND [ARGUMENT ...]
 
 Ray's processes and vLLM's engines outlive a driver that was killed. They leave segments of shared memory, and files in
 the temporary folder, also after a run that succeeded. Here they are the descendants of one process (Linux calls it a
@@ -9,10 +9,7 @@ child subreaper: orphans become its children), so that none of them is missed.
 There are two of them, the second a child of the first, so that either may be killed: the first ends what an only child
 has left, and the second is told by the kernel when its parent is gone.
 
-SIGINT, SIGTERM and SIGHUP end the run at once. With `--stop-file` the first of them makes that file, after which the
-trainer saves a checkpoint at the end of its step and ends by itself; the second one ends the run at once.
-With `--log` the command writes to that file, and `console.Console` shows a user's part of it.
-Exit code: that of the command, or 128 + the signal's number.
+SIGINT, SIGTERM and SIGHUP end the run at once. Exit code: that of the command, or 128 + the signal's number.
 """
 
 from __future__ import annotations
@@ -30,15 +27,15 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from threading import Thread
 from typing import TextIO
 
 import psutil
 
-from verl_video_tools.verl_plugin.console import Console
-from verl_video_tools.verl_plugin.log_lines import MARK
-from verl_video_tools.verl_plugin.patient_output import PatientOutput
+from verl_video_tools.launch.console import Console, write_line
+from verl_video_tools.verl_plugin.marked_warnings import MARK
 
-_MODULE = "verl_video_tools.verl_plugin.supervise"
+_MODULE = "verl_video_tools.launch.supervise"
 _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SHARED_MEMORY = Path("/dev/shm")
@@ -57,21 +54,14 @@ _LINGER_SECONDS = 2.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stop-file", type=Path, help="made at the first signal, for the trainer to save and stop")
-    parser.add_argument("--log", type=Path, help="for what the command prints; a line per step is shown instead")
-    parser.add_argument("--verbose", action="store_true", help="with --log: show all that the command prints")
     # From the first supervisor to the second:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--terminal", type=int, help=argparse.SUPPRESS)
     parser.add_argument("command", nargs="+", help="after --")
     options = parser.parse_args()
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # whatever has started this program may be killed
-    console = None
-    if options.log is not None:
-        options.log.parent.mkdir(parents=True, exist_ok=True)
-        console = Console(options.log, options.verbose)
     terminal = None if options.terminal is None else os.fdopen(options.terminal, "w")
-    sys.exit(supervise(options.command, options.stop_file, options.folder, console, terminal))
+    sys.exit(supervise(options.command, folder=options.folder, terminal=terminal))
 
 
 def supervise(
@@ -84,12 +74,15 @@ def supervise(
     """Run `command` to its end and leave nothing of it behind; exit code as a shell reports it.
 
     Args:
-        console: shows what the command appends to its log; None: the command prints itself.
+        stop_file: made at the first signal, after which the trainer saves a checkpoint at the end of its step and ends
+            by itself; the second signal ends the run at once.
+        console: shows a user's part of what the command then writes to the console's log; None: the command prints
+            itself.
         folder: for temporary files, from the first supervisor to the second; the first has none yet.
         terminal: the same for standard error of a first one with a console: where that one is killed, nothing else
             shows what the second writes to the log.
     """
-    is_first = folder is None
+    parent = None if folder is None else os.getppid()  # of the second one; it may be killed as soon as the command runs
     passed = []
     if folder is None:
         folder = Path(tempfile.mkdtemp(prefix="vvt-run-"))
@@ -118,7 +111,9 @@ def supervise(
                 pass_fds=passed,
                 preexec_fn=lambda: _restore(mask),
             )
-        status = _watch(process, command, stop_file, waited, segments, is_first, console, terminal)
+        if console is not None:
+            console.start()  # after the fork, which a second thread would disturb
+        status = _watch(process, command, stop_file, waited, segments, parent, terminal)
     finally:
         _end_descendants(segments)
         _unlink(segments)
@@ -151,11 +146,9 @@ def _watch(
     stop_file: Path | None,
     waited: set[signal.Signals],
     segments: set[int],
-    is_first: bool,
-    console: Console | None,
+    parent: int | None,
     terminal: TextIO | None,
 ) -> int:
-    parent = os.getppid()
     asked: signal.Signals | None = None
     seen, next_look = -1, 0.0
     while process.poll() is None:
@@ -164,8 +157,6 @@ def _watch(
             seen = changed
             segments |= segments_in_use()
             next_look = time.monotonic() + (time.monotonic() - start) / _LOOK_SHARE
-        if console is not None:
-            console.update()
         received = signal.sigtimedwait(waited, _LOOK_SECONDS)
         if received is None or received.si_signo not in waited:  # Python tells signal 0 after a stop (Ctrl-Z, Slurm)
             continue
@@ -180,13 +171,13 @@ def _watch(
             stop_file.touch()
             _say(f"{asked.name}: the run saves a checkpoint and stops after its step. A second signal ends it now.")
             continue
-        if is_first or os.getppid() != parent:  # else the first one has said so
+        if parent is None or os.getppid() != parent:  # else the first one has said so
             for stream in filter(None, (sys.stderr, terminal)):
                 _say(f"ended by {asked.name}. {_ADVICE}", stream)
         segments |= segments_in_use()
         process.terminate()
         try:
-            process.wait(_GRACE_SECONDS * (2 if is_first else 1))
+            process.wait(_GRACE_SECONDS * (2 if parent is None else 1))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -277,9 +268,9 @@ def _prctl(option: int, value: int) -> None:
 
 def _say(text: str, stream: TextIO | None = None) -> None:
     """On standard error or `stream`; a reader who has stopped or gone does not keep this process from its work."""
-    output = PatientOutput(stream or sys.stderr)
-    output.write_line(f"{MARK} {text}")
-    output.flush(_PATIENCE_SECONDS)
+    writer = Thread(target=write_line, args=(stream or sys.stderr, f"{MARK} {text}"), daemon=True)
+    writer.start()
+    writer.join(_PATIENCE_SECONDS)
 
 
 if __name__ == "__main__":

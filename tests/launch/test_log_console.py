@@ -8,21 +8,20 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from tests.waiting import wait_until
-from verl_video_tools.verl_plugin import console, patient_output
-from verl_video_tools.verl_plugin.console import Console
-from verl_video_tools.verl_plugin.log_lines import MARK, clean
-from verl_video_tools.verl_plugin.step_lines import metrics, step_line
+from verl_video_tools.launch import console
+from verl_video_tools.launch.console import Console, clean, metrics, step_line, write_line
+from verl_video_tools.verl_plugin.marked_warnings import MARK
 
 REPO = Path(__file__).parents[2]
-SUPERVISE = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise"]
-IMPATIENT = [sys.executable, "-m", "tests.verl_plugin.quick_supervise"]
+IMPATIENT = [sys.executable, "-m", "tests.launch.quick_supervise"]
 """Does not wait for a reader at the end; run in the repository."""
+SUPERVISE = [*IMPATIENT, "--patient"]
 RAY = "\x1b[36m(TaskRunnerV1 pid=21972)\x1b[0m "
 STEP = (
     "step:{step} - global_seqlen/min:2195.0 - rollout/score/mean:0.5 - rollout/acc/mean:0.25 - rollout/flagged:0.0 - "
@@ -50,7 +49,7 @@ class Run:
     def write(self, text: str) -> None:
         with self.path.open("a") as file:
             file.write(text)
-        self.console.update()
+        self.console.show_new_lines()
 
     @property
     def shown(self) -> list[str]:
@@ -82,7 +81,7 @@ def test_short_steps_share_a_line_and_the_last_one_is_shown(tmp_path: Path, cloc
 def test_a_run_that_stops_early_shows_how_far_it_came(tmp_path: Path, clock: list[float]) -> None:
     run = Run(tmp_path)
     run.write("step:1 - train/loss:2.0\nstep:2 - train/loss:1.0\n")
-    run.console.end(143)
+    run.console.show_rest(143)
     assert run.shown == ["step 2  loss 1.0000"]
 
 
@@ -157,7 +156,7 @@ def test_a_failure_shows_the_end_of_this_start_s_log_without_noise(tmp_path: Pat
     run = Run(tmp_path, before="Traceback of an earlier start\n")
     run.write(f"{RAY}INFO: starting\n{RAY}WARNING: target_num_threads 8 should not exceed 2\n")
     run.write("Traceback (most recent call last):\n  File x.py\n      ^^^^^\nValueError: no such thing\n")
-    run.console.end(1)
+    run.console.show_rest(1)
     assert run.shown == [
         f"{MARK} failed with exit code 1; the end of {run.path}:",
         "  INFO: starting",
@@ -177,7 +176,7 @@ def test_the_error_is_shown_above_the_report_of_a_launcher(tmp_path: Path) -> No
         run.write(f"Failures:\n[{rank}]:\n  rank : {rank}\n  exitcode : 1 (pid: {100 + rank})\n{error}\n")
     run.write("ray.exceptions.ActorDiedError: The actor died\n")
     run.write("".join(f"report {number}\n" for number in range(30)))
-    run.console.end(1)
+    run.console.show_rest(1)
     assert run.shown[:5] == [
         f"{MARK} for the user",
         f"{MARK} errors in {run.path}:",
@@ -192,7 +191,7 @@ def test_the_last_line_needs_no_end(tmp_path: Path) -> None:
     run = Run(tmp_path, verbose=True)
     run.write("half")
     assert run.shown == []
-    run.console.end(1)
+    run.console.show_rest(1)
     assert run.shown == ["half"]
 
 
@@ -200,7 +199,7 @@ def test_the_last_line_needs_no_end(tmp_path: Path) -> None:
 def test_no_end_of_the_log_where_nothing_failed(tmp_path: Path, returncode: int) -> None:
     run = Run(tmp_path)
     run.write("ValueError: handled\n")
-    run.console.end(returncode)
+    run.console.show_rest(returncode)
     assert run.shown == []
 
 
@@ -208,7 +207,7 @@ def test_verbose_shows_every_line_as_it_is(tmp_path: Path) -> None:
     run = Run(tmp_path, verbose=True, before="earlier\n")
     run.write(f"{RAY}INFO: x\nstep:1 - train/loss:2.0\nhalf a li")
     run.write("ne\n")
-    run.console.end(1)
+    run.console.show_rest(1)
     assert run.shown == [f"{RAY}INFO: x", "step:1 - train/loss:2.0", "half a line"]
 
 
@@ -225,7 +224,7 @@ def test_who_closes_the_output_does_not_end_the_run(tmp_path: Path) -> None:
     os.close(read)
     command = [*SUPERVISE, "--log", str(tmp_path / "run.log"), "--", sys.executable, "-c"]
     code = f"import time\nfor n in range(3): print('{MARK}', n, flush=True); time.sleep(0.3)"
-    assert subprocess.run([*command, code], stdout=written, timeout=60, check=False).returncode == 0
+    assert subprocess.run([*command, code], cwd=REPO, stdout=written, timeout=60, check=False).returncode == 0
     os.close(written)
     assert (tmp_path / "run.log").read_text().splitlines() == [f"{MARK} {n}" for n in range(3)]
 
@@ -250,7 +249,7 @@ def test_a_slow_reader_gets_every_line(tmp_path: Path) -> None:
     code, log = "for n in range(30_000): print(n, 'x' * 50)", tmp_path / "run.log"
     num_bytes = sum(len(f"{n} {'x' * 50}\n") for n in range(30_000))
     command = [*SUPERVISE, "--log", str(log), "--verbose", "--", sys.executable, "-c", code]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=REPO, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         wait_until(lambda: log.exists() and log.stat().st_size >= num_bytes, "the end of the command", 60)
         time.sleep(1.0)  # less than the supervisor waits; a pipe takes 64 KiB
@@ -259,32 +258,30 @@ def test_a_slow_reader_gets_every_line(tmp_path: Path) -> None:
     assert shown == list(range(30_000))
 
 
-def test_who_stops_reading_for_hours_gets_every_line_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each time the log is looked at, no more lines come to wait, where they would push out the oldest."""
-    monkeypatch.setattr(patient_output, "_MOST_LINES", 150)
-    lines = [f"{number} " + "x" * 1000 for number in range(500)]
-    log = tmp_path / "run.log"
-    log.touch()
+def test_characters_that_the_encoding_lacks_are_escaped(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w", encoding="ascii") as stream:
+        write_line(stream, "caf\u00e9")
+    assert (tmp_path / "out").read_text() == "caf\\xe9\n"
+
+
+def test_a_pipe_that_does_not_block_gets_every_line() -> None:
     read, written = os.pipe()
-    with os.fdopen(written, "w") as stream, os.fdopen(read, "rb") as reader:
-        run = Console(log, verbose=True, stream=stream)
-        log.write_text("".join(f"{line}\n" for line in lines))
-        for _ in range(200):
-            run.update()
-        received = b""
-        os.set_blocking(reader.fileno(), False)
-        with suppress(BlockingIOError):  # nothing more has come
-            while True:
-                received += os.read(reader.fileno(), 1 << 16)
-                run.update()
-    assert received.decode().splitlines() == lines
+    os.set_blocking(written, False)
+    lines = [f"{number} " + "x" * 10_000 for number in range(50)]  # a pipe takes 64 KiB
+    with os.fdopen(written, "w") as stream, os.fdopen(read) as reader:
+        writer = Thread(target=lambda: [write_line(stream, line) for line in lines], daemon=True)
+        writer.start()
+        assert [reader.readline().rstrip("\n") for _ in lines] == lines
+        writer.join(60)
+        assert not writer.is_alive()
 
 
 def test_a_supervised_command_writes_to_the_log_and_its_failure_is_shown(tmp_path: Path) -> None:
-    log = tmp_path / "folder" / "run.log"
+    log = tmp_path / "run.log"
     code = f"import sys; print('out'); print('{MARK} for the user', file=sys.stderr); sys.exit('it failed')"
     run = subprocess.run(
         [*SUPERVISE, "--log", str(log), "--", sys.executable, "-c", code],
+        cwd=REPO,
         capture_output=True,
         text=True,
         timeout=60,

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from tests.waiting import is_gone, wait_until
-from verl_video_tools.verl_plugin.supervise import environment
+from verl_video_tools.launch.supervise import environment
 
 REPO = Path(__file__).parents[2]
-SUPERVISE = [sys.executable, "-m", "tests.verl_plugin.quick_supervise"]
+SUPERVISE = [sys.executable, "-m", "tests.launch.quick_supervise"]
 LIMIT_SECONDS = 60.0
 
 SLEEPER = """
