@@ -108,7 +108,7 @@ bench-needle: install  ## what the initial frames alone, and an oracle, earn on 
 	python -m benchmarks.needle_bounds
 	python -m benchmarks.spatial_bounds
 
-bench-scale: install  ## a step of each method at full size: what hosts do, measured, beside a model of the GPUs; METHODS="longvt ..."
+bench-scale: install  ## what hosts do in a step of each method at full size, without a GPU; METHODS="longvt ..."
 	python -m benchmarks.scale $(if $(METHODS),--methods $(METHODS))
 
 METHOD ?= framethinker
