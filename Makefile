@@ -108,7 +108,7 @@ bench-needle: install  ## what the initial frames alone, and an oracle, earn on 
 	python -m benchmarks.needle_bounds
 	python -m benchmarks.spatial_bounds
 
-bench-scale: install  ## a step of each method at full size: what hosts do, measured, beside a model of the GPUs; METHODS="longvt ..."
+bench-scale: install  ## what hosts do in a step of each method at full size, without a GPU; METHODS="longvt ..."
 	python -m benchmarks.scale $(if $(METHODS),--methods $(METHODS))
 
 METHOD ?= framethinker
@@ -123,8 +123,8 @@ learn-claims: install  ## every run of the papers' claims (docs/decisions/claims
 	python -m verl_video_tools.launch.supervise -- python -m examples.learning_curve.claims all
 
 HOURS ?= 1
-soak: install  ## train for HOURS=1 with faults at random, earlier sittings included: what grows, and a picture; LEAK_MB=1 plants a leak
-	python -m benchmarks.soak --hours $(HOURS) $(if $(LEAK_MB),--leak-mb $(LEAK_MB)) $(if $(EARLIER),--earlier $(EARLIER))
+soak: install  ## train for HOURS=1 with faults at random, earlier sittings included, and report what grows
+	python -m benchmarks.soak --hours $(HOURS)
 
 clean:  ## caches and build products; keeps .venv and what runs wrote
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

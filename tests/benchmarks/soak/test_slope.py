@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.soak.fit import Slope, common_slope, student_quantile
+from benchmarks.soak.growth import Slope, common_slope, student_quantile
 
 Segment = tuple[list[float], list[float]]
 

@@ -1,27 +1,16 @@
-"""The result as text for docs/reliability.md: what was soaked, and a table of growth."""
+"""The result as text: what was soaked, and a table of growth."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchmarks.scale.table import table
-from benchmarks.soak.fit import Slope
-from benchmarks.soak.growth import ALL, BOUNDS, PROCESS_MEASURES, WARM_UP_STEPS, Growth, Verdict
+from benchmarks.soak.growth import ALL, BOUNDS, PROCESS_MEASURES, WARM_UP_STEPS, Growth, Slope, Verdict
 from benchmarks.soak.segments import Segment, soaked_hours
 
-PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
-PICTURE = PAGE.parent / "images" / "soak.svg"
-_BEGIN, _END = "<!-- soak -->", "<!-- end of soak -->"
 _UNITS = {"memory_mb": "MB", "handles": "handles", "threads": "threads", "folder": "MB"}
-
-
-def into_page(text: str) -> None:
-    """Replace what stands between the marks of the page."""
-    head, rest = PAGE.read_text().split(_BEGIN)
-    PAGE.write_text(f"{head}{_BEGIN}\n\n{text}\n{_END}{rest.split(_END)[1]}")
 
 
 def report(segments: Sequence[Segment], growth: Sequence[Growth]) -> str:
