@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from verl_video_tools.data.stock_rows import Conversion
+    from verl_video_tools.data.convert import Conversion
 
 _WIDTH = 140
 """Of what is shown where standard output is no terminal."""

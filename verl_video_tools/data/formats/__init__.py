@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isabstract
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.resolve import resolve
@@ -92,9 +92,6 @@ class Benchmark(ABC):
     """Its questions come with an assistant's turns, for fine-tuning: `taught_row` makes rows of them."""
     has_found_frames: ClassVar[bool] = False
     """Those turns find frames by text: `taught_row` gives `retrieved_frames`, too."""
-    frames_listed_by: ClassVar[Literal["index", "seconds"] | None] = None
-    """What its dialogues' labels say of each frame that was shown; `taught_row` gives them as `listed_frames`, a list
-    for the initial frames and for each observation with frames. None: nothing."""
     columns: ClassVar[tuple[str, ...] | None] = None
     """Columns to read of a parquet file, as far as it has them, so that images stay unread; None: all."""
     place_field: ClassVar[str | None] = None
@@ -134,10 +131,6 @@ class Benchmark(ABC):
             RowError: as `row`, or there is nothing to learn.
         """
         raise RowError(f"{self.name} does not tell how its questions were answered")
-
-    def texts(self, entry: Entry) -> list[dict[str, str]]:
-        """What was said in a dialogue, as `role` and `content`; nothing where the format has none."""
-        return []
 
     def judge_prompt_file(self) -> str | None:
         """Path of `judge_prompt`."""

@@ -28,7 +28,7 @@ Row = dict[str, Any]
 Group = str | Sequence[str]
 """What a question belongs to: one value, or several where its benchmark counts it in each of them."""
 
-VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov")
+VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".flv", ".ts", ".mpg", ".mpeg", ".wmv")
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
