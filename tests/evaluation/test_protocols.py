@@ -57,13 +57,13 @@ def test_every_value_is_an_option_or_a_field(protocol: Protocol) -> None:
 def test_a_profile_and_what_the_user_gives() -> None:
     protocol = get_protocol("longvt-dense")
     given = {"temperature": 0.0, "max_pixels": 100_352, SUBTITLES: False}
-    applied = apply(protocol, "video-mme", given, {"initial_frames": 512, "show_times": False})
+    applied = apply(protocol, "video-mme", given, {"initial_frames": 512, "max_calls_per_turn": 1})
     assert applied.options == {"min_pixels": 784, "extractor": "lmms-eval-2025/videomme"}
     assert applied.fields["initial_frames"] == 512 and applied.fields["call_frames"] == 128
     assert applied.overrides == {
         "max_pixels": {"published": 50_176, "used": 100_352},
         "set.initial_frames": {"published": 768, "used": 512},
-        "set.show_times": {"published": "the method's default", "used": False},
+        "set.max_calls_per_turn": {"published": "the method's default", "used": 1},
         "subtitles": {"published": True, "used": False},
     }
     elsewhere = apply(protocol, "mvbench", {SUBTITLES: False}, {})

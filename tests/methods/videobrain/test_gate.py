@@ -165,7 +165,7 @@ async def test_a_call_counts_as_refused_where_the_policy_is_to_blame(
 ) -> None:
     trajectory, _ = await run(make_video(), [uniform(0, 100), answer()], "strict")
     trajectory.turns[0].calls.append(CallRecord("another_tool", {}, ok=False, error=CallError(code, "so")))
-    assert record_gate(trajectory, 1).fault == fault
+    assert record_gate(trajectory).fault == fault
 
 
 async def test_without_a_gate_the_answer_counts_whatever_the_form(make_video: MakeVideo) -> None:

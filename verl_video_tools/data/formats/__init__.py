@@ -225,24 +225,12 @@ def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles, taugh
         return RowError(f"an entry is an object with named fields, got {entry!r:.80}")
     try:
         row = (benchmark.taught_row if taught else benchmark.row)(entry, files)
-        _check_characters(row)
+        json.dumps(row, ensure_ascii=False, default=str).encode()
         return row
     except RowError as error:
         return error_in_its_file(error, entry)
+    except UnicodeEncodeError as error:  # bytes that are not UTF-8, or half of a surrogate pair that JSON escapes
+        context = error.object[max(0, error.start - 20) : error.end + 20]
+        return RowError(f"its text is not UTF-8: {context!r}; save the annotations as UTF-8")
     except (TypeError, ValueError, LookupError, AttributeError) as error:  # a field of another type than published
         return RowError(f"the entry is not in the format of {benchmark.name}: {error!r}; it is {entry!r:.200}")
-
-
-def _check_characters(row: Row) -> None:
-    """JSON can escape half of a surrogate pair, which neither a file nor a request can hold.
-
-    Raises:
-        RowError: the row does.
-    """
-    try:
-        json.dumps(row, ensure_ascii=False, default=str).encode()
-    except UnicodeEncodeError as error:
-        half, context = error.object[error.start], error.object[max(0, error.start - 20) : error.end + 20]
-        raise RowError(
-            f"its text holds {half!r}, half of a surrogate pair: {context!r}; fix the annotations"
-        ) from error

@@ -114,7 +114,7 @@ TOOLS: dict[str, ToolEntry] = {
     ),
     "VideoClip": ToolEntry(
         f"{_METHODS}.framemind.video_clip:VideoClip",
-        {"min_frames": 8, "max_frames": 20, "frames_per_second": 2.0, "side_pixels": 448},
+        {"min_frames": 8, "max_frames": 20, "side_pixels": 448},
         "Shows frames spread evenly over a part of the video.",
     ),
     "choose_frames": ToolEntry(
@@ -133,7 +133,6 @@ TOOLS: dict[str, ToolEntry] = {
         {
             "num_frames": 4,
             "num_candidates": (128, 256),
-            "dense_from_frames": 20_000,
             "deadline_seconds": 300.0,
             **_BOX,
         },

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
-from verl_video_tools.core.types import Rounding
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.framemind.frame_at import Resize, frame_size, request_times, time_argument
+from verl_video_tools.methods.framemind.frame_at import time_argument
+from verl_video_tools.video.resize import fit_envelope
 
-Endpoints = Literal["inclusive", "half_open"]
+FRAMES_PER_SECOND = 2.0
+"""Frames of a clip per second, between its bounds (ours, gap 3: the paper says "8 to 20" without a rule)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VideoClip:
-    """Shows frames spread evenly from `t_start` to `t_end` seconds, each frame once.
+    """Shows frames spread evenly from `t_start` to `t_end` seconds, both included (ours, gap 4), each frame once.
 
-    None begins after `t_end`. The paper says "8 to 20" without a rule; ours is `frames_per_second`, kept within these
-    bounds. An interval that holds fewer frames shows those that it has.
+    None begins after `t_end`. An interval that holds fewer frames shows those that it has, one of no length a single
+    frame (ours, gap 5).
 
     Attributes:
-        min_frames, max_frames: bounds on the number of frames; equal ones fix it.
-        frames_per_second: frames shown per second of the interval, between the bounds.
-        endpoints: whether the frame at `t_end` is shown.
-        empty: what an interval of no length gives: the one `frame` there, or an `error`.
-        side_pixels, resize, rounding: as for `FrameAt`.
+        min_frames, max_frames: bounds on the number of frames, which is `FRAMES_PER_SECOND` times the length.
+        side_pixels: as for `FrameAt`.
 
     Raises:
         UsageError: a value is out of its range.
@@ -49,76 +47,51 @@ class VideoClip:
 
     min_frames: int
     max_frames: int
-    frames_per_second: float
     side_pixels: int
-    endpoints: Endpoints = "inclusive"
-    empty: Literal["frame", "error"] = "frame"
-    resize: Resize = "square"
-    rounding: Rounding = "nearest"
 
     def __post_init__(self) -> None:
         for name in ("min_frames", "side_pixels"):
             vt.require(self, name, getattr(self, name) >= 1, "at least 1")
         vt.require(self, "max_frames", self.max_frames >= self.min_frames, f"at least min_frames, {self.min_frames}")
-        vt.require(self, "frames_per_second", 0.0 < self.frames_per_second < math.inf, "a finite number above 0")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"t_start": seconds, "t_end": seconds}``; the result repeats the numbers.
 
         Raises:
-            CallRejected: `malformed_call`, `out_of_range`, `reversed_segment`, or `segment_too_short` for an interval
-                of no length where that is an error.
-            VideoError: the file cannot be asked which frames are shown when.
+            CallRejected: `malformed_call`, `out_of_range` or `reversed_segment`.
         """
         start, end = (time_argument(arguments, name, context.info) for name in ("t_start", "t_end"))
         if end < start:
             raise vt.CallRejected(vt.CallErrorCode.REVERSED_SEGMENT, f"t_end={end:g} is before t_start={start:g}")
-        if end == start and self.empty == "error":
-            raise vt.CallRejected(vt.CallErrorCode.SEGMENT_TOO_SHORT, f"t_start and t_end are both {start:g}")
-        num_inside = None
-        if self.endpoints == "half_open":
-            num_inside = await context.index_at(end) - await context.index_at(start) + 1
-        times = request_times(self._times(start, end, num_inside), context.info, self.rounding)
-        first, last = request_times((start, end), context.info, self.rounding)
-        width, height = frame_size(context.info, self.side_pixels, self.resize, context.envelope)
+        width, height = fit_envelope(self.side_pixels, self.side_pixels, context.envelope)
         request = vt.FrameRequest(
             width=width,
             height=height,
-            seconds=times,
-            rounding=self.rounding,
+            seconds=self._times(start, end),
+            rounding="nearest",
             unique=True,
-            within=(first, last),
+            within=(start, end),
         )
         return vt.ToolPlan(frames=request, result={"t_start": start, "t_end": end})
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """A clip of the whole video (`Method.max_cost_call`)."""
-        return vt.spread_frames(info, self.max_frames, frame_size(info, self.side_pixels, self.resize, envelope))
+        return vt.spread_frames(info, self.max_frames, fit_envelope(self.side_pixels, self.side_pixels, envelope))
 
     def frame_numbers(self, start: float, end: float, info: vt.VideoInfo) -> list[int]:
         """Numbers of the frames of a clip, ascending, in a video of an even rate."""
-        first, last = _frame_numbers((start, end), info, "shown").tolist()
-        times = self._times(start, end, last - first + 1)
-        numbers: list[int] = np.unique(_frame_numbers(times, info, self.rounding).clip(first, last)).tolist()
-        return numbers
+        first, last = _number_at(start, info), _number_at(end, info)
+        nearest = {_number_at(time + 0.5 / info.average_fps, info) for time in self._times(start, end)}
+        return sorted({min(max(number, first), last) for number in nearest})
 
-    def _times(self, start: float, end: float, num_inside: int | None) -> tuple[float, ...]:
-        """Times to ask for. Several may mean one frame: which ones do, the file alone knows where the rate varies.
-
-        Args:
-            num_inside: frames of the video from the one shown at `start` to the one shown at `end`; None: any number.
-        """
+    def _times(self, start: float, end: float) -> tuple[float, ...]:
+        """Times to ask for. Several may mean one frame: which ones do, the file alone knows where the rate varies."""
         if end == start:
             return (start,)
-        count = min(max(math.floor(self.frames_per_second * (end - start) + 0.5), self.min_frames), self.max_frames)
-        if self.endpoints == "half_open" and num_inside is not None:
-            count = min(count, num_inside)  # the last of closer times would mean the frame at the end
-        times = np.linspace(start, end, count, endpoint=self.endpoints == "inclusive")
-        return tuple(float(time) for time in times)
+        count = min(max(math.floor(FRAMES_PER_SECOND * (end - start) + 0.5), self.min_frames), self.max_frames)
+        return tuple(np.linspace(start, end, count).tolist())
 
 
-def _frame_numbers(times_seconds: Sequence[float], info: vt.VideoInfo, rounding: Rounding) -> np.ndarray:
-    """Numbers of the frames that times mean in a video of an even rate."""
-    half = 0.5 if rounding == "nearest" else 0.0
-    numbers = np.floor(np.array(times_seconds) * info.average_fps + half + 1e-6)
-    return np.minimum(numbers, info.num_frames - 1).astype(int)
+def _number_at(seconds: float, info: vt.VideoInfo) -> int:
+    """Number of the frame on screen at a time, in a video of an even rate; a millionth of a frame is float error."""
+    return min(math.floor(seconds * info.average_fps + 1e-6), info.num_frames - 1)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.video.resize import Aspect, size_in_box
 from verl_video_tools.video.sampling import linspace_indices
+
+LONG_RANGE_FRAMES = 20_000
+"""Frames of a range from which it is long (code). The published inference code says above 20,000, and the paper (3.1)
+videos above 20,000 frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +24,7 @@ class ClipSample:
 
     Attributes:
         num_frames: frames shown per call; a range of fewer frames shows them all.
-        num_candidates: candidates of a range below `dense_from_frames` frames, and of one from there on.
-        dense_from_frames: frames from which on a range is long.
-        dense_by: what `dense_from_frames` is compared with: the length of the range, or that of the whole video.
+        num_candidates: candidates of a range below `LONG_RANGE_FRAMES` frames, and of one from there on.
         box_width, box_height: pixels that a frame is shown in, see `video.resize.size_in_box`.
         deadline_seconds: time for the search.
         aspect: what becomes of frames of another shape than the box's.
@@ -50,11 +52,9 @@ class ClipSample:
 
     num_frames: int
     num_candidates: tuple[int, int]
-    dense_from_frames: int
     box_width: int
     box_height: int
     deadline_seconds: float
-    dense_by: Literal["range", "video"] = "range"
     aspect: Aspect = "fit"
     compat: vt.Compat = "strict"
 
@@ -83,7 +83,7 @@ class ClipSample:
             raise vt.RetrievalError("no retriever is set up: clip_sample finds frames by text and needs one")
         best = await context.retriever.best_frames(
             context.sample.video_path,
-            self.candidates(start, end, info.num_frames),
+            self.candidates(start, end),
             prompt,
             self.num_frames,
             self.deadline_seconds,
@@ -104,10 +104,9 @@ class ClipSample:
     def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
         return size_in_box(info.width, info.height, self.box_width, self.box_height, envelope, self.aspect)
 
-    def candidates(self, start: int, end: int, num_frames: int) -> tuple[int, ...]:
-        """Frames of the range [start, end) that are compared with the text, in a video of `num_frames` frames."""
-        length = num_frames if self.dense_by == "video" else end - start
-        count = self.num_candidates[length >= self.dense_from_frames]
+    def candidates(self, start: int, end: int) -> tuple[int, ...]:
+        """Frames of the range [start, end) that are compared with the text."""
+        count = self.num_candidates[end - start >= LONG_RANGE_FRAMES]
         return linspace_indices(start, end - 1, min(count, end - start))
 
     def _prompt(self, arguments: Mapping[str, Any]) -> str:

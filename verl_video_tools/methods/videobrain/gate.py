@@ -16,7 +16,8 @@ from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.videobrain.clip_sample import ClipSample
 from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
 
-_TOLERANCE_FRAMES_REFERENCE = 1
+_TOLERANCE_FRAMES = 1
+"""Calls of uniform_sample whose two ends differ by no more frames are the same (code)."""
 
 _TAGS = ("thinking", "answer", "tool_call")
 _OWN_TAG = re.compile(rf"</?(?:{'|'.join(_TAGS)})>")
@@ -39,15 +40,11 @@ class GateFindings:
     num_calls: int = 0
 
 
-def record_gate(trajectory: vt.Trajectory, tolerance_frames: int) -> GateFindings:
+def record_gate(trajectory: vt.Trajectory) -> GateFindings:
     """Judge a rollout by its record: it answers, each turn is one thought and one action, no call was refused, and none
     says the same as an earlier one.
 
     A call that failed through no fault of the policy, or found nothing, does not count against it, nor as a call.
-
-    Args:
-        tolerance_frames: calls of uniform_sample whose two ends are this near are the same. Calls of clip_sample with
-            the same prompt are, whatever their range (paper appendix A).
     """
     if trajectory.stop_reason is not vt.StopReason.ANSWER:
         return GateFindings("no answer")
@@ -56,7 +53,7 @@ def record_gate(trajectory: vt.Trajectory, tolerance_frames: int) -> GateFinding
     if any(call.refused() for call in trajectory.calls()):
         return GateFindings("a call that was refused")
     calls = trajectory.executed_calls()
-    said = _Said(tolerance_frames)
+    said = _Said()
     for call in calls:
         done = call.result
         if fault := said.add(call.name, (done["start_frame"], done["end_frame"]), done.get("prompt", "")):
@@ -84,7 +81,7 @@ def reference_text_gate(turns: Sequence[tuple[str, str]]) -> GateFindings:
         return GateFindings("a blank thought")
     if not answers or not answers[-1]:
         return GateFindings("no answer, or a blank one")
-    said = _Said(_TOLERANCE_FRAMES_REFERENCE)
+    said = _Said()
     for call in calls:
         try:
             name, frame_range, prompt = _read_call(call)
@@ -98,10 +95,12 @@ def reference_text_gate(turns: Sequence[tuple[str, str]]) -> GateFindings:
 
 
 class _Said:
-    """The calls of a rollout so far, to tell when one says the same as an earlier one."""
+    """The calls of a rollout so far, to tell when one says the same as an earlier one.
 
-    def __init__(self, tolerance_frames: int) -> None:
-        self._tolerance_frames = tolerance_frames
+    Calls of clip_sample with the same prompt do, whatever their range (paper appendix A).
+    """
+
+    def __init__(self) -> None:
         self._ranges: list[Range] = []
         self._prompts: list[str] = []
 
@@ -113,7 +112,7 @@ class _Said:
             self._prompts.append(prompt)
             return None
         if any(
-            max(abs(one - other) for one, other in zip(frame_range, earlier, strict=True)) <= self._tolerance_frames
+            max(abs(one - other) for one, other in zip(frame_range, earlier, strict=True)) <= _TOLERANCE_FRAMES
             for earlier in self._ranges
         ):
             return "a range sampled twice"
