@@ -444,10 +444,11 @@ def _report(plan: Plan) -> None:
     if plan.variables.node_rank:
         return
     folder = plan.folder / "trajectories" if plan.request.program == "grpo" else plan.folder
-    subprocess.run([sys.executable, "-m", "verl_video_tools.records.summary", str(folder)])
+    summary = [sys.executable, "-m", "verl_video_tools.records.summary"]
+    subprocess.run([*summary, str(folder)])
     if _has_checkpoint(plan):  # none after trainer.val_only=True
         from verl_video_tools.verl_plugin.export_model import export_model
 
         export_model(plan.folder, plan.folder / "huggingface")
     if plan.request.smoke_test:
-        subprocess.run([sys.executable, "-m", "verl_video_tools.records.rehearsal", plan.device, str(plan.folder)])
+        subprocess.run([*summary, str(plan.folder), f"--smoke-test={plan.device}"])

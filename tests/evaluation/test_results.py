@@ -16,8 +16,7 @@ from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.data.formats.entries import Entry, Row
 from verl_video_tools.evaluation.items import read_items
-from verl_video_tools.evaluation.uncertainty.estimates import mean_by_video
-from verl_video_tools.evaluation.uncertainty.intervals import share_interval
+from verl_video_tools.evaluation.statistics import mean_by_video, share_interval
 
 
 class Made(Benchmark):

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import Trajectory
+from verl_video_tools.evaluation.items import visual_tokens
 from verl_video_tools.records.records import read_records, records_folder, step_files, step_of
 from verl_video_tools.records.report import LOG_NAMES, read_log
-from verl_video_tools.video import image_tokens
 
 DROPPED_GROUPS = ("training/filter_groups/evicted_samples", "training/filter_groups/discarded_surplus_samples")
 """verl's metrics of a step: groups whose rollouts were made, and left out by dynamic sampling."""
@@ -34,21 +33,6 @@ class Tokens:
 
     def __mul__(self, factor: float) -> Tokens:
         return Tokens(self.generated * factor, self.visual * factor)
-
-
-def visual_tokens(trajectory: Trajectory, factor: int, frames_per_patch: int = 1) -> int:
-    """Tokens of the frames that a rollout was shown, each counted once.
-
-    Args:
-        factor: pixels of a token's side: patch size x merge size of the model.
-        frames_per_patch: of a video input, whose frames the model merges.
-
-    Raises:
-        ValueError: a side of a frame is no multiple of the factor.
-    """
-    initial = trajectory.initial_frames[::frames_per_patch]
-    frames = [*initial, *(frame for call in trajectory.executed_calls() for frame in call.frames)]
-    return sum(image_tokens(frame.width, frame.height, factor) for frame in frames)
 
 
 def tokens_of(line: Mapping[str, Any], factor: int) -> Tokens:

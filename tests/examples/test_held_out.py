@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from examples.learning_curve.held_out import Estimate, Gain, Outcome, mean_gain, mean_of, read_outcomes
 from tests.recorded_run import looked, refused, rollout, write_run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import CallRecord, FrameRecord, Tile
-from verl_video_tools.records.validation import Estimate, Gain, Outcome, mean_gain, mean_of, read_outcomes
 
 
 def outcomes(right: np.ndarray, per_video: int = 1) -> dict[int, Outcome]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from examples.learning_curve.token_costs import DROPPED_GROUPS, Tokens, tokens_of, training_tokens
 from tests.recorded_run import refused, rollout, write_run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import CallRecord, FrameRecord, Trajectory
-from verl_video_tools.records.token_costs import DROPPED_GROUPS, Tokens, tokens_of, training_tokens, visual_tokens
+from verl_video_tools.evaluation.items import visual_tokens
 
 FACTOR = 28
 

@@ -6,11 +6,11 @@ import tracemalloc
 
 import pytest
 
-from verl_video_tools.evaluation.uncertainty import differences as paired
-from verl_video_tools.evaluation.uncertainty.differences import least_shown_difference, paired_difference
-from verl_video_tools.evaluation.uncertainty.estimates import Estimate, figures_by_video, mean_by_video
-from verl_video_tools.evaluation.uncertainty.intervals import (
+from verl_video_tools.evaluation.statistics import (
     MIN_VIDEOS,
+    figures_by_video,
+    mean_by_video,
+    paired_difference,
     plain_interval,
     share_interval,
     student_quantile,
@@ -23,7 +23,7 @@ def test_fewer_videos_are_too_few() -> None:
     enough, fewer = mean_by_video(right, videos), mean_by_video(right[3:], videos[3:])
     low, high = share_interval(enough) or (0, 0)
     assert low < 2 / 3 < high
-    assert share_interval(fewer) is plain_interval(fewer) is least_shown_difference(fewer) is None
+    assert share_interval(fewer) is plain_interval(fewer) is None
     assert paired_difference(right[3:], videos[3:]).p_value is None
 
 
@@ -58,35 +58,22 @@ def test_where_all_are_right_each_video_counts_once() -> None:
     estimate = mean_by_video([1.0] * 300, [str(number % 100) for number in range(300)])
     assert estimate.standard_error == 0
     low, high = share_interval(estimate) or (0, 0)
-    assert high == pytest.approx(1) and low == pytest.approx(1 / (1 + student_quantile(0.975, 99) ** 2 / 100))
+    assert high == pytest.approx(1) and low == pytest.approx(1 / (1 + student_quantile(99) ** 2 / 100))
 
 
 @pytest.mark.parametrize(("degrees", "value"), [(9, 2.2622), (29, 2.0452), (99, 1.9842), (1e9, 1.9600)])
 def test_quantiles_of_students_t(degrees: float, value: float) -> None:
     """Values of the tables in textbooks."""
-    assert student_quantile(0.975, degrees) == pytest.approx(value, abs=2e-4)
+    assert student_quantile(degrees) == pytest.approx(value, abs=2e-4)
 
 
 def test_runs_that_do_not_differ_are_no_evidence() -> None:
     videos = [str(number) for number in range(50)]
     same = paired_difference([0.0] * 50, videos)
     assert (same.interval, same.p_value) == (None, 1.0)
-    assert least_shown_difference(same.estimate) is None
     better = paired_difference([1.0] * 12 + [0.0] * 38, videos)
     assert better.p_value == pytest.approx(2 / 2**12 / 2, abs=2e-4)  # all twelve one way or the other, of which half
     assert paired_difference([1.0] * 12 + [0.0] * 38, videos) == better
-    assert least_shown_difference(Estimate(0.0, 0.01, 100, 100.0)) == pytest.approx(0.01 * (1.9842 + 0.8416), abs=1e-5)
-
-
-def test_signs_in_pieces_give_the_same_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    videos = [str(number % 60) for number in range(180)]
-    differences = [float(number * 7 % 5 - 1) / 3 for number in range(180)]
-    monkeypatch.setattr(paired, "_MOST_SIGNS", 9999 * 60)
-    at_once = paired_difference(differences, videos)
-    assert at_once.p_value is not None and 0 < at_once.p_value < 1
-    for most in (1, 7 * 60 + 1, 5000 * 60):
-        monkeypatch.setattr(paired, "_MOST_SIGNS", most)
-        assert paired_difference(differences, videos) == at_once
 
 
 def test_signs_of_many_videos_are_never_all_in_memory() -> None:
