@@ -12,10 +12,10 @@ from verl_video_tools.core.check import Check, Status
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.pages import page
 from verl_video_tools.dry_run.first_frames import Prompt
-from verl_video_tools.planner.memory import GB, GPU, GPUS, find_gpu
+from verl_video_tools.planner.memory import GB, GPU, GPUS, Cluster, find_gpu
 from verl_video_tools.planner.models import ModelShape
 from verl_video_tools.planner.options import run_options
-from verl_video_tools.planner.plan import Cluster, make_plan
+from verl_video_tools.planner.plan import make_plan
 from verl_video_tools.rollout.tokens import ModelTokens
 
 CPU_FREE_BYTES = 8 * GB
