@@ -11,7 +11,6 @@ from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Method, Sample
-from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.evaluation.control_names import Control
 from verl_video_tools.evaluation.questions import AS_PUBLISHED, Questions
@@ -71,14 +70,14 @@ def _shuffled(row: Mapping[str, Any], random: random.Random) -> dict[str, Any]:
 
     Raises:
         RowError: no row, its question does not list the options as lines `A. text`, an option names others by their
-            letters, or its truth is not published.
+            letters, or it has no truth.
     """
     sample = Sample.from_row(row)
     options, truth = sample.options, sample.ground_truth
     if len(options) < 2 or sample.question_type != "mc":
         return dict(row)
-    if not has_truth(row):
-        raise RowError("options cannot be shuffled: the truth is not published, which would have to follow them")
+    if not truth:
+        raise RowError("options cannot be shuffled: the row has no truth, which would have to follow them")
     listed = _lines(options)
     if sample.question.count(listed) != 1:
         raise RowError(

@@ -11,7 +11,6 @@ from typing import Any
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.sample import media_of
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles, without_subtitles
 from verl_video_tools.data.generation.task import RolloutTask, tasks_of_rows
 
@@ -82,7 +81,7 @@ def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
         if isinstance(row, RowError):
             faults[number] = row
         else:
-            tasks.append(RolloutTask(str(number), 0, row, is_graded=has_truth(row)))
+            tasks.append(RolloutTask(str(number), 0, row, is_graded=benchmark.is_graded))
     if not tasks:
         first = f"; the first: {next(iter(faults.values()))}" if faults else ""
         raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {benchmark.name}{first}")
