@@ -17,7 +17,7 @@ from tests.recipes.options import recipe_plan
 from verl_video_tools.core.check import Check
 from verl_video_tools.dry_run.report import DryRun
 from verl_video_tools.methods import method_class
-from verl_video_tools.methods.toolkit.synthetic import write_prompt
+from verl_video_tools.methods.toolkit.oracle import write_prompt
 from verl_video_tools.synthetic import base_model_dir
 from verl_video_tools.verl_plugin.planned_run import Kind
 

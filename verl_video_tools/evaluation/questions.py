@@ -199,7 +199,9 @@ def controlled(
         UsageError: the method cannot be asked without frames, or no question has options to shuffle.
     """
     if Control.NO_VISUAL in controls:
-        method = method.without_visuals()
+        if not isinstance(method, Direct):
+            raise UsageError(f"{method.name} cannot be asked without frames: its tools show them. Give --method direct")
+        method = replace(method, initial_frames=0)
     if Control.SHUFFLED_OPTIONS in controls:
         questions = with_shuffled_options(questions, seed or 0)
     return method, questions
