@@ -17,7 +17,7 @@ from verl_video_tools.core.types import Trajectory
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.verl_plugin.group_scores import begin_group
-from verl_video_tools.verl_plugin.row_check import check_rows
+from verl_video_tools.verl_plugin.run_checks import check_rows
 
 pytestmark = pytest.mark.usefixtures("group_method")
 

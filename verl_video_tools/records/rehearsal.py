@@ -2,7 +2,7 @@
 
     python -m verl_video_tools.records.rehearsal DEVICE RUN_DIR
 
-prints both at the end of a smoke test (`vvt train grpo ... --smoke-test`). `vvt doctor` names the latter, too.
+prints both at the end of a smoke test (`vvt train grpo ... --smoke-test`).
 """
 
 from __future__ import annotations
