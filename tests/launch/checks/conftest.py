@@ -1,4 +1,4 @@
-"""A recipe's own options on the synthetic world, as its dry run gets them."""
+"""A recipe's own run on the synthetic world, as its checks get it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-pytest.importorskip("verl", reason="a dry run composes verl's configuration")
+pytest.importorskip("verl", reason="checks of a run compose verl's configuration")
 
 from tests.recipes.options import recipe_plan
-from verl_video_tools.core.check import Check
-from verl_video_tools.dry_run.report import DryRun
+from verl_video_tools.core.check import Check, Status
+from verl_video_tools.launch.checks.planned import PlannedRun
+from verl_video_tools.launch.checks.run import check_run
 from verl_video_tools.methods import method_class
 from verl_video_tools.methods.toolkit.oracle import write_prompt
 from verl_video_tools.synthetic import base_model_dir
-from verl_video_tools.verl_plugin.planned_run import Kind
+from verl_video_tools.verl_plugin.planned_run import Kind, compose_run
 
 Checks = dict[str, Check]
-DryRunOf = Callable[..., Checks]
+ChecksOf = Callable[..., Checks]
 
 
 @pytest.fixture(scope="session")
@@ -43,20 +44,26 @@ def recipe_options(demo_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def dry_run(recipe_options: Callable[[str], tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> DryRunOf:
-    """`dry_run(*options)`: the checks of FrameThinker's recipe with some more options, by name."""
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr("verl_video_tools.dry_run.report.list_gpus", list)
+def checks_of(recipe_options: Callable[[str], tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> ChecksOf:
+    """`checks_of(*options)`: what is found of FrameThinker's recipe with some more options, by name."""
+    monkeypatch.setattr("verl_video_tools.launch.checks.planned.list_gpus", list)
 
-    def checks(*options: str, recipe: str = "framethinker_grpo", num_rows: int = 4, **fields: Any) -> Checks:
-        kind: Kind = "sft" if recipe.endswith("_sft") else "grpo"
-        run = DryRun(kind, [*recipe_options(recipe), *options], fields.pop("device", "cpu"), num_rows, **fields)
-        found = run.checks()
+    def checks(*options: str, recipe: str = "framethinker_grpo", **fields: Any) -> Checks:
+        program: Kind = "sft" if recipe.endswith("_sft") else "grpo"
+        config = compose_run(program, [*recipe_options(recipe), *options])
+        run = PlannedRun(program, config, **{"device": "cpu", "thorough": True, "num_rows": 4, **fields})
+        found = check_run(run).checks
         names = [check.name for check in found]
         assert len(set(names)) == len(names), "a table names each thing once"
+        assert not any("not checked" in check.detail for check in found)
         return {check.name: check for check in found}
 
     return checks
+
+
+def failed(checks: Checks) -> set[str]:
+    assert all(check.fix for check in checks.values() if check.status is Status.FAILED), "a fix for each problem"
+    return {name for name, check in checks.items() if check.status is Status.FAILED}
 
 
 @pytest.fixture

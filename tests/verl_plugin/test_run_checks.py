@@ -16,7 +16,7 @@ from verl_video_tools import methods
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods.direct import Direct
 from verl_video_tools.services.judge.config import JudgeConfig
-from verl_video_tools.verl_plugin.row_check import check_rows
+from verl_video_tools.verl_plugin.run_checks import check_rows
 
 
 def config(**video_tools: Any) -> DictConfig:

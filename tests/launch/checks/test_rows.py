@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.dry_run.sampled import files_of, sample_rows
+from verl_video_tools.launch.checks.rows import files_of, sample_rows
 
 
 def write(path: Path, first: int, count: int) -> str:
@@ -33,9 +33,8 @@ def test_rows_are_evenly_spaced(sizes: list[int], num_wanted: int, tmp_path_fact
         return
     sampled = sample_rows(files, num_wanted)
     assert sampled.num_rows == total
-    assert [number for number, row in sampled.rows] == [row["number"] for _, row in sampled.rows]
     assert len(sampled.rows) == min(total, num_wanted)
-    numbers = [number for number, _ in sampled.rows]
+    numbers = [row["number"] for row in sampled.rows.values()]
     gaps = {later - earlier for earlier, later in itertools.pairwise(numbers)}
     assert numbers[0] == 0 and max(gaps, default=1) - min(gaps, default=1) <= 1
     assert sampled.agent_names == {f"method{number % 3}" for number in range(total)}, "of all rows"
@@ -43,8 +42,8 @@ def test_rows_are_evenly_spaced(sizes: list[int], num_wanted: int, tmp_path_fact
 
 def test_a_row_is_called_by_its_place_in_its_file(tmp_path: Path) -> None:
     files = [write(tmp_path / "a.parquet", 0, 3), write(tmp_path / "b.parquet", 3, 3)]
-    assert [sample_rows(files, 9).label(number) for number in (2, 3)] == [f"{files[0]} row 2", f"{files[1]} row 0"]
-    assert sample_rows(files[:1], 9).label(2) == "row 2"
+    assert list(sample_rows(files, 9).rows)[2:4] == [f"{files[0]} row 2", f"{files[1]} row 0"]
+    assert list(sample_rows(files[:1], 9).rows) == ["row 0", "row 1", "row 2"]
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:
