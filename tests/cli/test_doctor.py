@@ -180,10 +180,9 @@ def test_bad_usage(arguments: list[str], message: str, capsys: pytest.CaptureFix
 def test_a_run_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """The same with `vvt train --dry-run`."""
     pytest.importorskip("verl", reason="recipes configure verl")
-    from verl_video_tools.methods.toolkit.oracle import write_prompt
-
     from verl_video_tools.data.synthetic_rows import make_demo
     from verl_video_tools.methods import method_class
+    from verl_video_tools.methods.toolkit.oracle import write_prompt
     from verl_video_tools.synthetic import base_model_dir
 
     make_demo(tmp_path / "demo", num_train_videos=2, num_test_videos=1, questions_per_video=2, num_processes=1)

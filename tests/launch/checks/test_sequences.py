@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from verl_video_tools.methods.toolkit.oracle import synthetic_fields
 
 from tests.launch.checks.conftest import Checks, ChecksOf, failed
 from verl_video_tools.core.check import Status
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.launch.checks import rows as rows_module
 from verl_video_tools.methods import method_class
+from verl_video_tools.methods.toolkit.oracle import synthetic_fields
 
 pytestmark = pytest.mark.slow
 
