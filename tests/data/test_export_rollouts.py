@@ -15,6 +15,7 @@ from tests.turns.tagged import answer, think, tool_call
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import data_app as app
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT
 from verl_video_tools.core.types import Sample, StopReason, Trajectory
 from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_records
@@ -130,7 +131,7 @@ async def test_what_is_right_in_a_composition_is_its_files_to_say(videos: list[s
         sample = Sample.from_row({"extra_info": line["extra_info"], "reward_model": {"ground_truth": "B"}})
         rung = method.for_session(1, 2, validate=False)
         trajectory = await execute(rung, sample, [crop(2, 6), answer(text)])
-        trajectory.settings = rung.own_settings(method)
+        trajectory.settings = rollout_overrides(rung, method)
         reward = await rung.score(trajectory, sample)
         info = {**reward, "acc": method.acc(reward, sample)}
         lines.append({**line, "agent_name": "compose", "reward": info, "trajectory": trajectory.to_dict()})
