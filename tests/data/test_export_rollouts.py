@@ -182,7 +182,7 @@ async def test_rows_say_what_their_rollout_was_shown(videos: list[str], tmp_path
 async def test_the_command_names_what_it_kept(videos: list[str], tmp_path: Path) -> None:
     RecordWriter(tmp_path / "run").write(1, [await record(videos[0], [crop(2, 4), answer("B")])])
     out = tmp_path / "rft.parquet"
-    result = CliRunner().invoke(app, ["export-rft", str(tmp_path / "run"), str(out), "--min-iou", "0.5"])
+    result = CliRunner().invoke(app, ["export-sft", str(tmp_path / "run"), str(out), "--min-iou", "0.5"])
     assert (result.exit_code, result.stdout) == (0, f"{out}: kept 1 (rollout: 1), dropped 0 (none)\n")
 
 
@@ -190,7 +190,7 @@ async def test_a_range_of_steps(videos: list[str], tmp_path: Path) -> None:
     """LongVT takes the rollouts of "early" runs."""
     for step, video in enumerate(videos, start=1):
         RecordWriter(tmp_path / "run").write(step, [{**await record(video, GOOD), "step": step}])
-    command = ["export-rft", str(tmp_path / "run"), str(tmp_path / "rft.parquet"), "--overwrite"]
+    command = ["export-sft", str(tmp_path / "run"), str(tmp_path / "rft.parquet"), "--overwrite"]
 
     def kept(*options: str) -> list[str]:
         assert CliRunner().invoke(app, [*command, *options]).exit_code == 0
@@ -216,7 +216,7 @@ async def test_rows_of_the_cold_start_are_mixed_in(videos: list[str], tmp_path: 
         for n in range(40)
     ]  # fmt: skip
     pq.write_table(pa.Table.from_pylist(cold), tmp_path / "cold.parquet")
-    command = ["export-rft", str(tmp_path / "run"), str(tmp_path / "rft.parquet"), "--overwrite"]
+    command = ["export-sft", str(tmp_path / "run"), str(tmp_path / "rft.parquet"), "--overwrite"]
 
     def mixed(*options: str) -> list[str]:
         result = CliRunner().invoke(app, [*command, "--cold-start", str(tmp_path / "cold.parquet"), *options])
@@ -332,8 +332,8 @@ def test_a_band_of_few_rows_does_not_cut_the_others(videos: list[str], tmp_path:
     report = filter_rows(rows, tmp_path / "pool.parquet", band_seconds=(10, 30))
     assert report.kept == {"0-10 s": 3, "10-30 s": 3, "above 30 s": 1} and report.dropped == {"balance of lengths": 3}
     command = ["filter", str(rows), str(tmp_path / "out.parquet"), "--band-seconds", "10", "--band-seconds", "30"]
-    result = CliRunner().invoke(app, [*command, "--rows-per-band", "2"])
-    assert "kept 5 (0-10 s: 2, 10-30 s: 2, above 30 s: 1), dropped 5 (balance of lengths: 5)" in result.stdout
+    result = CliRunner().invoke(app, command)
+    assert "kept 7 (0-10 s: 3, 10-30 s: 3, above 30 s: 1), dropped 3 (balance of lengths: 3)" in result.stdout
 
 
 def test_rows_without_rollouts_are_no_part_of_the_pool(videos: list[str], tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
     main.py           the commands by their names, and how one is run
     options.py        what several of them share: options, and options as a config
-    progress.py       bars, or lines in a file, on standard error
-    output.py         keeps what libraries print out of a command's own output
+    terminal.py       progress on standard error; what libraries print is kept out of a command's own output
     files.py          refuses to write where something would be lost
+    names.py          what can be named, such as methods and benchmarks
+    rows.py, convert.py, rollouts.py, evaluation.py, chat.py, records.py, planning.py, package.py, check_method.py,
+    train.py, doctor.py    the commands by topic
     doctor_report.py  the work of `vvt doctor`, which needs no Typer; probes.py is what it looks at
 
-Every other module is one command: a dataclass whose fields are its options, and whose method `run` does it.
-Each module imports what it needs when it runs, so that `vvt doctor` also works where packages are missing.
+A command is a dataclass whose fields are its options, and whose method `run` does it.
+A command imports what it needs when it runs, so that `vvt doctor` also works where packages are missing.
 """
 
 from __future__ import annotations

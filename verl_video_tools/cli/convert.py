@@ -1,17 +1,15 @@
-"""`vvt data convert`: reads the options and runs `convert_annotations` or, for verl's own loop, `convert_parquet`.
-
-`table.py` is the part for a table of the user's own.
-"""
+"""`vvt data convert`: rows from a user's table or from published data, and rows for verl's own tool loop."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from verl_video_tools.cli.files import Overwrite, check_outputs
-from verl_video_tools.cli.list_names import names_of
+from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
 
 _TABLE = "table"
 _SKIPPED_SHOWN = 20
+_WIDTH = 140
+"""Of a table's preview where standard output is no terminal."""
 
 
 @command
@@ -102,11 +102,6 @@ class Convert:
             "--set", metavar="FIELD=VALUE", help="--for: override a field of the method's config; repeatable."
         ),
     ] = None
-    system_prompt_file: Annotated[Path | None, typer.Option(help="--for: text that replaces our system prompt.")] = None
-    skip_unreadable: Annotated[
-        bool,
-        typer.Option("--skip-unreadable", help="--for: skip rows whose video cannot be read."),
-    ] = False
 
     def run(self) -> None:
         if (self.source_format is None) == (self.loop is None):
@@ -126,11 +121,7 @@ class Convert:
             "--map": self.column_map,
             "--yes": self.yes,
         }
-        for_loop = {
-            "--set": self.settings,
-            "--system-prompt-file": self.system_prompt_file,
-            "--skip-unreadable": self.skip_unreadable,
-        }
+        for_loop = {"--set": self.settings}
         for name, value in (for_loop if self.source_format is not None else for_rows).items():
             if value:
                 raise UsageError(f"{name} is no option of {'--from' if self.source_format is not None else '--for'}")
@@ -164,7 +155,20 @@ class Convert:
         typer.echo(f"{self.target}: {conversion.num_written} rows{with_subtitles}, {len(conversion.skipped)} skipped")
 
     def _convert_table(self) -> Conversion:
-        from verl_video_tools.cli.table import convert_table
+        """Show what the table is taken for, and write its rows once the user agrees.
+
+        Raises:
+            UsageError: the table cannot be read, no column is found for a needed field, no row is good, or the user
+                does not agree or cannot be asked.
+        """
+        from rich.console import Console
+
+        from verl_video_tools.data.convert import convert_annotations
+        from verl_video_tools.data.formats import BenchmarkFiles
+        from verl_video_tools.data.table.columns import find_columns
+        from verl_video_tools.data.table.files import open_table
+        from verl_video_tools.data.table.preview import show
+        from verl_video_tools.data.table.reader import Table, survey
 
         of_published = {
             "--turns": self.turns,
@@ -177,15 +181,22 @@ class Convert:
         for name, value in of_published.items():
             if value:
                 raise UsageError(f"{name} is no option of --from table")
-        return convert_table(
-            self.source,
-            self.target,
-            assignments=self.column_map or [],
-            videos=self.videos,
-            method=self.method,
-            split=self.split,
-            yes=self.yes,
-        )
+        if self.videos is not None and not self.videos.is_dir():
+            raise UsageError(f"{self.videos}: no such folder")
+        table = open_table(self.source, self.split)
+        reader = Table(table, find_columns(table, self.column_map or [], self.videos), self.videos)
+        files = BenchmarkFiles(annotations=self.source, videos=self.videos)
+        console = Console(markup=False, highlight=False, emoji=False)
+        if not console.is_terminal:
+            console.width = _WIDTH
+        rows, faults = survey(reader, files)
+        show(reader, rows, faults, console)
+        if rows and not self.yes:
+            _ask(self.target)
+        conversion = convert_annotations(reader, files, self.target, method_name=self.method, split=self.split)
+        for note in reader.notes[:5]:
+            typer.echo(f"note: {note}", err=True)
+        return conversion
 
     def _convert_published(self, source_format: str) -> Conversion:
         from verl_video_tools.data.convert import convert_annotations
@@ -213,13 +224,19 @@ class Convert:
             self.target,
             method_name=self.method or "framethinker",
             settings=read_assignments(self.settings or []),
-            system_prompt=None if self.system_prompt_file is None else _read_prompt(self.system_prompt_file),
-            skip_unreadable=self.skip_unreadable,
         )
 
 
-def _read_prompt(path: Path) -> str:
+def _ask(target: Path) -> None:
+    """Raises UsageError if the answer is not yes, or there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "nothing was written, as standard input is no terminal to ask at: add --yes if the columns above are "
+            "right, or name others with --map FIELD=COLUMN"
+        )
     try:
-        return path.read_text(encoding="utf-8-sig").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--system-prompt-file {path}: {error}") from error
+        answer = input(f"Write the rows to {target}? [y/N] ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was written; name other columns with --map FIELD=COLUMN")

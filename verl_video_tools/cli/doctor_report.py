@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from verl_video_tools import __version__
 from verl_video_tools.cli import probes
-from verl_video_tools.cli.output import hold_output
+from verl_video_tools.cli.terminal import hold_output
 from verl_video_tools.core.check import Check, Status, check_lines
 from verl_video_tools.core.environment import NEEDED, OPTIONAL, detect_device
 

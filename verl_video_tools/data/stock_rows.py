@@ -54,17 +54,13 @@ class Conversion:
     shown_otherwise: tuple[str, ...] = ()
 
 
-async def to_tool_agent_row(
-    row: Mapping[str, Any], method: Method | None = None, system_prompt: str | None = None
-) -> dict[str, Any]:
+async def to_tool_agent_row(row: Mapping[str, Any], method: Method | None = None) -> dict[str, Any]:
     """The row as verl's tool loop takes it; other columns and other entries of `extra_info` are kept.
 
     Args:
         row: one of ours, whatever its `agent_name`; `extra_info.video_path` is opened.
         method: one with `tool_agent_tools`, by default FrameThinker with the paper's fields; gives initial frames,
             labels and tools. Frames have the method's own sizes: the model's processor resizes them to its multiples.
-        system_prompt: replaces ours, which describes calls and answers; not every chat template renders the tools'
-            schemas.
 
     Raises:
         UsageError: verl's loop has no tools for the method.
@@ -82,8 +78,8 @@ async def to_tool_agent_row(
     if messages is None:
         raise VideoError(f"{where}: {episode.trajectory.error}")
     look = messages[-1]
-    if system_prompt is None:
-        system_prompt = method.tool_agent_prompt() or content_text(messages[0].content)
+    # It describes calls and answers: not every chat template renders the tools' schemas.
+    system_prompt = method.tool_agent_prompt() or content_text(messages[0].content)
     for name, text in (("question", sample.question), ("system prompt", system_prompt)):
         if mark := _MEDIA_MARK.search(text):
             raise RowError(f"{where}: the {name} holds {mark[0]!r}, which verl takes for a place of media; remove it")
@@ -110,19 +106,18 @@ def convert_parquet(
     *,
     method_name: str = "framethinker",
     settings: Mapping[str, Any] | None = None,
-    system_prompt: str | None = None,
-    skip_unreadable: bool = False,
 ) -> Conversion:
-    """Convert a whole file. `target` appears only once all of it is written. Not for use inside a running event loop.
+    """Convert a whole file. Rows whose video cannot be read are skipped.
+
+    `target` appears only once all of it is written. Not for use inside a running event loop.
 
     Args:
         method_name: of a method with `tool_agent_tools`; the rows' own `agent_name` is replaced.
         settings: fields of the method, the same as in the tool YAML.
-        skip_unreadable: leave out rows whose video cannot be read, instead of stopping at the first.
 
     Raises:
         UsageError: `source` is not a parquet file of our rows, or a setting does not fit.
-        RowError, VideoError: see `to_tool_agent_row`.
+        RowError: see `to_tool_agent_row`.
     """
     method = get_method(method_name, **(settings or {}))
     tool_names = _tool_names(method)
@@ -131,24 +126,20 @@ def convert_parquet(
     skipped: list[str] = []
     with asyncio.Runner() as runner, row_writer(target, schema) as writer:
         for batch in row_batches(source, rows_per_batch=_ROWS_PER_GROUP):
-            rows, reasons = runner.run(_convert(batch.to_pylist(), method, system_prompt, skip_unreadable))
+            rows, reasons = runner.run(_convert(batch.to_pylist(), method))
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
             num_written += len(rows)
             skipped += reasons
     return Conversion(num_written, tuple(skipped))
 
 
-async def _convert(
-    rows: Iterable[Mapping[str, Any]], method: Method, system_prompt: str | None, skip_unreadable: bool
-) -> tuple[list[dict[str, Any]], list[str]]:
+async def _convert(rows: Iterable[Mapping[str, Any]], method: Method) -> tuple[list[dict[str, Any]], list[str]]:
     """Converted rows, and why others were left out."""
     converted, skipped = [], []
     for row in rows:
         try:
-            converted.append(await to_tool_agent_row(row, method, system_prompt))
+            converted.append(await to_tool_agent_row(row, method))
         except VideoError as error:
-            if not skip_unreadable:
-                raise
             skipped.append(str(error))
     return converted, skipped
 

@@ -54,7 +54,7 @@ async def ask(
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; name its encoder: --retrieval model=DIR")
     if method.asks_model and tool_model is None:
-        raise UsageError(f"tools of {method.name} ask a model; name its endpoint: --tool-model-base-url URL")
+        raise UsageError(f"tools of {method.name} ask a model; name its endpoint: --tool-model base_url=URL")
     account = _Account(sheets, tell)
     sample = Sample(question=question, ground_truth="", video_path=video, question_type="open")
     async with AsyncExitStack() as stack:

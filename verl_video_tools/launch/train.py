@@ -290,19 +290,19 @@ def _image_cache(config: DictConfig) -> list[str]:
     command = [VVT, "plan", "--print", "mm-cache-gb"]
     command += ["--model", config.actor_rollout_ref.model.path, "--method", method]
     command += [f"--set={field}={value}" for field, value in changed_fields(method, config).items()]
+    command += [f"--gpus={config.trainer.nnodes * config.trainer.n_gpus_per_node}"]
+    command += [f"--gpus-per-node={config.trainer.n_gpus_per_node}"]
     for option, value in {
-        "--min-pixels": pixels.min_pixels,
-        "--max-pixels": pixels.max_pixels,
-        "--gpus": config.trainer.nnodes * config.trainer.n_gpus_per_node,
-        "--gpus-per-node": config.trainer.n_gpus_per_node,
-        "--ulysses": config.actor_rollout_ref.actor.ulysses_sequence_parallel_size,
-        "--tp": rollout.tensor_model_parallel_size,
-        "--batch-size": config.data.train_batch_size,
-        "--n": rollout.n,
-        "--prompt-length": config.data.max_prompt_length,
-        "--response-length": config.data.max_response_length,
+        "min_pixels": pixels.min_pixels,
+        "max_pixels": pixels.max_pixels,
+        "ulysses": config.actor_rollout_ref.actor.ulysses_sequence_parallel_size,
+        "tp": rollout.tensor_model_parallel_size,
+        "batch_size": config.data.train_batch_size,
+        "rollouts": rollout.n,
+        "prompt_length": config.data.max_prompt_length,
+        "response_length": config.data.max_response_length,
     }.items():
-        command += [option, str(value)]
+        command.append(f"--option={option}={value}")
     ended = subprocess.run(command, capture_output=True, text=True)
     # With a model that it does not know vLLM's default stays.
     return [f"+{key}={ended.stdout.strip()}"] if ended.returncode == 0 else []

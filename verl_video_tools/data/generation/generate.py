@@ -93,7 +93,7 @@ async def generate(
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; give --retrieval model=DIR ({page('retrieval')})")
     if method.asks_model and tool_model is None:
-        raise UsageError(f"tools of {method.name} ask a model; say which one: --tool-model-base-url ({page('tools')})")
+        raise UsageError(f"tools of {method.name} ask a model; give --tool-model base_url=URL ({page('tools')})")
     protocol = None
     if settings is not None:
         made = await made_with(

@@ -59,7 +59,6 @@ async def made_with(
         **({} if (parts := method.made_of()) is None else {"made_of": parts}),
         "context": method.context_policy(),
         "sampling": {**policy.sampling(), "seed": seed},
-        "native_reasoning": policy.native_reasoning,
         "pictures": _pictures(policy, method),
         "judge": None if judge is None else await _judge(judge),
         **({} if tool_model is None else {"tool_model": await _tool_model(tool_model)}),

@@ -1,17 +1,17 @@
-"""`vvt eval`: read the options, evaluate, print tables and what failed."""
+"""`vvt eval` and `vvt eval-table`: evaluate a model, and compare evaluations."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from verl_video_tools.cli.files import check_outputs
-from verl_video_tools.cli.list_names import names_of
-from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
-from verl_video_tools.cli.serving import Serve, ServeOption, announced_server, check_server
+from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.names import names_of
+from verl_video_tools.cli.options import METHOD, Asking, Seed, Served, Temperature, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.evaluation.control_names import Control
@@ -24,16 +24,11 @@ _MOST_FAILURES_SHOWN = 20
 
 
 @command
-class Evaluate(Asking):
+class Evaluate(Asking, Served):
     """Evaluate a model with the loop and graders of training. Exits 1 if all items failed."""
 
     out: Annotated[Path, typer.Option(help="Folder for rollouts and results; an evaluation in it is continued.")]
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="Method whose loop, tools and prompts run; `direct` for none.", autocompletion=names_of("methods")
-        ),
-    ] = None
+    method: Annotated[str | None, METHOD] = None
     protocol: Annotated[
         str | None,
         typer.Option(
@@ -74,18 +69,13 @@ class Evaluate(Asking):
     control: Annotated[
         list[Control] | None, typer.Option(help="Change what is asked, to see what accuracy depends on; repeatable.")
     ] = None
-    base_url: Annotated[list[str] | None, BASE_URL] = None
-    serve: Serve = None
-    serve_option: ServeOption = None
-    model: Model = None
-    processor: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Folder or name of the model whose processor sizes images."),
+    temperature: Temperature = 0.0
+    top_p: Annotated[
+        float | None, typer.Option(help="Sample from the most likely tokens with this total probability.")
     ] = None
-    min_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None
-    max_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None
-    settings: Settings = None
-    temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature.")] = 0.0
+    jpeg_quality: Annotated[
+        int | None, typer.Option(min=1, max=95, help="Send images as JPEG of this quality; default: PNG.")
+    ] = None
     seed: Seed = None
     attempts: Annotated[
         int,
@@ -96,7 +86,7 @@ class Evaluate(Asking):
     """Those of the command line, which a protocol does not set."""
 
     def run(self) -> int:
-        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.cli.terminal import progress_bars
         from verl_video_tools.evaluation.controls import controlled
         from verl_video_tools.evaluation.folder import PROTOCOL
         from verl_video_tools.evaluation.model_files import model_digest
@@ -109,7 +99,7 @@ class Evaluate(Asking):
 
         if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
             check_outputs(texts=(self.out / name for name in WRITTEN))
-        check_server("--base-url", self.base_url, self.serve, self.serve_option)
+        self.check_server()
         fields = read_assignments(self.settings or [])
         profile = None if self.protocol is None else self._take_protocol(self.protocol, fields)
         if self.method is None:
@@ -138,14 +128,13 @@ class Evaluate(Asking):
         bounds = self.min_pixels or trained.min_pixels, self.max_pixels or trained.max_pixels
         envelope = envelope_of_model(self.processor or self.serve, *bounds)
         model, server = self.model, None
-        options = read_assignments(self.serve_option or [], "--serve-option")
-        facts: dict[str, Any] = {"retrieval": self.retrieval_fields(), "serve_options": options}
+        facts: dict[str, Any] = {"retrieval": self.retrieval_fields(), "serve_options": self.serve_options()}
         if profile is not None:
             facts["published_protocol"] = {"name": self.protocol, "overrides": profile.overrides}
         if self.serve is not None:
             model = model or self.serve
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
-            server = announced_server(self.serve, self.out / "vllm.log", configured, given, envelope, options, model)
+            server = self.server(self.out / "vllm.log", configured, given, envelope)
         policy = self.policy(model=model, envelope=envelope)
         judge, retriever = self.judge(), self.retriever()
         with progress_bars("eval") as (progress,):
@@ -223,3 +212,52 @@ def _tell_failures(result: dict[str, Any]) -> None:
         typer.echo(f"failed: {failure['item']}: {', '.join(failure['flags'])}: {failure['reason']}", err=True)
     if len(failures) > _MOST_FAILURES_SHOWN:
         typer.echo(f"and {len(failures) - _MOST_FAILURES_SHOWN} more; results.json lists all", err=True)
+
+
+@command
+class EvalTable:
+    """Compare evaluations: tables, paired differences and plots."""
+
+    results: Annotated[list[Path], typer.Argument(help="Folders that `vvt eval` wrote.")]
+    out: Annotated[Path, typer.Option(help="Folder for table.md, .tex, .csv, .json, paired.json and the plots.")]
+    power: Annotated[
+        bool, typer.Option("--power", help="Add the smallest difference that these items and videos can show.")
+    ] = False
+    overwrite: Overwrite = False
+
+    def run(self) -> None:
+        from verl_video_tools.evaluation.comparison import (
+            PAIRED,
+            compare,
+            comparison_table,
+            power_table,
+            write_comparisons,
+        )
+        from verl_video_tools.evaluation.items import read_items
+        from verl_video_tools.evaluation.plots import PLOTS, write_plots
+        from verl_video_tools.evaluation.run import read_result
+        from verl_video_tools.evaluation.tables import TABLES, write_tables
+
+        names = (*TABLES, PAIRED, *PLOTS)
+        check_outputs(texts=(self.out / name for name in names), overwrite=self.overwrite)
+        paths = _names(self.results)
+        read = {name: read_result(path) for name, path in paths.items()}
+        try:
+            runs = {name: read_items(path) for name, path in paths.items()}
+        except UsageError as error:
+            if self.power:
+                raise
+            typer.echo(f"without paired differences: {error}", err=True)
+            runs = {}
+        comparisons = compare(runs)
+        further = [comparison_table(comparisons)] if comparisons else []
+        print(write_tables(read, self.out, [*further, *([power_table(runs, comparisons)] if self.power else [])]))
+        if comparisons:
+            write_comparisons(comparisons, self.out)
+        write_plots(read, self.out)
+
+
+def _names(paths: Sequence[Path]) -> dict[str, Path]:
+    """Paths by the last part of their names that tells them apart: the folder's name, or the whole path."""
+    names = [path.resolve().name for path in paths]
+    return {str(path) if names.count(name) > 1 else name: path for name, path in zip(names, paths, strict=True)}

@@ -1,4 +1,4 @@
-"""`vvt list`: what can be named on the command line, and what each name stands for."""
+"""What can be named on the command line, and what is said of each name."""
 
 from __future__ import annotations
 
@@ -6,12 +6,6 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Annotated
-
-import typer
-
-from verl_video_tools.cli.options import command
-from verl_video_tools.core.errors import UsageError
 
 
 class Kind(StrEnum):
@@ -31,31 +25,6 @@ def names_of(kind: str) -> Callable[[str], list[str]]:
         return [name for name in texts_of(Kind(kind)) if name.startswith(incomplete)]
 
     return complete
-
-
-def names_of_listed(context: typer.Context, incomplete: str) -> list[str]:
-    """The same, for the second argument of `vvt list`, whose first one is the kind."""
-    kind = context.params.get("kind")
-    return names_of(str(kind))(incomplete) if kind else []
-
-
-@command
-class ListNames:
-    """List methods, formats and other names, or describe one."""
-
-    kind: Annotated[Kind, typer.Argument(help="What to list.")]
-    name: Annotated[str | None, typer.Argument(help="One of them.", autocompletion=names_of_listed)] = None
-
-    def run(self) -> None:
-        names = texts_of(self.kind)
-        if self.name is None:
-            width = max(map(len, names))
-            for name, (line, _) in names.items():
-                print(f"{name:{width}}  {line}")
-        elif self.name in names:
-            print(names[self.name][1])
-        else:
-            raise UsageError(f"there is no name {self.name!r} among the {self.kind}; they are: {', '.join(names)}")
 
 
 Texts = Mapping[str, tuple[str, str]]

@@ -1,4 +1,4 @@
-"""`vvt demo`: the synthetic world's files in one folder."""
+"""Commands about what the package brings: `vvt demo`, `vvt list` and `vvt path`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.names import Kind, names_of, texts_of
 from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import SetupError, UsageError, writing
 from verl_video_tools.synthetic import Family
@@ -47,7 +48,7 @@ class Demo:
     family: Annotated[Family, typer.Option(help="Architecture of the base model.")] = "qwen2_5_vl"
 
     def run(self) -> None:
-        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.cli.terminal import progress_bars
         from verl_video_tools.data.synthetic_benchmarks import FILES
         from verl_video_tools.data.synthetic_rows import check_free, make_demo
         from verl_video_tools.methods import METHOD_NAMES, method_class, method_names
@@ -88,3 +89,40 @@ class Demo:
         made |= {"base model": "base", "prompts": "prompts", "text to frame": "clip"}
         for what, name in made.items():
             print(f"{what:18}{folder / name}")
+
+
+def names_of_listed(context: typer.Context, incomplete: str) -> list[str]:
+    """The same, for the second argument of `vvt list`, whose first one is the kind."""
+    kind = context.params.get("kind")
+    return names_of(str(kind))(incomplete) if kind else []
+
+
+@command
+class ListNames:
+    """List methods, formats and other names, or describe one."""
+
+    kind: Annotated[Kind, typer.Argument(help="What to list.")]
+    name: Annotated[str | None, typer.Argument(help="One of them.", autocompletion=names_of_listed)] = None
+
+    def run(self) -> None:
+        names = texts_of(self.kind)
+        if self.name is None:
+            width = max(map(len, names))
+            for name, (line, _) in names.items():
+                print(f"{name:{width}}  {line}")
+        elif self.name in names:
+            print(names[self.name][1])
+        else:
+            raise UsageError(f"there is no name {self.name!r} among the {self.kind}; they are: {', '.join(names)}")
+
+
+@command
+class ConfigPath:
+    """Print the path of a packaged configuration file. For use in a verl command line."""
+
+    name: Annotated[str, typer.Argument(help="agent-loops, tools, group-router, hermes-template or longvt-template.")]
+
+    def run(self) -> None:
+        from verl_video_tools.config import config_path
+
+        print(config_path(self.name))

@@ -1,13 +1,21 @@
-"""Progress of long commands, on standard error."""
+"""What a command shows besides its result: progress on standard error, and what libraries print.
+
+Standard output belongs to the command's own result.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
+
+from verl_video_tools.core.errors import UsageError
 
 SECONDS_BETWEEN_LINES = 30.0
 """Where standard error is a file, as under Slurm and nohup."""
@@ -95,3 +103,43 @@ class _Line:
         if line != self._last:
             print(line, file=sys.stderr, flush=True)
         self._last = line
+
+
+@dataclass
+class HeldOutput:
+    """What was printed since `hold_output` was entered."""
+
+    discarded: bool = False
+    """Not shown in the end."""
+
+
+@contextmanager
+def hold_output() -> Iterator[HeldOutput]:
+    """Holds back both output streams, then shows what came on standard error; after a UsageError it is discarded.
+
+    Works on the file descriptors and not on `sys.stdout`: C libraries and child processes are held too, and log
+    handlers that were made meanwhile go on writing to the real standard error.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved_stdout, saved_stderr = os.dup(1), os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        held = HeldOutput()
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield held
+        except UsageError:
+            held.discarded = True  # its message says all; what libraries printed before would hide it
+            raise
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.dup2(saved_stdout, 1)
+            os.dup2(saved_stderr, 2)
+            os.close(saved_stdout)
+            os.close(saved_stderr)
+            if not held.discarded:
+                file.seek(0)
+                sys.stderr.write(file.read().decode("utf-8", errors="replace"))
+                sys.stderr.flush()
