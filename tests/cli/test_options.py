@@ -59,10 +59,6 @@ def test_every_field_of_the_judge_can_be_given() -> None:
         "cache_dir": "verdicts",
         "deadline_seconds": 5,
         "concurrency": 4,
-        "max_attempts": 2,
-        "api_key_env": "KEY",
-        "requests_per_second": 2,
-        "probe_interval_seconds": 1,
     }
     given = [f"{name}={json.dumps(value)}" for name, value in fields.items()]
     asking = call("--judge-base-url=http://j/v1", *(part for field in given for part in ("--judge", field)))

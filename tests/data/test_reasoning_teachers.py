@@ -86,7 +86,7 @@ def parquet(tmp_path: Path, make_video: MakeVideo) -> Path:
 
 @pytest.fixture(autouse=True)
 def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verl_video_tools.services.retrieval.load_encoder.load_encoder", lambda config: ColourEncoder())
+    monkeypatch.setattr("verl_video_tools.services.encoders.load_encoder", lambda config: ColourEncoder())
 
 
 @contextmanager

@@ -64,7 +64,6 @@ class Chat(ToolServices, Served):
                         policy,
                         folder / f"question_{number}",
                         _tell,
-                        seed=None,
                         retriever=retriever,
                         tool_model=tool_model,
                     )

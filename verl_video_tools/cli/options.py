@@ -24,9 +24,8 @@ from verl_video_tools.data.video_identity import Sign
 if TYPE_CHECKING:
     from verl_video_tools.core.types import Method, PixelEnvelope, VideoInfo
     from verl_video_tools.rollout.chat_policy import PolicyConfig
-    from verl_video_tools.services.judge import JudgeConfig
+    from verl_video_tools.services.config import JudgeConfig, ToolModelConfig
     from verl_video_tools.services.retrieval import RetrievalService
-    from verl_video_tools.services.tool_model import ToolModelConfig
 
 ConfigT = TypeVar("ConfigT")
 
@@ -132,7 +131,7 @@ class ToolServices:
         """
         if not self.tool_model_settings:
             return None
-        from verl_video_tools.services.tool_model import ToolModelConfig
+        from verl_video_tools.services.config import ToolModelConfig
 
         return ToolModelConfig.from_fields(read_assignments(self.tool_model_settings, "--tool-model"))
 
@@ -166,7 +165,7 @@ class Services(ToolServices):
             fields["base_url"] = self.judge_base_url
         if not fields:
             return None
-        from verl_video_tools.services.judge import JudgeConfig
+        from verl_video_tools.services.config import JudgeConfig
 
         judge = JudgeConfig(**checked_fields(JudgeConfig, fields))
         if judge.base_url is None:

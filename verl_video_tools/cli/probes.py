@@ -112,7 +112,7 @@ def check_judge(base_url: str, model: str | None) -> list[Check]:
     """Whether a judge can be reached, serves its model, and tells a right answer from a wrong one."""
     try:
         from verl_video_tools.dry_run.judge import JUDGE_FIX, judge_checks
-        from verl_video_tools.services.judge.config import JudgeConfig
+        from verl_video_tools.services.config import JudgeConfig
 
         return judge_checks(JudgeConfig(base_url=base_url, model=model))
     except VideoToolsError as error:

@@ -132,7 +132,7 @@ class Logic:
     def run(self) -> int:
         from verl_video_tools.cli.terminal import progress_bars
         from verl_video_tools.data.logic import check_logic
-        from verl_video_tools.services.endpoint import EndpointConfig
+        from verl_video_tools.services.config import EndpointConfig
 
         check_continued(self.out, (self.records,))
         config = config_from(EndpointConfig, self)
@@ -167,8 +167,6 @@ class Classify(Asking):
         float,
         typer.Option(min=0.0, max=1.0, help="Share of the teacher's good rollouts whose rows go to fine-tuning."),
     ] = 0.3
-    temperature: Temperature = 1.0
-    seed: Seed = None
     retry_flagged: RetryFlagged = False
 
     def run(self) -> int:
@@ -198,7 +196,6 @@ class Classify(Asking):
                     judge=self.judge(),
                     retriever=self.retriever(),
                     tool_model=self.tool_model(),
-                    seed=self.seed,
                     retry_flagged=self.retry_flagged,
                     settings={"retrieval": self.retrieval_fields()},
                 )
@@ -210,7 +207,6 @@ class Classify(Asking):
             evaluation,
             classified,
             sft_share=self.sft_share,
-            seed=self.seed or 0,
         )
         print(write_report(self.out_dir, evaluation, classified, exported))
         print(f"{self.out_dir / 'sft.parquet'}: {len(exported.sft_rows)} rows; teacher's rollouts {exported.rollouts}")
@@ -279,7 +275,6 @@ class ExportSFT:
         typer.Option("--set", metavar="[METHOD.]FIELD=VALUE", help="Expert: override a field of its method."),
     ] = None
     retrieval: Retrieval = None
-    seed: Annotated[int, typer.Option(help="Seed for the expert's choices, and for that of cold-start rows.")] = 0
     overwrite: Overwrite = False
 
     def run(self) -> None:
@@ -318,7 +313,6 @@ class ExportSFT:
         return export_sft(
             self.source,
             self.out_parquet,
-            seed=self.seed,
             imperfection=self.imperfection,
             answers_in_words=self.in_words,
             questions_per_video=self.questions_per_video,
@@ -339,6 +333,5 @@ class ExportSFT:
             max_step=self.max_step,
             cold_start=self.cold_start or (),
             cold_share=COLD_SHARE if self.cold_share is None else self.cold_share,
-            seed=self.seed,
             keep_reasoning=self.keep_reasoning,
         )

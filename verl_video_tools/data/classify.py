@@ -21,8 +21,7 @@ from verl_video_tools.data.generation.summary import RolloutProgress
 from verl_video_tools.data.generation.task import tasks_of_rows
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import PolicyConfig
-from verl_video_tools.services.judge import JudgeConfig
-from verl_video_tools.services.tool_model import ToolModelConfig
+from verl_video_tools.services.config import JudgeConfig, ToolModelConfig
 
 Category = Literal["direct", "adaptive", "active", "filtered"]
 

@@ -19,9 +19,9 @@ from verl_video_tools.core.reasoning import without_reasoning
 from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data.append import Progress, append_record, appended, no_progress, work_through
 from verl_video_tools.records.records import read_records
-from verl_video_tools.services.endpoint import EndpointClient, EndpointConfig
-from verl_video_tools.services.endpoint.asking import UnusableReply, usable_reply
-from verl_video_tools.services.endpoint.chat import Completion
+from verl_video_tools.services.chat import Completion, UnusableReply, usable_reply
+from verl_video_tools.services.config import EndpointConfig
+from verl_video_tools.services.endpoint import EndpointClient
 
 Key = tuple[int, str, int]
 """What a record is known by: `step`, `uid` and `session_id`."""

@@ -7,7 +7,7 @@ import asyncio
 from verl_video_tools.core.check import Check, Status, one_line
 from verl_video_tools.core.errors import VideoToolsError
 from verl_video_tools.core.pages import page
-from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.config import JudgeConfig
 
 JUDGE_FIX = f"start the server, or correct the address, the model's name or the key ({page('judge')})"
 
@@ -15,7 +15,7 @@ JUDGE_FIX = f"start the server, or correct the address, the model's name or the 
 def judge_checks(config: JudgeConfig) -> list[Check]:
     """Whether a judge can be reached, serves its model, and tells a right answer from a wrong one."""
     try:
-        from verl_video_tools.services.judge.health import examine_judge
+        from verl_video_tools.services.judge import examine_judge
 
         findings = asyncio.run(examine_judge(config))
     except (VideoToolsError, ImportError) as error:

@@ -14,8 +14,8 @@ from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.pages import page
 from verl_video_tools.dry_run.first_frames import Prompt
 from verl_video_tools.dry_run.judge import judge_checks
+from verl_video_tools.services.config import ToolModelConfig
 from verl_video_tools.services.retrieval import RetrievalService, local
-from verl_video_tools.services.tool_model import ToolModelConfig
 from verl_video_tools.verl_plugin.settings import judge_config, retrieval_config, tool_model_config
 
 REPLY_SECONDS = 20.0
@@ -76,7 +76,7 @@ def check_tool_model(config: DictConfig) -> Iterator[Check]:
 
 
 async def _ask(config: ToolModelConfig) -> Check:
-    from verl_video_tools.services.tool_model.client import EndpointToolModel
+    from verl_video_tools.services.tool_model import EndpointToolModel
 
     fix = f"start the server, or correct video_tools.tool_model ({page('tools')})"
     try:

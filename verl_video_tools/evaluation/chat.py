@@ -13,8 +13,7 @@ from verl_video_tools.core.messages import Message, content_images
 from verl_video_tools.core.types import CallRecord, FrameRecord, Method, Retriever, Sample, Trajectory, Turn
 from verl_video_tools.evaluation.contact_sheet import contact_sheet
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
-from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.services.tool_model.client import EndpointToolModel
+from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 
 _MOST_TIMES_TOLD = 8
 _MOST_CHARACTERS_TOLD = 2000

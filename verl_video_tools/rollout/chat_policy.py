@@ -23,11 +23,10 @@ from verl_video_tools.rollout.opened_reasoning import OpenedReasoning
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.sampling import Sampling
 from verl_video_tools.rollout.video_part import video_fields
-from verl_video_tools.services.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
-from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
-from verl_video_tools.services.endpoint.config import EndpointConfig
-from verl_video_tools.services.endpoint.retries import AttemptFailed
-from verl_video_tools.services.endpoint.routes import Route
+from verl_video_tools.services.chat import Completion, read_completion, restore_stop, to_chat_message
+from verl_video_tools.services.config import EndpointConfig
+from verl_video_tools.services.endpoint import EndpointClient, Exchange
+from verl_video_tools.services.transport import AttemptFailed, Route
 
 _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""

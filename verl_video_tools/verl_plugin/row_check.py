@@ -17,7 +17,7 @@ from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
 from verl_video_tools.rollout.session_sampling import session_sampling
-from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.verl_plugin.settings import (
     check_media,
     check_retriever,

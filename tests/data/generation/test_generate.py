@@ -343,7 +343,7 @@ async def test_a_method_that_searches_asks_for_its_encoder_before_any_request(zo
             tasks_of_rows(zoomer.parquet, num_samples=1),
             tmp_path / "records.jsonl",
             get_method("videobrain", tool_names=tool_names),
-            PolicyConfig(base_url="http://127.0.0.1:9/v1", model="m", max_attempts=1),
+            PolicyConfig(base_url="http://127.0.0.1:9/v1", model="m"),
         )
 
     with pytest.raises(UsageError, match="videobrain searches for frames by text"):

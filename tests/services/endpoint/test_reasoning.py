@@ -15,8 +15,8 @@ from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout import opened_reasoning
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig, Usage
-from verl_video_tools.services.endpoint import AttemptFailed
-from verl_video_tools.services.endpoint.chat import read_completion
+from verl_video_tools.services.chat import read_completion
+from verl_video_tools.services.transport import AttemptFailed
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")

@@ -42,9 +42,9 @@ def rollout(fields: dict[str, Any], num_workers: int = 1) -> Any:
 def test_section_of_verls_configuration() -> None:
     assert tool_model_config(OmegaConf.create({})) is None
     assert tool_model_config(rollout({})) is None
-    fields = {"base_url": "http://h/v1", "concurrency": 32, "requests_per_second": 2}
+    fields = {"base_url": "http://h/v1", "concurrency": 32}
     found = tool_model_config(rollout(fields, num_workers=5))
-    assert found == ToolModelConfig(base_url="http://h/v1", concurrency=7, requests_per_second=0.4)
+    assert found == ToolModelConfig(base_url="http://h/v1", concurrency=7)
     with pytest.raises(UsageError, match="has no field 'colour'"):
         tool_model_config(rollout({"base_url": "http://h/v1", "colour": "red"}))
     assert tool_model_config(rollout({"base_url": None, "calls_per_rollout": 3})) is None

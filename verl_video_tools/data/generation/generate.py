@@ -25,9 +25,8 @@ from verl_video_tools.data.generation.summary import GenerationSummary, Key, Rol
 from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
-from verl_video_tools.services.judge import JudgeConfig, make_judge
-from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.services.tool_model.client import EndpointToolModel
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +106,7 @@ async def generate(
     async with AsyncExitStack() as stack:
         if isinstance(tool_model, ToolModelConfig):
             tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
-        asked = await stack.enter_async_context(make_judge(judge)) if isinstance(judge, JudgeConfig) else judge
+        asked = await stack.enter_async_context(LLMJudge(judge)) if isinstance(judge, JudgeConfig) else judge
         file = stack.enter_context(appended(Path(out), "step"))
         summary, done, models = _resumed(Path(out), tasks, method, retry_flagged)
         if protocol is not None:

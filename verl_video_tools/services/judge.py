@@ -1,31 +1,37 @@
-"""`LLMJudge`: asks a language model whether an answer is right, many at a time, and says so when it could not."""
+"""A language model as judge of free-form answers: `LLMJudge` asks many at a time, and says so when it could not.
+
+`VerdictCache` keeps verdicts on disk. `examine_judge` says whether a judge can be reached and tells right from wrong.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import hashlib
 import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from verl_video_tools.core.entries import EntryFolder
 from verl_video_tools.core.errors import EndpointError, JudgeError, UsageError
 from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.endpoint.breakable import BreakableClient
-from verl_video_tools.services.endpoint.chat import Completion, read_completion
-from verl_video_tools.services.endpoint.client import Exchange
-from verl_video_tools.services.endpoint.retries import AttemptFailed
-from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
-from verl_video_tools.services.judge.config import JudgeConfig
-from verl_video_tools.services.judge.profiles import PROFILES
-from verl_video_tools.services.judge.verdict import read_verdict, without_labels
+from verl_video_tools.services.breaker import BreakableClient
+from verl_video_tools.services.chat import Completion, read_completion
+from verl_video_tools.services.config import JudgeConfig as JudgeConfig
+from verl_video_tools.services.endpoint import Exchange
+from verl_video_tools.services.transport import AttemptFailed
+from verl_video_tools.services.verdict import PROFILES, read_verdict, without_labels
 
 logger = logging.getLogger(__name__)
+
+PROMPTS = "verl_video_tools.services.prompts"
+"""The packaged instructions."""
 
 _Messages = list[dict[str, str]]
 
@@ -56,6 +62,36 @@ _UNFILLED = ("{question}", "{reference}", "{ground_truth}", "{answer}")
 """What instructions hold that were written for another judge."""
 
 
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """All that a verdict depends on."""
+
+    question: str
+    truth: str
+    answer: str
+    prompt: str
+    model: str
+
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+
+class VerdictCache:
+    """Verdicts on disk by content: one small JSON file each, so that processes and machines may share `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._entries = EntryFolder(folder)
+
+    def get(self, key: CacheKey) -> str | None:
+        entry = self._entries.read(key.digest())
+        return None if entry is None else entry["label"]
+
+    def put(self, key: CacheKey, verdict: str) -> None:
+        words = asdict(key)
+        del words["prompt"]  # long, and the same for many
+        self._entries.write(key.digest(), {**words, "label": verdict})
+
+
 class LLMJudge(BreakableClient[_Messages]):
     """A `Judge` (`verl_video_tools.core.types`) on an OpenAI-compatible endpoint.
 
@@ -71,11 +107,11 @@ class LLMJudge(BreakableClient[_Messages]):
     """
 
     def __init__(self, config: JudgeConfig) -> None:
-        super().__init__(config, config.probe_interval_seconds, "judge", JudgeError)
+        super().__init__(config, "judge", JudgeError)
         self.config = config
         self.counters = JudgeCounters()
         self._profile = PROFILES[config.profile]
-        self._prompt = read_prompt(__package__, self._profile.prompt, config.prompt_file)
+        self._prompt = read_prompt(PROMPTS, self._profile.prompt, config.prompt_file)
         if unfilled := next((name for name in _UNFILLED if name in self._prompt), None):
             raise UsageError(
                 f"prompt_file {config.prompt_file!r} holds {unfilled}, which nothing fills: question, reference and "
@@ -88,7 +124,7 @@ class LLMJudge(BreakableClient[_Messages]):
         """The verdict on one answer. Identical judgements that are under way are asked once.
 
         Raises:
-            JudgeError: no readable reply within `max_attempts` and `deadline_seconds`, a request that is refused, a
+            JudgeError: no readable reply within `MAX_ATTEMPTS` and `deadline_seconds`, a request that is refused, a
                 judge that counts as down, or whatever else went wrong on the way.
         """
         return AnswerLabel(await self._shared((self._prompt, question, truth, answer)))
@@ -230,3 +266,48 @@ def _share(pending: _Pending, key: _Key, task: asyncio.Task[str]) -> None:
 
     pending[key] = task
     task.add_done_callback(unshare)
+
+
+# -------------------------------------------------------------------------------------------------------------- health
+
+_QUESTION = "Which animal crosses the road, and when?"
+_TRUTH = "a brown dog, after the lorry has passed"
+_KNOWN_ANSWERS = {
+    AnswerLabel.CORRECT: "A brown dog, once the lorry has passed.",
+    AnswerLabel.INCORRECT: "No animal crosses the road at any time.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `fault` says what is wrong, and is empty where nothing is."""
+
+    name: str
+    found: str = ""
+    fault: str = ""
+
+
+async def examine_judge(config: JudgeConfig) -> list[Finding]:
+    """Is a judge reachable, is its model served, and does it tell a right answer from a wrong one?
+
+    Stops at the first thing that makes the rest pointless. Verdicts are neither read from a cache nor kept.
+    """
+    async with LLMJudge(replace(config, cache_dir=None)) as judge:
+        try:
+            models = await judge.served_models()
+        except JudgeError as error:
+            return [Finding("endpoint", fault=str(error))]
+        findings = [Finding("endpoint", found=", ".join(config.base_urls))]
+        if config.model is not None and config.model not in models:
+            return [*findings, Finding("model", fault=f"{config.model!r} is not served; served are {models!r}")]
+        findings.append(Finding("model", found=config.model or models[0]))
+        for wanted, answer in _KNOWN_ANSWERS.items():
+            name = f"known {wanted.value} answer"
+            try:
+                label = await judge.judge(_QUESTION, _TRUTH, answer)
+            except JudgeError as error:
+                findings.append(Finding(name, fault=str(error)))
+                continue
+            fault = "" if label is wanted else f"was called {label.value}: this model cannot judge with this prompt"
+            findings.append(Finding(name, label.value, fault))
+        return findings

@@ -1,6 +1,6 @@
 """`EndpointClient`: asks a model behind an OpenAI-compatible endpoint, many at a time, and says so when it could not.
 
-Retries are tenacity's and not those of the `openai` package, because an unreadable reply must be tried again, too, and
+Retries are our own and not those of the `openai` package, because an unreadable reply must be tried again, too, and
 because a deadline ends them, not their number.
 """
 
@@ -15,22 +15,25 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from verl_video_tools.core.errors import EndpointError, UsageError
-from verl_video_tools.services.endpoint.config import EndpointConfig
-from verl_video_tools.services.endpoint.retries import (
+from verl_video_tools.services.config import EndpointConfig
+from verl_video_tools.services.transport import (
     AttemptFailed,
     BrokenReply,
     InternalError,
+    Place,
+    Route,
     Unavailable,
     retry_after_seconds,
     wait_seconds,
 )
-from verl_video_tools.services.endpoint.routes import Place, Route
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-    from tenacity import RetryCallState
 
 Result = TypeVar("Result")
+
+MAX_ATTEMPTS = 4
+"""Unusable replies per wanted reply before it fails: a model that is asked the same seldom does better later."""
 
 REACH_SECONDS = 10.0
 """For how long an endpoint is tried again that does not answer at the start, where an address may be mistyped. A
@@ -60,7 +63,7 @@ class EndpointClient:
         config: `base_url` must be set.
 
     Raises:
-        UsageError: no `base_url`, or the packages `openai` and `tenacity` are not there.
+        UsageError: no `base_url`, or the package `openai` is not there.
     """
 
     def __init__(self, config: EndpointConfig) -> None:
@@ -68,7 +71,6 @@ class EndpointClient:
             raise UsageError("an endpoint needs a base_url, such as http://host:8000/v1")
         try:
             import openai  # noqa: F401
-            import tenacity  # noqa: F401
         except ModuleNotFoundError as error:
             raise UsageError(f"an endpoint needs {error.name}: uv pip install '.[judge]' in the checkout") from error
         self.config = config
@@ -87,7 +89,7 @@ class EndpointClient:
             route: entered by the caller; None: one of its own.
 
         Raises:
-            EndpointError: no usable reply within `max_attempts` and `deadline_seconds`, or a request that is refused.
+            EndpointError: no usable reply within `MAX_ATTEMPTS` and `deadline_seconds`, or a request that is refused.
         """
         session = self._session()
         async with session.slots:
@@ -203,7 +205,6 @@ class Exchange:
             AttemptFailed: worth another attempt.
             EndpointError: not worth one.
         """
-        await self._turn_to_send()
         place = self.route.place
         reply = await _requested(place.client.post("/chat/completions", cast_to=object, body=dict(body)))
         self.session.replied_at = asyncio.get_running_loop().time()
@@ -213,7 +214,7 @@ class Exchange:
     async def retried(self, attempt: Callable[[], Awaitable[Result]], patience_seconds: float | None = None) -> Result:
         """The result of the first attempt that does not raise `AttemptFailed`.
 
-        A reply that cannot be used costs one of `max_attempts`; an endpoint that is busy, failing or not reached is
+        A reply that cannot be used costs one of `MAX_ATTEMPTS`; an endpoint that is busy, failing or not reached is
         asked again until the deadline, after the pause that it asks for, and at another address, where there is one,
         at once. One that fails on this request (HTTP 500), while it replies to others, has given a reply that cannot be
         used.
@@ -222,47 +223,30 @@ class Exchange:
             patience_seconds: for how long an endpoint that is not available is asked again, if not until the deadline.
 
         Raises:
-            EndpointError: the endpoint stayed unavailable, or no reply could be used in `max_attempts`.
+            EndpointError: the endpoint stayed unavailable, or no reply could be used in `MAX_ATTEMPTS`.
         """
-        from tenacity import AsyncRetrying, retry_if_exception_type
-
         loop = asyncio.get_running_loop()
         patient_until = float("inf") if patience_seconds is None else loop.time() + patience_seconds
-        num_unusable, has_moved = 0, False
-
-        async def noted() -> Result:
-            nonlocal has_moved
+        gives_up_at = min(self.ends_at, patient_until)
+        num_failed = num_unusable = 0
+        while True:
             try:
                 return await attempt()
             except AttemptFailed as error:
                 self.failure = str(error)
                 has_moved = self.route.leave(error)
-                raise
-
-        def is_enough(state: RetryCallState) -> bool:
-            nonlocal num_unusable
-            error = None if state.outcome is None else state.outcome.exception()
-            fails_on_this = isinstance(error, InternalError) and self.session.replied_at > self.began_at
-            num_unusable += fails_on_this or not isinstance(error, Unavailable)
-            gives_up_at = min(self.ends_at, patient_until)
-            self.is_late = isinstance(error, Unavailable) and loop.time() + state.upcoming_sleep > gives_up_at
-            return self.is_late or num_unusable >= self.config.max_attempts
-
-        def pause_seconds(state: RetryCallState) -> float:
-            return 0.0 if has_moved else wait_seconds(state)
-
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(AttemptFailed), wait=pause_seconds, stop=is_enough, reraise=True
-        )
-        try:
-            return await retrying(noted)
-        except AttemptFailed as error:
-            if self.is_late:
-                raise self.out_of_time(patience_seconds) from error
-            raise EndpointError(
-                f"no usable reply from {', '.join(self.config.base_urls)} in {self.config.max_attempts} attempts; "
-                f"the last failed with: {self.failure}"
-            ) from error
+                num_failed += 1
+                fails_on_this = isinstance(error, InternalError) and self.session.replied_at > self.began_at
+                num_unusable += fails_on_this or not isinstance(error, Unavailable)
+                pause_seconds = 0.0 if has_moved else wait_seconds(num_failed, error)
+                if isinstance(error, Unavailable) and loop.time() + pause_seconds > gives_up_at:
+                    raise self.out_of_time(patience_seconds) from error
+                if num_unusable >= MAX_ATTEMPTS:
+                    raise EndpointError(
+                        f"no usable reply from {', '.join(self.config.base_urls)} in {MAX_ATTEMPTS} attempts; "
+                        f"the last failed with: {self.failure}"
+                    ) from error
+            await asyncio.sleep(pause_seconds)
 
     def out_of_time(self, seconds: float | None = None) -> EndpointError:
         """The error of an endpoint that was not available in time."""
@@ -271,15 +255,6 @@ class Exchange:
         limit_seconds = min(seconds or self.config.deadline_seconds, self.config.deadline_seconds)
         asked = ", ".join(self.config.base_urls)
         return EndpointError(f"no usable reply from {asked} within {limit_seconds:g} s; {what}")
-
-    async def _turn_to_send(self) -> None:
-        """Wait as the rate limit asks; as the wait for a slot, it does not count against the deadline."""
-        loop = asyncio.get_running_loop()
-        asked_at = loop.time()
-        self.timeout.reschedule(None)
-        await self.session.turn_to_send()
-        self.ends_at += loop.time() - asked_at
-        self.timeout.reschedule(self.ends_at)
 
 
 class _Session:
@@ -292,26 +267,13 @@ class _Session:
         """When a request for a completion was last answered, on the event loop's clock."""
         self.first_model: str | None = None
         self.first_model_lock = asyncio.Lock()
-        self._rate = config.requests_per_second
-        self._next_at = float("-inf")
-        self._turn_lock = asyncio.Lock()
-
-    async def turn_to_send(self) -> None:
-        """Wait until another request may be sent."""
-        if self._rate is None:
-            return
-        loop = asyncio.get_running_loop()
-        async with self._turn_lock:
-            await asyncio.sleep(self._next_at - loop.time())
-            # Only now: one that is cancelled while it waits leaves its turn to the next.
-            self._next_at = max(loop.time(), self._next_at) + 1.0 / self._rate
 
 
 def _connected(base_url: str, config: EndpointConfig) -> AsyncOpenAI:
     """The client of one address."""
     from openai import AsyncOpenAI, Timeout
 
-    from verl_video_tools.services.endpoint.bounded import BoundedHttpClient
+    from verl_video_tools.services.bounded_http import BoundedHttpClient
 
     # The machine's proxy must not be asked for its own servers.
     is_here = urlsplit(base_url).hostname in _OWN_NAMES
@@ -320,7 +282,7 @@ def _connected(base_url: str, config: EndpointConfig) -> AsyncOpenAI:
         http_client=BoundedHttpClient(trust_env=not is_here),
         base_url=base_url,
         # Given always: the package would else send the key of another service to this endpoint.
-        api_key=os.environ.get(config.api_key_env) or "EMPTY",
+        api_key=os.environ.get(config.API_KEY_ENV) or "EMPTY",
         timeout=Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
         max_retries=0,
     )
@@ -380,7 +342,7 @@ async def _requested(request: Awaitable[Any]) -> Any:
 
 
 def _connection_error(error: Exception) -> EndpointError:
-    """The package takes what its HTTP client raises for a connection that failed, also what `bounded` refuses."""
+    """The package takes what its HTTP client raises for a connection that failed, also what `bounded_http` refuses."""
     return error.__cause__ if isinstance(error.__cause__, EndpointError) else Unavailable(_cause(error))
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from verl_video_tools.core.image_files import encode_image
 from verl_video_tools.core.types import ImagePart, Message, content_images
-from verl_video_tools.services.endpoint.retries import BrokenReply, Unavailable
+from verl_video_tools.services.endpoint import EndpointClient
+from verl_video_tools.services.transport import AttemptFailed, BrokenReply, Unavailable
+
+Result = TypeVar("Result")
 
 _UNFINISHED = frozenset({"abort", "aborted", "error"})
 """Reasons with which servers send what there is of a reply that they have not finished, as vLLM when it is stopped."""
@@ -157,3 +160,40 @@ def data_url(image: ImagePart, jpeg_quality: int | None = None) -> str:
         raise ValueError(f"an image without pixels cannot be sent: {image.record}")
     kind, data = encode_image(image.pixels_HWC, jpeg_quality)
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+
+
+class UnusableReply(Exception):
+    """Why a reply cannot be used.
+
+    Attributes:
+        reminder: what the model is told before it replies again.
+    """
+
+    def __init__(self, reason: str, reminder: str) -> None:
+        super().__init__(reason)
+        self.reminder = reminder
+
+
+async def usable_reply(
+    client: EndpointClient, messages: Sequence[Mapping[str, Any]], read: Callable[[Completion], Result]
+) -> tuple[Result, str]:
+    """What `read` makes of the first reply that it does not refuse with `UnusableReply`, and the name of the model.
+
+    Raises:
+        EndpointError: there is none.
+    """
+    body: dict[str, Any] = {"messages": [*messages], "temperature": 0.0}
+
+    async def attempt() -> Result:
+        completion = read_completion(await exchange.chat_completion(body))
+        try:
+            return read(completion)
+        except UnusableReply as error:
+            # Asked the same, a model says the same again.
+            refused = {"role": "assistant", "content": completion.text}
+            body["messages"] = [*messages, refused, {"role": "user", "content": error.reminder}]
+            raise AttemptFailed(str(error)) from error
+
+    async with client.exchange() as exchange:
+        body["model"] = await exchange.model()
+        return await exchange.retried(attempt), body["model"]

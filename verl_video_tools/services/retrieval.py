@@ -1,4 +1,8 @@
-"""The search itself, for one event loop: which candidates are most like a text.
+"""Frames by text: which candidates are most like a text, for one event loop.
+
+`local` is the service in this process; `verl_plugin.retrieval_actor` is the node's, as a Ray actor. `encoders` has the
+encoders that it runs. `RecordingRetriever` notes the answers of a rollout, and `RecordedRetriever` gives them again:
+executed anew the rollout shows the same frames, without an encoder.
 
 A query costs its frames only where they are not known yet, and always its text. Frames are known by video file (path,
 size, time of change), encoder and frame index, so queries with other candidates share those that overlap.
@@ -9,25 +13,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from verl_video_tools.core.errors import RetrievalError
-from verl_video_tools.core.types import Box, FrameRequest, Region
-from verl_video_tools.services.retrieval.config import RetrievalConfig
-from verl_video_tools.services.retrieval.encoders import Encoder, centre_part
+from verl_video_tools.core.types import Box, FrameRequest, PixelBox, Region, Retriever, Trajectory
+from verl_video_tools.services.config import RetrievalConfig as RetrievalConfig
 from verl_video_tools.video import Video, decode_frames, open_video
 from verl_video_tools.video.pool import identify
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")
 
+MEMORY_BYTES = 1 << 30
+"""Of embeddings; a frame takes 2 to 5 kB. The least recently used video is evicted."""
 _VIDEOS_AT_ONCE = 8
 """Videos whose frames are decoded at the same time: bounds the images in memory."""
 _IMAGE_BATCH_SIZE = 32
@@ -38,6 +43,30 @@ _MAX_WAIT_SECONDS = 0.005
 """How long the first text of a batch waits for others."""
 _SIMILARITY_DECIMALS = 5
 """Cosines are compared to so many decimals: the same image, encoded in another batch, differs in the seventh."""
+
+MAX_CENTRE_ASPECT = 16
+"""Of frames whose centre is cropped: more elongated ones are cut to it first. Videos people watch stay whole."""
+
+
+class Encoder(Protocol):
+    """Puts frames and texts into one space. Called by one thread at a time."""
+
+    @property
+    def crops_centre(self) -> bool:
+        """Whether it sees the middle square of a frame alone (`covering_size`), and not all of it, squeezed."""
+        ...
+
+    def image_size(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height at which to decode a video of that size, so that the encoder need not resize."""
+        ...
+
+    def encode_images(self, frames_THWC: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        """Embeddings of length 1, shape (T, D)."""
+        ...
+
+    def encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
+        """Embeddings of length 1, shape (N, D). Longer texts are cut at what the model reads, never an error."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -157,14 +186,13 @@ class RetrievalService:
 
     Args:
         encoder: runs in one thread of the service.
-        config: says how much it remembers.
     """
 
-    def __init__(self, encoder: Encoder, config: RetrievalConfig) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vvt-encoder")
         self._texts = TextBatcher(self._encode_texts)
-        self._memory = EmbeddingCache(config.memory_cache_bytes)
+        self._memory = EmbeddingCache(MEMORY_BYTES)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._slots = asyncio.Semaphore(_VIDEOS_AT_ONCE)
 
@@ -237,6 +265,16 @@ class RetrievalService:
             raise RetrievalError(f"the encoder failed: {type(error).__name__}: {error}") from error
 
 
+def centre_part(width: int, height: int) -> PixelBox | None:
+    """The middle of a very elongated frame, whose ends an encoder that crops the centre never sees; None: all of it.
+
+    Resized as a whole, a frame of 8192x2 pixels would cover 917,504x224.
+    """
+    longest = MAX_CENTRE_ASPECT * min(width, height)
+    left, top = max(0, width - longest) // 2, max(0, height - longest) // 2  # alike at both ends: the centre stays
+    return PixelBox(left, top, width - left, height - top) if left or top else None
+
+
 def _left_seconds(end: float) -> float:
     return max(0.0, end - time.monotonic())
 
@@ -247,9 +285,9 @@ def local(config: RetrievalConfig) -> RetrievalService:
     Raises:
         SetupError, UsageError: as `load_encoder`.
     """
-    from verl_video_tools.services.retrieval.load_encoder import load_encoder
+    from verl_video_tools.services.encoders import load_encoder
 
-    return RetrievalService(load_encoder(config), config)
+    return RetrievalService(load_encoder(config))
 
 
 def local_from_fields(fields: Mapping[str, Any]) -> RetrievalService | None:
@@ -259,3 +297,58 @@ def local_from_fields(fields: Mapping[str, Any]) -> RetrievalService | None:
         UsageError: an unknown field or a wrong value; else as `local`.
     """
     return local(RetrievalConfig.from_fields(fields)) if fields else None
+
+
+class RecordingRetriever:
+    """A `core.types.Retriever` that notes another's answers.
+
+    Args:
+        retriever: asked.
+        answers: each answer is appended to it.
+    """
+
+    def __init__(self, retriever: Retriever, answers: list[list[int]]) -> None:
+        self._retriever = retriever
+        self._answers = answers
+
+    async def best_frames(
+        self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
+    ) -> list[int]:
+        best = await self._retriever.best_frames(video_path, candidates, text, num_frames, deadline_seconds)
+        self._answers.append(list(best))
+        return best
+
+
+def recorded_answers(trajectory: Trajectory) -> list[list[int]]:
+    """What the retriever answered in a rollout, in order: the argument of `RecordedRetriever`."""
+    of_calls = [answer for call in trajectory.calls() for answer in call.retrieved_frames]
+    return [*trajectory.retrieved_frames, *of_calls]
+
+
+class RecordedRetriever:
+    """A `core.types.Retriever` that gives recorded answers in their order.
+
+    Args:
+        answers: frame indices, the best one first, one list per query (`recorded_answers`).
+    """
+
+    def __init__(self, answers: Iterable[Sequence[int]]) -> None:
+        self._answers = iter([list(answer) for answer in answers])
+
+    async def best_frames(
+        self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
+    ) -> list[int]:
+        """The next recorded answer.
+
+        Raises:
+            RetrievalError: there is none, or it is no answer to this query: the rollout does not replay.
+        """
+        answer = next(self._answers, None)
+        if answer is None:
+            raise RetrievalError(f"no frames are recorded for {text!r}; export the rollout again from its record")
+        if len(answer) != min(num_frames, len(candidates)) or not set(answer) <= set(candidates):
+            raise RetrievalError(
+                f"the frames recorded next, {answer}, are not {num_frames} of the {len(candidates)} candidates for "
+                f"{text!r}; export the rollout again with these settings"
+            )
+        return answer

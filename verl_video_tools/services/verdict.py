@@ -1,4 +1,4 @@
-"""Read a judge's reply: tolerant of dress, strict about the label.
+"""Which grades a judge gives, and how its reply is read: tolerant of dress, strict about the label.
 
 A reply states a label in the field "label" of a JSON object that begins a line; after a word such as "Verdict:" or
 "Judgement:" on a line of its own; or by being nothing else. It must be the whole value: "0.51", "Score: 10", "1/1" or
@@ -144,3 +144,34 @@ def _without(text: str, objects: list[_Object]) -> str:
         parts.append(text[start : found.start])
         start = found.end
     return "".join([*parts, text[start:]])
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Packaged instructions, and the labels that they know."""
+
+    prompt: str
+    """Name of the file in `services/prompts`."""
+    labels: tuple[AnswerLabel, ...]
+
+    @property
+    def reminder(self) -> str:
+        """What a judge is told whose reply could not be read."""
+        *others, last = (label.value for label in self.labels)
+        return reminder('{"label": "incorrect"}', f"the label is {', '.join(others)} or {last}")
+
+
+_THREE = (AnswerLabel.CORRECT, AnswerLabel.PARTIAL, AnswerLabel.INCORRECT)
+
+PROFILES = {
+    "graded": Profile("judge.txt", _THREE),
+    "longvt": Profile("judge_longvt.txt", _THREE),
+    "videosiah": Profile("judge_videosiah.txt", (AnswerLabel.CORRECT, AnswerLabel.INCORRECT)),
+}
+"""By the name that `JudgeConfig.profile` takes.
+
+graded     ours: partly right is what says a part and nothing wrong.
+longvt     LongVT's reward (arXiv 2511.20785, 4.2): fully consistent, partially consistent, which may be imprecise, or
+           inconsistent; worth 1, 0.5 and 0.
+videosiah  right or wrong, as LongVT's evaluation asks its judge on VideoSIAH-Eval (code: 1 or 0).
+"""

@@ -1,14 +1,19 @@
-"""`CircuitBreaker`: nobody waits for a model that is known to be down."""
+"""Nobody waits for a model that is down: `CircuitBreaker`, and `BreakableClient` for models that have one."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from verl_video_tools.core.errors import EndpointError, VideoToolsError
+from verl_video_tools.services.config import EndpointConfig
+from verl_video_tools.services.endpoint import EndpointClient
+from verl_video_tools.services.transport import Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -93,3 +98,59 @@ class CircuitBreaker(Generic[Question]):
                 logger.info("the %s is still down: %s: %s", self._name, type(error).__name__, error)
             else:
                 self.replied()
+
+
+class BreakableClient(ABC, Generic[Question]):
+    """What the judge and the tools' model share: connections and a circuit breaker per event loop, and how they close.
+
+    Args:
+        endpoint: `base_url` must be set.
+        name: of the model, in messages.
+        refusal: raised where it is down.
+
+    Raises:
+        UsageError: as `EndpointClient`.
+    """
+
+    def __init__(self, endpoint: EndpointConfig, name: str, refusal: type[VideoToolsError]) -> None:
+        self._endpoint = EndpointClient(endpoint)
+        silence_seconds = endpoint.deadline_seconds
+        # Two probes in the time that one question may take: nobody waits long for a model that is back.
+        self._breaker_options = (silence_seconds, silence_seconds / 2, name, refusal)
+        self._breakers: WeakKeyDictionary[asyncio.AbstractEventLoop, CircuitBreaker[Question]] = WeakKeyDictionary()
+
+    async def aclose(self) -> None:
+        """Close the running loop's connections."""
+        breaker = self._breakers.pop(asyncio.get_running_loop(), None)
+        if breaker is not None:
+            await breaker.aclose()
+        await self._endpoint.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    def _breaker(self) -> CircuitBreaker[Question]:
+        """The running loop's."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._breakers:
+            self._breakers[loop] = CircuitBreaker(self._probe, *self._breaker_options)
+        return self._breakers[loop]
+
+    @abstractmethod
+    def _request(self, model: str, question: Question) -> dict[str, Any]:
+        """The body of a request that asks a question of a served model."""
+
+    async def _probe(self, question: Question) -> None:
+        """Ask once more what nobody waits for; raises EndpointError where the model does not reply."""
+        try:
+            async with self._endpoint.exchange() as exchange:
+                await exchange.chat_completion(self._request(await exchange.model(), question))
+        except Unavailable:
+            raise
+        except EndpointError:
+            if exchange.is_late:
+                raise
+            # Else it replies, if not to this.

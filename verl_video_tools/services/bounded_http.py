@@ -7,7 +7,7 @@ from typing import Any
 from openai import DefaultAsyncHttpxClient
 
 from verl_video_tools.core.errors import EndpointError
-from verl_video_tools.services.endpoint.retries import AttemptFailed
+from verl_video_tools.services.transport import AttemptFailed
 
 MAX_REPLY_BYTES = 8 << 20
 """Of a reply's body. The longest completions, with their reasoning, take about 1 MB."""
