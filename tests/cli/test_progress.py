@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verl_video_tools.cli.terminal import progress_bars, progress_lines
+from verl_video_tools.cli.progress import progress_bars, progress_lines
 
 
 class Clock:

@@ -15,6 +15,7 @@ from tests.turns.tagged import answer, think, tool_call
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import data_app as app
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT
 from verl_video_tools.core.types import Sample, StopReason, Trajectory
 from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
@@ -130,7 +131,7 @@ async def test_what_is_right_in_a_composition_is_its_files_to_say(videos: list[s
         sample = Sample.from_row({"extra_info": line["extra_info"], "reward_model": {"ground_truth": "B"}})
         rung = method.for_session(1, 2, validate=False)
         trajectory = await execute(rung, sample, [crop(2, 6), answer(text)])
-        trajectory.settings = rung.own_settings(method)
+        trajectory.settings = rollout_overrides(rung, method)
         reward = await rung.score(trajectory, sample)
         info = {**reward, "acc": method.acc(reward, sample)}
         lines.append({**line, "agent_name": "compose", "reward": info, "trajectory": trajectory.to_dict()})
@@ -326,7 +327,7 @@ def test_lengths_are_balanced_before_difficulty(videos: list[str], tmp_path: Pat
 
 
 def test_a_band_of_few_rows_does_not_cut_the_others(videos: list[str], tmp_path: Path) -> None:
-    """The size of the middle band, or the one that is asked for, is the bound; short videos cannot crowd out others."""
+    """The size of the middle band is the bound: short videos cannot crowd out others."""
     paths = [*videos[:1] * 6, *videos[2:3] * 3, videos[3]]
     rows = write_rows(tmp_path / "rows.parquet", paths, [f"q{number}" for number in range(10)])
     report = filter_rows(rows, tmp_path / "pool.parquet", band_seconds=(10, 30))
@@ -387,8 +388,6 @@ def test_impossible_wishes(tmp_path: Path) -> None:
         filter_rows(rows, tmp_path / "out.parquet", {}, band_seconds=(30, 10))
     with pytest.raises(UsageError, match="nothing to choose by"):
         filter_rows(rows, tmp_path / "out.parquet")
-    with pytest.raises(UsageError, match="rows per band must be at least 1, and need bounds of bands, got 3"):
-        filter_rows(rows, tmp_path / "out.parquet", {}, rows_per_band=3)
     with pytest.raises(UsageError, match="no row is left: kept 0"):
         filter_rows(rows, tmp_path / "out.parquet", {("v", "q"): 1.0})
     with pytest.raises(UsageError, match="cannot read rows"):

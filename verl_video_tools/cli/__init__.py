@@ -2,12 +2,11 @@
 
     main.py           the commands by their names, and how one is run
     options.py        what several of them share: options, and options as a config
-    terminal.py       progress on standard error; what libraries print is kept out of a command's own output
+    progress.py       bars, or lines in a file, on standard error
     files.py          refuses to write where something would be lost
     names.py          what can be named, such as methods and benchmarks
     rows.py, convert.py, rollouts.py, evaluation.py, chat.py, records.py, planning.py, package.py, check_method.py,
     train.py, doctor.py    the commands by topic
-    doctor_report.py  the work of `vvt doctor`, which needs no Typer; probes.py is what it looks at
 
 A command is a dataclass whose fields are its options, and whose method `run` does it.
 A command imports what it needs when it runs, so that `vvt doctor` also works where packages are missing.
@@ -30,10 +29,10 @@ def console_main() -> NoReturn:
 
 def _run_without_typer(error: ModuleNotFoundError) -> int:
     """Typer reads the options, so without it only the doctor, which names the fix, can be of use."""
-    from verl_video_tools.cli.doctor_report import report
-
     if sys.argv[1:2] == ["doctor"]:
-        return report(as_json="--json" in sys.argv[2:])
+        from verl_video_tools.launch.checks.installation import installation_report
+
+        return installation_report().show(as_json="--json" in sys.argv[2:])
     print(
         f"vvt: the module {error.name!r} is not installed; 'vvt doctor' prints the command that fixes it",
         file=sys.stderr,

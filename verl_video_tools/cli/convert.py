@@ -15,7 +15,7 @@ from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from verl_video_tools.data.stock_rows import Conversion
+    from verl_video_tools.data.convert import Conversion
 
 _TABLE = "table"
 _SKIPPED_SHOWN = 20
@@ -91,10 +91,6 @@ class Convert:
             help="--turns: execute every dialogue, skip those that do not replay, write the others' records here.",
         ),
     ] = None
-    texts: Annotated[
-        Path | None,
-        typer.Option(metavar="TEXTS.jsonl", help="--turns: write the skipped dialogues here, with the reason."),
-    ] = None
     split: Annotated[str | None, typer.Option(help="--from: name of the split; default: the format's.")] = None
     settings: Annotated[
         list[str] | None,
@@ -116,7 +112,6 @@ class Convert:
             "--turns": self.turns,
             "--questions": self.questions,
             "--replay": self.replay,
-            "--texts": self.texts,
             "--split": self.split,
             "--map": self.column_map,
             "--yes": self.yes,
@@ -131,7 +126,7 @@ class Convert:
                 raise UsageError(f"{name} is an option of --from table")
         check_outputs(
             rows=(self.target,),
-            texts=(self.replay, self.texts),
+            texts=(self.replay,),
             sources=(self.source, self.questions),
             overwrite=self.overwrite,
         )
@@ -145,14 +140,7 @@ class Convert:
             typer.echo(f"skipped {reason}", err=True)
         if (num_more := len(conversion.skipped) - _SKIPPED_SHOWN) > 0:
             typer.echo(f"skipped {num_more} more", err=True)
-        if conversion.shown_otherwise:
-            typer.echo(
-                f"note: {len(conversion.shown_otherwise)} of {conversion.num_written} dialogues are shown other frames "
-                f"here than they list, as in {conversion.shown_otherwise[0]}; the records say which (shown_otherwise)",
-                err=True,
-            )
-        with_subtitles = "" if self.subtitles is None else f" ({conversion.num_with_subtitles} with subtitles)"
-        typer.echo(f"{self.target}: {conversion.num_written} rows{with_subtitles}, {len(conversion.skipped)} skipped")
+        typer.echo(f"{self.target}: {conversion.num_written} rows, {len(conversion.skipped)} skipped")
 
     def _convert_table(self) -> Conversion:
         """Show what the table is taken for, and write its rows once the user agrees.
@@ -167,14 +155,12 @@ class Convert:
         from verl_video_tools.data.formats import BenchmarkFiles
         from verl_video_tools.data.table.columns import find_columns
         from verl_video_tools.data.table.files import open_table
-        from verl_video_tools.data.table.preview import show
-        from verl_video_tools.data.table.reader import Table, survey
+        from verl_video_tools.data.table.reader import Table, show
 
         of_published = {
             "--turns": self.turns,
             "--questions": self.questions,
             "--replay": self.replay,
-            "--texts": self.texts,
             "--subtitles": self.subtitles,
             "--subtitle-frames": self.subtitle_frames,
         }
@@ -184,19 +170,14 @@ class Convert:
         if self.videos is not None and not self.videos.is_dir():
             raise UsageError(f"{self.videos}: no such folder")
         table = open_table(self.source, self.split)
-        reader = Table(table, find_columns(table, self.column_map or [], self.videos), self.videos)
-        files = BenchmarkFiles(annotations=self.source, videos=self.videos)
+        reader = Table(table, find_columns(table, self.column_map or []), self.videos)
         console = Console(markup=False, highlight=False, emoji=False)
         if not console.is_terminal:
             console.width = _WIDTH
-        rows, faults = survey(reader, files)
-        show(reader, rows, faults, console)
-        if rows and not self.yes:
+        if show(reader, console) and not self.yes:
             _ask(self.target)
-        conversion = convert_annotations(reader, files, self.target, method_name=self.method, split=self.split)
-        for note in reader.notes[:5]:
-            typer.echo(f"note: {note}", err=True)
-        return conversion
+        files = BenchmarkFiles(annotations=self.source, videos=self.videos)
+        return convert_annotations(reader, files, self.target, method_name=self.method, split=self.split)
 
     def _convert_published(self, source_format: str) -> Conversion:
         from verl_video_tools.data.convert import convert_annotations
@@ -213,7 +194,6 @@ class Convert:
             split=self.split,
             taught=self.turns,
             records=self.replay,
-            texts=self.texts,
         )
 
     def _convert_for_loop(self) -> Conversion:

@@ -14,7 +14,7 @@ from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import METHOD, Asking, Seed, Served, Temperature, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.evaluation.control_names import Control
+from verl_video_tools.evaluation import Control
 
 if TYPE_CHECKING:
     from verl_video_tools.evaluation.protocols import Applied
@@ -67,7 +67,8 @@ class Evaluate(Asking, Served):
     limit: Annotated[int | None, typer.Option(min=1, help="Number of questions, the same ones in every run.")] = None
     repeats: Annotated[int, typer.Option(min=1, help="Times that each question is asked, each with its own seed.")] = 1
     control: Annotated[
-        list[Control] | None, typer.Option(help="Change what is asked, to see what accuracy depends on; repeatable.")
+        list[Control] | None,
+        typer.Option(help="Change what is asked, to see what accuracy depends on; repeatable."),
     ] = None
     temperature: Temperature = 0.0
     top_p: Annotated[
@@ -86,16 +87,13 @@ class Evaluate(Asking, Served):
     """Those of the command line, which a protocol does not set."""
 
     def run(self) -> int:
-        from verl_video_tools.cli.terminal import progress_bars
-        from verl_video_tools.evaluation.controls import controlled
-        from verl_video_tools.evaluation.folder import PROTOCOL
-        from verl_video_tools.evaluation.model_files import model_digest
-        from verl_video_tools.evaluation.processor import envelope_of_model
-        from verl_video_tools.evaluation.run import WRITTEN, evaluate
-        from verl_video_tools.evaluation.scope import scoped
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.evaluation.model import envelope_of_model, model_digest
+        from verl_video_tools.evaluation.questions import controlled, scoped
+        from verl_video_tools.evaluation.run import PROTOCOL, WRITTEN, evaluate
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
-        from verl_video_tools.methods.run_settings import read_run_settings, with_run_settings
+        from verl_video_tools.methods.run_settings import NAME, RunSettings, read_run_settings, with_run_settings
 
         if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
             check_outputs(texts=(self.out / name for name in WRITTEN))
@@ -104,10 +102,18 @@ class Evaluate(Asking, Served):
         profile = None if self.protocol is None else self._take_protocol(self.protocol, fields)
         if self.method is None:
             raise UsageError("give --method, or --protocol, which has one")
-        trained = read_run_settings(self.serve or self.processor, self.method)
-        given = with_run_settings(
-            self.serve or self.processor, self.method, fields if profile is None else profile.fields
-        )
+        folder = self.serve or self.processor
+        trained = read_run_settings(folder, self.method)
+        if profile is None:
+            given = with_run_settings(folder, self.method, fields)
+        else:  # a published evaluation is one whole: nothing of the model's own run is mixed into it
+            given = profile.fields
+            if trained != RunSettings():
+                told = (
+                    f"{self.protocol} takes the place of {Path(folder or '') / NAME}; --set gives single fields of it"
+                )
+                typer.echo(told, err=True)
+            trained = RunSettings()
         configured = get_method(self.method, **given)
         whole = self._questions()
         questions = scoped(
@@ -219,10 +225,7 @@ class EvalTable:
     """Compare evaluations: tables, paired differences and plots."""
 
     results: Annotated[list[Path], typer.Argument(help="Folders that `vvt eval` wrote.")]
-    out: Annotated[Path, typer.Option(help="Folder for table.md, .tex, .csv, .json, paired.json and the plots.")]
-    power: Annotated[
-        bool, typer.Option("--power", help="Add the smallest difference that these items and videos can show.")
-    ] = False
+    out: Annotated[Path, typer.Option(help="Folder for table.md, table.csv, paired.json and the plots.")]
     overwrite: Overwrite = False
 
     def run(self) -> None:
@@ -230,7 +233,6 @@ class EvalTable:
             PAIRED,
             compare,
             comparison_table,
-            power_table,
             write_comparisons,
         )
         from verl_video_tools.evaluation.items import read_items
@@ -242,16 +244,8 @@ class EvalTable:
         check_outputs(texts=(self.out / name for name in names), overwrite=self.overwrite)
         paths = _names(self.results)
         read = {name: read_result(path) for name, path in paths.items()}
-        try:
-            runs = {name: read_items(path) for name, path in paths.items()}
-        except UsageError as error:
-            if self.power:
-                raise
-            typer.echo(f"without paired differences: {error}", err=True)
-            runs = {}
-        comparisons = compare(runs)
-        further = [comparison_table(comparisons)] if comparisons else []
-        print(write_tables(read, self.out, [*further, *([power_table(runs, comparisons)] if self.power else [])]))
+        comparisons = compare({name: read_items(path) for name, path in paths.items()})
+        print(write_tables(read, self.out, [comparison_table(comparisons)]))
         if comparisons:
             write_comparisons(comparisons, self.out)
         write_plots(read, self.out)

@@ -19,7 +19,6 @@ from verl_video_tools.cli.names import names_of
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.video_identity import Sign
 
 if TYPE_CHECKING:
     from verl_video_tools.core.types import Method, PixelEnvelope, VideoInfo
@@ -58,13 +57,6 @@ Records = Annotated[
     Path, typer.Argument(help="Recorded rollouts: folder of a run or of its trajectories, or a .jsonl file.")
 ]
 Rows = Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Parquet file of our rows.")]
-KnownBy = Annotated[
-    list[Sign] | None,
-    typer.Option(
-        "--by",
-        help="Sign by which two files are the same video (youtube: the id in the name); repeatable, default: all.",
-    ),
-]
 
 
 @dataclass_transform(kw_only_default=True)
@@ -87,8 +79,8 @@ def listed(value: Any) -> str:
 
 
 def probe_videos(source: Path) -> "dict[str, VideoInfo | str]":
-    """`data.validate.probe_videos` in a process per CPU, with progress on standard error."""
-    from verl_video_tools.cli.terminal import progress_bars
+    """`data.validate.probe_videos` in a thread per CPU, with progress on standard error."""
+    from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.data.validate import probe_videos
 
     with progress_bars("videos") as (progress,):

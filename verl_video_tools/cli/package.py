@@ -48,11 +48,11 @@ class Demo:
     family: Annotated[Family, typer.Option(help="Architecture of the base model.")] = "qwen2_5_vl"
 
     def run(self) -> None:
-        from verl_video_tools.cli.terminal import progress_bars
+        from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.synthetic_benchmarks import FILES
         from verl_video_tools.data.synthetic_rows import check_free, make_demo
         from verl_video_tools.methods import METHOD_NAMES, method_class, method_names
-        from verl_video_tools.methods.toolkit.synthetic import write_prompt
+        from verl_video_tools.methods.toolkit.oracle import write_prompt
         from verl_video_tools.synthetic import base_model_dir, clip_dir
 
         agent_names = self.agent_name or ["framethinker"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,32 +43,25 @@ class Plan:
             help="Option of the run, instead of the recipe's, such as ulysses=4 or lora_rank=32; repeatable.",
         ),
     ] = None
-    only: Annotated[Literal["mm-cache-gb"] | None, typer.Option("--print", help="Print only this value.")] = None
     settings: Settings = None
 
     def run(self) -> None:
         from verl_video_tools.core.config import checked_fields
-        from verl_video_tools.core.types import VideoInfo
         from verl_video_tools.methods import get_method
-        from verl_video_tools.planner.memory import find_gpu
+        from verl_video_tools.planner.memory import Cluster, find_gpu
         from verl_video_tools.planner.models import find_model
         from verl_video_tools.planner.options import RunOptions, recipe_options
-        from verl_video_tools.planner.plan import Cluster, as_text, make_plan
-        from verl_video_tools.planner.workload import estimated_tokens
+        from verl_video_tools.planner.plan import as_text, make_plan
+        from verl_video_tools.planner.workload import HOUR, estimated_tokens
 
         method = get_method(self.method, **read_assignments(self.settings or []))
         given = checked_fields(RunOptions, read_assignments(self.options or [], "--option"))
-        options = replace(recipe_options(method.name, method.recipe_budget), **given)
+        options = replace(recipe_options(method), **given)
         model = find_model(self.model)
-        plan = make_plan(
-            method,
-            VideoInfo(3600.0, 108_000, _FPS, 1920, 1080),
-            model,
-            estimated_tokens(model.factor, options),
-            options,
-            Cluster(find_gpu(self.gpu), self.gpus, self.gpus_per_node),
+        cluster = Cluster(find_gpu(self.gpu), self.gpus, self.gpus_per_node)
+        print(
+            as_text(make_plan(method, HOUR, model, estimated_tokens(options.envelope(model.factor)), options, cluster))
         )
-        print(plan.host.mm_cache_gb if self.only else as_text(plan))
 
 
 @command
@@ -87,7 +80,7 @@ class Budget:
     settings: Settings = None
 
     def run(self) -> None:
-        from verl_video_tools.cli.terminal import hold_output
+        from verl_video_tools.core.output import hold_output
         from verl_video_tools.core.types import VideoInfo
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import estimate_cost

@@ -13,9 +13,10 @@ import typer
 
 from verl_video_tools.cli.files import check_page
 from verl_video_tools.cli.options import METHOD, Services, Settings, command
-from verl_video_tools.cli.terminal import hold_output, progress_bars
+from verl_video_tools.cli.progress import progress_bars
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.output import hold_output
 
 if TYPE_CHECKING:
     from verl_video_tools.services.tool_model import ScriptedToolModel, ToolModelConfig
@@ -49,13 +50,12 @@ class View:
         name = self.records.stem if self.records.is_file() else "rollouts"
         out = self.out or run_folder(self.records) / f"{name}.html"
         check_page(out, record_files(self.records))
-        with progress_bars("read", "thumbnails") as (read, decoded):
+        with progress_bars("thumbnails") as (decoded,):
             view = write_view(
                 self.records,
                 out,
                 title=str(self.records),
                 max_rollouts=self.max_rollouts,
-                read=read,
                 decoded=decoded,
                 token_text=None if self.tokenizer is None else _token_text(self.tokenizer),
             )

@@ -89,7 +89,7 @@ class Generate(Asking):
     def _make(
         self, tasks: Sequence[RolloutTask], method: str, settings: dict[str, Any], instruction: str | None = None
     ) -> int:
-        from verl_video_tools.cli.terminal import progress_bars
+        from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.generation.generate import generate
         from verl_video_tools.methods import get_method
 
@@ -130,7 +130,7 @@ class Logic:
     concurrency: Concurrency = 32
 
     def run(self) -> int:
-        from verl_video_tools.cli.terminal import progress_bars
+        from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.logic import check_logic
         from verl_video_tools.services.config import EndpointConfig
 
@@ -170,7 +170,7 @@ class Classify(Asking):
     retry_flagged: RetryFlagged = False
 
     def run(self) -> int:
-        from verl_video_tools.cli.terminal import progress_bars
+        from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.classify import Evaluator, classify, evaluate
         from verl_video_tools.data.classify_export import export_classified, write_report
         from verl_video_tools.methods import get_method

@@ -15,7 +15,6 @@ import typer
 from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import (
     SECONDS_TO_OPEN,
-    KnownBy,
     MaxPixels,
     MinPixels,
     Rows,
@@ -25,7 +24,6 @@ from verl_video_tools.cli.options import (
 )
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.video_identity import SIGNS
 
 
 @command
@@ -111,7 +109,7 @@ class Stats:
     def run(self) -> None:
         from verl_video_tools.data.stats import row_stats
 
-        counts = row_stats(self.source, probe_videos(self.source) if self.probe else None).to_dict()
+        counts = row_stats(self.source, probe_videos(self.source) if self.probe else None)
         if self.as_json:
             print(json.dumps(counts))
             return
@@ -128,9 +126,9 @@ class Probe:
         Path, typer.Argument(help="Rows (.parquet, .jsonl), a folder, a .txt list of paths, or one video file.")
     ]
     out: Annotated[Path | None, typer.Option(help="Report to write: one JSON object per file.")] = None
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes that open videos; default: the number of CPUs.")
-    ] = None
+    jobs: Annotated[int | None, typer.Option(min=1, help="Threads that open videos; default: the number of CPUs.")] = (
+        None
+    )
     decode: Annotated[bool, typer.Option("--decode", help="Decode every frame, to find damaged ones; slow.")] = False
     overwrite: Overwrite = False
 
@@ -138,7 +136,7 @@ class Probe:
         from rich.console import Console
         from rich.table import Table
 
-        from verl_video_tools.cli.terminal import progress_bars
+        from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.probe_files import find_videos, probe_files
 
         check_outputs(texts=(self.out,), sources=(self.source,), overwrite=self.overwrite)
@@ -179,16 +177,13 @@ class Split:
     second: Annotated[Path, typer.Argument(metavar="TEST.parquet", help="File for the others.")]
     share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows that the second file gets.")] = 0.1
     seed: Annotated[int, typer.Option(help="Seed for the choice of videos.")] = 0
-    by: KnownBy = None
     overwrite: Overwrite = False
 
     def run(self) -> None:
         from verl_video_tools.data.subsets import split_by_video
 
         check_outputs(rows=(self.first, self.second), sources=(self.source,), overwrite=self.overwrite)
-        split = split_by_video(
-            self.source, self.first, self.second, second_share=self.share, seed=self.seed, signs=self.by or SIGNS
-        )
+        split = split_by_video(self.source, self.first, self.second, second_share=self.share, seed=self.seed)
         for path, num_rows, num_videos in zip((self.first, self.second), split.num_rows, split.num_videos, strict=True):
             print(f"{path}: {num_rows} rows on {num_videos} videos")
 
@@ -210,16 +205,13 @@ class Decontaminate:
             "YouTube URLs of its videos (.txt). Repeatable.",
         ),
     ]
-    by: KnownBy = None
     overwrite: Overwrite = False
 
     def run(self) -> None:
         from verl_video_tools.data.subsets import decontaminate
 
         check_outputs(rows=(self.out,), sources=(self.source,), overwrite=self.overwrite)
-        left_out = decontaminate(
-            self.source, self.out, self.against, self.by or SIGNS, lambda text: typer.echo(text, err=True)
-        )
+        left_out = decontaminate(self.source, self.out, self.against, lambda text: typer.echo(text, err=True))
         for row in left_out:
             sign, value = row.identity
             typer.echo(f"row {row.number}: in {row.benchmark} by {sign} ({value})", err=True)

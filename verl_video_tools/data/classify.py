@@ -95,7 +95,6 @@ async def evaluate(
     judge: JudgeConfig | None = None,
     retriever: Retriever | None = None,
     tool_model: ToolModelConfig | None = None,
-    seed: int | None = None,
     retry_flagged: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> Evaluation:
@@ -106,7 +105,6 @@ async def evaluate(
         judge: for open questions.
         retriever: for a teacher that finds frames by text.
         tool_model: for a teacher whose tools ask a model.
-        seed: of sampling; None leaves it to the endpoints.
         retry_flagged: make those rollouts again that are recorded as failed.
         settings: as `generate` takes them.
 
@@ -126,7 +124,6 @@ async def evaluate(
             judge=judge,
             retriever=retriever,
             tool_model=tool_model,
-            seed=seed,
             retry_flagged=retry_flagged,
             label_answers=True,
             settings=settings,

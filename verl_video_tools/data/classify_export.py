@@ -43,7 +43,6 @@ def export_classified(
     found: Classification,
     *,
     sft_share: float,
-    seed: int = 0,
 ) -> Export:
     """Write `sft.parquet` and `rl.parquet` into `folder`; a file that would have no rows is not written.
 
@@ -52,7 +51,7 @@ def export_classified(
     learning takes all other rows of the three categories. Letter and category are in `extra_info` of both.
 
     Args:
-        sft_share: of the rows with such a rollout, the share that fine-tuning takes, from 0 to 1, chosen by `seed`.
+        sft_share: of the rows with such a rollout, the share that fine-tuning takes, 0 to 1; every run draws the same.
 
     Raises:
         UsageError: the file of rows cannot be read.
@@ -65,7 +64,7 @@ def export_classified(
         report.dropped.update(one.dropped)
         for sft_row in rows:
             usable[row] = {**sft_row, "extra_info": {**sft_row["extra_info"], **_labels(found.letters[row])}}
-    sft_rows = sorted(random.Random(seed).sample(sorted(usable), round(sft_share * len(usable))))
+    sft_rows = sorted(random.Random(0).sample(sorted(usable), round(sft_share * len(usable))))
     rl_rows = sorted(set(found.in_category(*_KEPT)) - set(sft_rows))
     rl_table = read_table(rows_parquet).take(pa.array(rl_rows, pa.int64()))
     tables = {

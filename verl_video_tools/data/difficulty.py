@@ -81,7 +81,6 @@ def filter_rows(
     pass_rates: Mapping[RowKey, float] | None = None,
     *,
     band_seconds: Sequence[float] = (),
-    rows_per_band: int | None = None,
     seed: int = 0,
 ) -> ExportReport:
     """Write a pool of rows of balanced length, less those whose rollouts were all right or all wrong.
@@ -91,23 +90,20 @@ def filter_rows(
             written as it is, to make rollouts of.
         band_seconds: bounds between bands of video length, ascending, in seconds; a video as long as a bound is in the
             lower band. Without any, all rows are the pool.
-        rows_per_band: rows of each band in the pool at most, chosen by `seed`; bands with fewer give all. None: as many
-            as the band of median size has (of two in the middle, the smaller one's): short videos cannot crowd out the
-            others, and a band of few rows does not cut the others to its size.
+        seed: of the choice of rows. The pool has as many of a band as the band of median size has (of two in the
+            middle, the smaller one's), and all of those with fewer: short videos cannot crowd out the others, and a
+            band of few rows does not cut the others to its size.
 
     Returns:
         Rows kept, by band, and dropped, by reason.
 
     Raises:
         UsageError: a file cannot be read or written, the bounds do not ascend, neither rates nor bounds are given,
-            `rows_per_band` is below 1 or has no bounds, a row has no question, a row is not about one video (only with
-            `band_seconds`), or no row is left.
+            a row has no question, a row is not about one video (only with `band_seconds`), or no row is left.
         VideoError: a video of a row that may be in the pool cannot be read (only with `band_seconds`).
     """
     if list(band_seconds) != sorted(set(band_seconds)) or any(bound <= 0 for bound in band_seconds):
         raise UsageError(f"bounds of bands must be positive and ascend, got {list(band_seconds)}")
-    if rows_per_band is not None and (rows_per_band < 1 or not band_seconds):
-        raise UsageError(f"rows per band must be at least 1, and need bounds of bands, got {rows_per_band}")
     if pass_rates is None and not band_seconds:
         raise UsageError("nothing to choose by: give pass rates, bounds of bands, or both")
     table = read_table(in_parquet)
@@ -121,7 +117,7 @@ def filter_rows(
         videos = {index: _video_of(index, extra_infos[index]) for index in known}
         durations = asyncio.run(_durations(set(videos.values())))
         bands = {index: _band(durations[video], band_seconds) for index, video in videos.items()}
-    pool = _balanced(bands, rows_per_band, seed) if band_seconds else known
+    pool = _balanced(bands, seed) if band_seconds else known
     if surplus := len(known) - len(pool):
         report.dropped["balance of lengths"] += surplus
     kept: list[int] = []
@@ -174,14 +170,14 @@ def _band(duration_seconds: float, bounds: Sequence[float]) -> str:
     return f"{lower:g}-{bounds[place]:g} s" if place < len(bounds) else f"above {lower:g} s"
 
 
-def _balanced(bands: Mapping[int, str], rows_per_band: int | None, seed: int) -> list[int]:
-    """So many members of each band at most, in their old order."""
+def _balanced(bands: Mapping[int, str], seed: int) -> list[int]:
+    """Of each band as many members as the median one has at most, in their old order."""
     members: dict[str, list[int]] = defaultdict(list)
     for index, band in bands.items():
         members[band].append(index)
     if not members:
         return []
-    most = rows_per_band or median_low(map(len, members.values()))
+    most = median_low(map(len, members.values()))
     rng = random.Random(seed)
     return sorted(
         index for band in sorted(members) for index in rng.sample(members[band], min(most, len(members[band])))

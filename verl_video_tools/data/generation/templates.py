@@ -1,7 +1,7 @@
 """Forms that a teacher's dialogues are to take: given as instructions, drawn by shares, and checked on what was done.
 
 FrameThinker's cold start has five (arXiv 2509.24304, F.2). A file of templates is TOML, one table for each, whose keys
-are the fields of `DialogueTemplate`; a method may have one in its folder (`Method.dialogue_templates`).
+are the fields of `DialogueTemplate`; a method may have one in its folder (`FILE`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.prompt_files import file_beside, read_prompt
 from verl_video_tools.core.types import CallRecord, Trajectory
 from verl_video_tools.methods import METHOD_NAMES, method_class
+
+FILE = "dialogue_templates.toml"
+"""Beside the module of a method that has templates."""
 
 _TIME = re.compile(r"\d+:\d{2}")
 
@@ -82,14 +85,11 @@ def load_templates(source: str) -> tuple[DialogueTemplate, ...]:
     Raises:
         UsageError: there are none, or they cannot be read.
     """
-    methods = [method_class(name) for name in METHOD_NAMES]
-    packaged = {found.name: (found, found.dialogue_templates) for found in methods if found.dialogue_templates}
+    files = {name: file_beside(method_class(name), FILE) for name in METHOD_NAMES}
+    packaged = {name: file for name, file in files.items() if file.is_file()}
     if source not in packaged and not Path(source).exists():
         raise UsageError(f"there are no templates {source!r}; give a TOML file, or one of: {', '.join(packaged)}")
-    if source in packaged:
-        text = file_beside(*packaged[source]).read_text(encoding="utf-8")
-    else:
-        text = read_prompt("", "", source)
+    text = packaged[source].read_text(encoding="utf-8") if source in packaged else read_prompt("", "", source)
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
