@@ -36,7 +36,7 @@ from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.rollout.cost import GROUP_SIZE, planned_images
 from verl_video_tools.rollout.special_tokens import prompt_messages
 from verl_video_tools.rollout.tokens import ModelTokens
-from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.video import Video
 
 CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info", "turns")

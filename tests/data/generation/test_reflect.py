@@ -1,4 +1,4 @@
-"""`vvt data reflect` against a real HTTP server, in the synthetic world: wrong rollouts, corrected."""
+"""`vvt data generate --reflect` against a real HTTP server, in the synthetic world: wrong rollouts, corrected."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_reflection_is_shown_the_first_look_of_its_beginning(zoomer: World, tm
             record["trajectory"]["settings"] = shown
         own.write_text("".join(json.dumps(record) + "\n" for record in records))
         server.reply = scripted(zoomer.right, num_given=1)
-        command = ["data", "reflect", "--base-url", server.base_url, "--set", "initial_frames=4"]
+        command = ["data", "generate", "--reflect", "--base-url", server.base_url, "--set", "initial_frames=4"]
         assert run([*command, str(own), str(tmp_path / "corrected.jsonl")]) == 0
         for record in lines(tmp_path / "corrected.jsonl"):
             trajectory = record["trajectory"]

@@ -25,9 +25,8 @@ from verl_video_tools.data.generation.summary import GenerationSummary, Key, Rol
 from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
-from verl_video_tools.services.judge import JudgeConfig, make_judge
-from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.services.tool_model.client import EndpointToolModel
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +92,7 @@ async def generate(
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; give --retrieval model=DIR ({page('retrieval')})")
     if method.asks_model and tool_model is None:
-        raise UsageError(f"tools of {method.name} ask a model; say which one: --tool-model-base-url ({page('tools')})")
+        raise UsageError(f"tools of {method.name} ask a model; give --tool-model base_url=URL ({page('tools')})")
     protocol = None
     if settings is not None:
         made = await made_with(
@@ -107,7 +106,7 @@ async def generate(
     async with AsyncExitStack() as stack:
         if isinstance(tool_model, ToolModelConfig):
             tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
-        asked = await stack.enter_async_context(make_judge(judge)) if isinstance(judge, JudgeConfig) else judge
+        asked = await stack.enter_async_context(LLMJudge(judge)) if isinstance(judge, JudgeConfig) else judge
         file = stack.enter_context(appended(Path(out)))
         summary, done, models = _resumed(Path(out), tasks, method, retry_flagged)
         if protocol is not None:

@@ -52,10 +52,6 @@ def tasks_of_failures(records: str | Path, num_samples: int) -> tuple[str, list[
     return methods.pop(), tasks
 
 
-def reflection_prompt(prompt_file: str | Path | None = None) -> str:
-    """The expert's instruction beside the method's own prompt; the packaged text unless a file is given.
-
-    Raises:
-        UsageError: the file cannot be read.
-    """
-    return read_prompt(__package__, "reflection_prompt.txt", prompt_file)
+def reflection_prompt() -> str:
+    """The expert's instruction beside the method's own prompt."""
+    return read_prompt(__package__, "reflection_prompt.txt", None)
