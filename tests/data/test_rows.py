@@ -81,7 +81,7 @@ def test_a_file_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_rows_that_are_not_alike(tmp_path: Path) -> None:
     plain, own = make_row("Who?", "x", "v.mp4"), make_row("Who?", "x", "v.mp4", method="longvt")
-    with pytest.raises(RowError, match="row 0 has no field 'agent_name', which others have"):
+    with pytest.raises(RowError, match="row 0 names no method, and others do"):
         write_rows([plain, own], tmp_path / "rows.parquet")
     plain["extra_info"]["colour"] = "red"
     with pytest.raises(RowError, match="row 1 has the field 'colour'"):

@@ -32,8 +32,15 @@ from verl_video_tools.data.formats.metrics import GradedItem, mean_of_groups
 from verl_video_tools.data.formats.subtitles import SubtitleForm, asked_with_subtitles
 
 __all__ = [
-    *("BENCHMARKS", "BENCHMARK_NAMES", "Benchmark", "BenchmarkFiles", "GradedItem", "Prediction", "Submission"),
-    *("get_benchmark", "read_rows"),
+    "BENCHMARKS",
+    "BENCHMARK_NAMES",
+    "Benchmark",
+    "BenchmarkFiles",
+    "GradedItem",
+    "Prediction",
+    "Submission",
+    "get_benchmark",
+    "read_rows",
 ]
 
 BENCHMARKS = {

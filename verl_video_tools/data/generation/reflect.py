@@ -43,7 +43,7 @@ def tasks_of_failures(records: str | Path, num_samples: int) -> tuple[str, list[
         }
         uid = f"{line['step']}/{line['uid']}/{line['session_id']}"
         given_turns = tuple(turn.text for turn in beginning)
-        given = given_turns, tuple(trajectory.initial_frame_indices()), trajectory.prompt_digest, trajectory.settings
+        given = given_turns, tuple(trajectory.initial_frame_indices()), trajectory.settings
         tasks += [RolloutTask(uid, sample, row, *given) for sample in range(num_samples)]
     if not tasks:
         raise UsageError(f"{records}: no wrong rollout with an executed call to reflect on")

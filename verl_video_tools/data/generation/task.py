@@ -24,7 +24,6 @@ class RolloutTask:
         given_turns: assistant turns that the rollout starts with.
         given_initial_frames: indices of the frames that these turns were written about; None: whatever the method
             shows.
-        given_prompt_digest: of the prompt file that these turns were written under; None: the packaged prompt.
         settings: fields of the method that are this rollout's own, kept in its record.
         template: form that the dialogue is to take; recorded with how the dialogue departs from it.
         is_graded: False: the row has no truth; the rollout earns nothing, and has no label.
@@ -35,7 +34,6 @@ class RolloutTask:
     row: Mapping[str, Any]
     given_turns: tuple[str, ...] = ()
     given_initial_frames: tuple[int, ...] | None = None
-    given_prompt_digest: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     template: DialogueTemplate | None = None
     is_graded: bool = True
