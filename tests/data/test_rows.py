@@ -11,8 +11,7 @@ import pytest
 from tests.data.row_files import read_rows
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Sample
-from verl_video_tools.data.row_schema import ROW_SCHEMA
-from verl_video_tools.data.rows import make_row, write_rows
+from verl_video_tools.data.rows import ROW_SCHEMA, make_row, write_rows
 from verl_video_tools.data.validate import validate_file
 
 

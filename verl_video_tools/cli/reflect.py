@@ -21,7 +21,7 @@ class Reflect(Sampling):
     prompt_file: Annotated[Path | None, typer.Option(help="File with instructions to reflect, instead of ours.")] = None
 
     def run(self) -> int:
-        from verl_video_tools.data.generation.reflect import reflection_prompt, tasks_of_failures
+        from verl_video_tools.data.generation.task import reflection_prompt, tasks_of_failures
 
         method, tasks = tasks_of_failures(self.records, self.num_samples)
         return make_rollouts(self, tasks, self.records, method, instruction=reflection_prompt(self.prompt_file))

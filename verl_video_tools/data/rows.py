@@ -1,4 +1,4 @@
-"""Rows of your own questions: `make_row` makes one, `write_rows` a file of them (docs/own-data.md)."""
+"""Columns of files of rows, and rows of your own questions: `make_row` and `write_rows` (docs/own-data.md)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,41 @@ from verl_video_tools.core.types import QuestionType, Sample
 from verl_video_tools.data.formats.entries import Row, benchmark_row, without_letters
 from verl_video_tools.data.formats.fields import letter_of, split_options
 from verl_video_tools.data.parquet import write_table
-from verl_video_tools.data.row_schema import ROW_SCHEMA
 from verl_video_tools.methods import method_names
+
+_MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
+_EXTRA_INFO = pa.struct(
+    [
+        ("question", pa.string()),
+        ("video_path", pa.string()),
+        ("question_type", pa.string()),
+        ("options", pa.list_(pa.string())),
+        ("video_segment", pa.list_(pa.float64())),
+        ("classification", pa.string()),
+        ("question_id", pa.string()),
+        ("index", pa.int64()),
+        ("split", pa.string()),
+    ]
+)
+ROW_SCHEMA = pa.schema(
+    [
+        ("data_source", pa.string()),
+        ("prompt", pa.list_(_MESSAGE)),
+        ("ability", pa.string()),
+        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+        ("extra_info", _EXTRA_INFO),
+    ]
+)
+"""The columns of converted files, the same for all formats, so that one run can read several files."""
+TAUGHT_SCHEMA = pa.schema(
+    [
+        *(field for field in ROW_SCHEMA if field.name != "extra_info"),
+        ("extra_info", pa.struct([*_EXTRA_INFO, ("image_paths", pa.list_(pa.string()))])),
+        ("turns", pa.list_(pa.string())),
+        ("template", pa.string()),
+    ]
+)
+"""Those of rows for fine-tuning."""
 
 
 def make_row(
@@ -58,7 +91,7 @@ def make_row(
         classification: for VideoBrain (docs/classify.md).
 
     Returns:
-        The row, with the columns of `row_schema.ROW_SCHEMA`, and `agent_name` if `method` is given.
+        The row, with the columns of `ROW_SCHEMA`, and `agent_name` if `method` is given.
 
     Raises:
         RowError: the question is empty, the answer names none of the options, or one of two equal ones, the type does
