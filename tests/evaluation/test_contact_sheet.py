@@ -8,7 +8,7 @@ import pytest
 from tests.videos.files import draw_number, read_number
 from verl_video_tools.core.frames import FrameRecord
 from verl_video_tools.core.messages import ImagePart
-from verl_video_tools.evaluation.contact_sheet import CELL_PIXELS, MAX_CELLS, contact_sheet
+from verl_video_tools.evaluation.chat import CELL_PIXELS, MAX_CELLS, contact_sheet
 
 LABEL_PIXELS = 16
 

@@ -80,7 +80,7 @@ class Launcher:
 def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launcher]:
     found = Launcher(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("verl_video_tools.verl_plugin.supervise.supervise", found.supervise)
+    monkeypatch.setattr("verl_video_tools.launch.supervise.supervise", found.supervise)
     export = "verl_video_tools.verl_plugin.export_model.export_model"
     monkeypatch.setattr(export, lambda *folders: found.reports.append(["export_model"]))
     monkeypatch.setattr(train, "_check", found.check)

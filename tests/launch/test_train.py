@@ -147,7 +147,8 @@ def test_a_report_that_fails_costs_no_model(launcher: Launcher) -> None:
     assert launcher.run("grpo", GROUP, smoke_test=True) == 0
     summary, export, smoke_test = launcher.reports
     assert summary[2].endswith("records.summary") and summary[3].endswith("/trajectories")
-    assert export == ["export_model"] and smoke_test[3] == "cpu"
+    assert export == ["export_model"]
+    assert smoke_test[2] == summary[2] and smoke_test[-1] == "--smoke-test=cpu"
 
 
 def test_a_smoke_test_resumes_with_metrics_of_its_own(launcher: Launcher) -> None:

@@ -19,9 +19,11 @@ def test_every_name_gives_its_method(name: str) -> None:
 
 
 def test_overrides() -> None:
-    method = get_method("framethinker", max_turns=3, time_bonus=1, box=[320, 180], min_gap=None, compat="reference")
+    fields = {"max_turns": 3, "time_bonus": 1, "box": [320, 180], "max_turn_tokens": None, "compat": "reference"}
+    method = get_method("framethinker", **fields)
     assert isinstance(method, FrameThinker)
-    assert (method.max_turns, method.box, method.min_gap, method.compat) == (3, (320, 180), None, "reference")
+    assert (method.max_turns, method.box, method.max_turn_tokens) == (3, (320, 180), None)
+    assert method.compat == "reference"
     assert isinstance(method.time_bonus, float)
 
 

@@ -80,7 +80,7 @@ class Chat:
 
     def run(self) -> int:
         from verl_video_tools.evaluation.chat import ask, plain
-        from verl_video_tools.evaluation.processor import envelope_of_model
+        from verl_video_tools.evaluation.model import envelope_of_model
         from verl_video_tools.methods import get_method
         from verl_video_tools.methods.run_settings import read_run_settings, with_run_settings
         from verl_video_tools.rollout.chat_policy import PolicyConfig

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from verl_video_tools.cli.files import Overwrite, check_outputs
-from verl_video_tools.cli.options import KnownBy, Rows, command, listed
-from verl_video_tools.data.video_identity import SIGNS
+from verl_video_tools.cli.options import Rows, command, listed
 
 
 @command
@@ -30,16 +29,13 @@ class Decontaminate:
             "YouTube URLs of its videos (.txt). Repeatable.",
         ),
     ]
-    by: KnownBy = None
     overwrite: Overwrite = False
 
     def run(self) -> None:
         from verl_video_tools.data.subsets import decontaminate
 
         check_outputs(rows=(self.out,), sources=(self.source,), overwrite=self.overwrite)
-        found = decontaminate(
-            self.source, self.out, self.against, self.by or SIGNS, lambda text: typer.echo(text, err=True)
-        )
+        found = decontaminate(self.source, self.out, self.against, lambda text: typer.echo(text, err=True))
         for row in found:
             sign, value = row.identity
             typer.echo(f"row {row.number}: in {row.benchmark} by {sign} ({value})", err=True)

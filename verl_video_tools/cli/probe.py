@@ -24,9 +24,9 @@ class Probe:
         Path, typer.Argument(help="Rows (.parquet, .jsonl), a folder, a .txt list of paths, or one video file.")
     ]
     out: Annotated[Path | None, typer.Option(help="Report to write: one JSON object per file.")] = None
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes that open videos; default: the number of CPUs.")
-    ] = None
+    jobs: Annotated[int | None, typer.Option(min=1, help="Threads that open videos; default: the number of CPUs.")] = (
+        None
+    )
     decode: Annotated[bool, typer.Option("--decode", help="Decode every frame, to find damaged ones; slow.")] = False
     deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one file, in seconds.")] = 60.0
     overwrite: Overwrite = False

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from verl_video_tools.core.errors import DeadlineError, UsageError
-from verl_video_tools.data.video_identity import VIDEO_SUFFIXES
-from verl_video_tools.video.child_process import ChildDied, ChildProcess
-from verl_video_tools.video.source import Deadline
-
-GRACE_SECONDS = 5.0
-"""Time beyond its deadline after which a probe counts as hung, and in which Python and the libraries may start."""
+from verl_video_tools.core.errors import UsageError, VideoError
+from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES
+from verl_video_tools.video.probe import probe
 
 Record = dict[str, Any]
 """A line of the report: ``path``, ``ok`` and either ``probe`` (fields of `VideoProbe`), ``error`` and ``message``, or,
@@ -82,50 +77,28 @@ def _paths_of_rows(source: Path, rows: Iterable[Any]) -> list[Path]:
 
 
 def probe_files(paths: Iterable[Path], jobs: int, deadline_seconds: float, decode: bool = False) -> Iterator[Record]:
-    """Probe files in `jobs` processes; yields a record per file as it is done.
-
-    A file that crashes its process or hangs it is reported like any bad file, and the others are not affected.
+    """Probe files in `jobs` threads; yields a record per file as it is done.
 
     Args:
         deadline_seconds: time per file.
         decode: decode every frame as well, and count a file with damaged ones as bad.
     """
-    workers: SimpleQueue[ChildProcess | None] = SimpleQueue()
-    for _ in range(jobs):
-        workers.put(None)  # started when first needed, and again after a death
-
-    def probe_one(path: Path) -> Record:
-        worker = workers.get()
-        try:
-            worker = worker or ChildProcess([sys.executable, "-m", "verl_video_tools.data.probe_child"])
-            limit_seconds = deadline_seconds + GRACE_SECONDS
-            request = {"path": str(path), "decode": decode, "deadline_seconds": deadline_seconds}
-            answer = worker.ask(
-                {**request, "limit_seconds": limit_seconds + 1.0}, Deadline(limit_seconds, f"{path}: probe")
-            )
-        except ChildDied as death:
-            worker, answer = None, {"error": "Crash", "message": f"{path}: {death}"}
-        except DeadlineError as error:
-            worker, answer = None, {"error": "Hang", "message": str(error)}
-        finally:
-            workers.put(worker)
-        return _record(path, answer)
-
     executor = ThreadPoolExecutor(jobs)
     try:
-        for future in as_completed([executor.submit(probe_one, path) for path in paths]):
+        for future in as_completed([executor.submit(_probe, path, deadline_seconds, decode) for path in paths]):
             yield future.result()
     finally:
         executor.shutdown(cancel_futures=True)
-        for _ in range(jobs):
-            if (worker := workers.get()) is not None:
-                worker.kill()
 
 
-def _record(path: Path, answer: dict[str, Any]) -> Record:
-    found = answer.get("probe")
-    if found is not None and found["num_damaged_frames"]:
-        num_damaged, num_frames = found["num_damaged_frames"], found["info"]["num_frames"]
-        answer["error"] = "DamagedFrames"
-        answer["message"] = f"{path}: {num_damaged} of {num_frames} frames cannot be decoded"
-    return {"path": str(path), "ok": "error" not in answer, **answer}
+def _probe(path: Path, deadline_seconds: float, decode: bool) -> Record:
+    try:
+        found = probe(path, deadline_seconds, check_decoding=decode)
+    except Exception as error:  # whatever is wrong with one file, the others are probed
+        message = str(error) if isinstance(error, VideoError) else f"{path}: {error}"
+        return {"path": str(path), "ok": False, "error": type(error).__name__, "message": message}
+    record = {"path": str(path), "ok": True, "probe": {**asdict(found), "info": found.info.to_dict()}}
+    if found.num_damaged_frames:
+        message = f"{path}: {found.num_damaged_frames} of {found.info.num_frames} frames cannot be decoded"
+        record |= {"ok": False, "error": "DamagedFrames", "message": message}
+    return record

@@ -41,6 +41,7 @@ from verl_video_tools.services.judge.config import JudgeConfig
 CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info", "turns")
 
 _ANY_JUDGE = JudgeConfig()
+"""The judge is the run's to configure."""
 
 _END_TOLERANCE_SECONDS = 1.0
 """Annotated segments are often rounded up to whole seconds."""
@@ -242,9 +243,6 @@ class RowChecker:
     Args:
         methods: of the rows.
         videos, costs: as of `validate_file`.
-        judge: of the run; by default some judge, since it is the run's to configure. None: the run has none.
-        validation: the rows are for validation: their answers must be gradeable, and need not earn all that training
-            pays.
     """
 
     def __init__(
@@ -252,14 +250,10 @@ class RowChecker:
         methods: RowMethods,
         videos: Mapping[str, VideoInfo | str] | None = None,
         costs: PromptCosts | None = None,
-        judge: JudgeConfig | None = _ANY_JUDGE,
-        validation: bool = False,
     ) -> None:
         self._methods = methods
         self._videos = videos
         self._costs = costs
-        self._judge = judge
-        self._validation = validation
         self._is_file = cache(_is_file)
 
     def report(self, number: int, row: Mapping[str, Any]) -> RowReport:
@@ -276,7 +270,7 @@ class RowChecker:
         if sample is None:
             return RowReport(number, tuple(problems))
         method = self._methods.of(row.get("agent_name"))
-        problems += _question_problems(sample, method, self._judge, self._validation)
+        problems += _question_problems(sample, method)
         info = None
         if not sample.video_path:
             problems += _picture_problems(sample, method)
@@ -316,9 +310,7 @@ def _is_message(message: Any) -> bool:
     return isinstance(message, Mapping) and all(isinstance(message.get(name), str) for name in ("role", "content"))
 
 
-def _question_problems(
-    sample: Sample, method: Method | None, judge: JudgeConfig | None, validation: bool
-) -> Iterator[str]:
+def _question_problems(sample: Sample, method: Method | None) -> Iterator[str]:
     """What is wrong with question, options and truth. The last word have the row's method, which must be able to pay
     for the truth, and the grader, which must find it right."""
     if not sample.ground_truth.strip():
@@ -337,11 +329,9 @@ def _question_problems(
                 yield f"the question does not tell option {letter}, {option!r:.80}"
     try:
         if method is None:
-            check_question(sample, judge)
-        elif validation:
-            method.check_sample(sample, judge)
+            check_question(sample, _ANY_JUDGE)
         else:
-            method.check_earnable(sample, judge)
+            method.check_earnable(sample, _ANY_JUDGE)
         label = decided_by_rule(sample.ground_truth, sample)
     except ValueError as error:
         yield str(error)

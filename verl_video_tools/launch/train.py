@@ -21,7 +21,7 @@ from verl_video_tools.core.output import hold_output
 from verl_video_tools.core.pages import page
 from verl_video_tools.launch.checks.planned import ROWS_OF_A_START, PlannedRun
 from verl_video_tools.launch.checks.report import Report
-from verl_video_tools.launch.data import VVT, changed_fields, export_expert, export_rollouts, make_demo, run_methods
+from verl_video_tools.launch.data import export_expert, export_rollouts, make_demo, run_methods
 from verl_video_tools.launch.environment import CPU, ray_options, run_environment
 from verl_video_tools.launch.variables import Variables, quoted, read_variables
 from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
@@ -130,9 +130,6 @@ def dry_run(request: Request) -> Report:
     Raises:
         UsageError: the request does not make a run.
     """
-    # The frames of a dry run are shown to nobody: they stay out of caches.
-    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"
-    os.environ.pop("VVT_FRAME_CACHE_DISK", None)
     return _check(_plan_with_rows(request), thorough=True)
 
 
@@ -296,27 +293,21 @@ def _image_cache(config: DictConfig) -> list[str]:
     key = "actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb"
     if OmegaConf.select(config, key) is not None:
         return []
-    rollout, pixels = config.actor_rollout_ref.rollout, config.data.mm_processor_kwargs
-    method = max(run_methods(config), key=lambda name: _images(name))
-    command = [VVT, "plan", "--print", "mm-cache-gb"]
-    command += ["--model", config.actor_rollout_ref.model.path, "--method", method]
-    command += [f"--set={field}={value}" for field, value in changed_fields(method, config).items()]
-    for option, value in {
-        "--min-pixels": pixels.min_pixels,
-        "--max-pixels": pixels.max_pixels,
-        "--gpus": config.trainer.nnodes * config.trainer.n_gpus_per_node,
-        "--gpus-per-node": config.trainer.n_gpus_per_node,
-        "--ulysses": config.actor_rollout_ref.actor.ulysses_sequence_parallel_size,
-        "--tp": rollout.tensor_model_parallel_size,
-        "--batch-size": config.data.train_batch_size,
-        "--n": rollout.n,
-        "--prompt-length": config.data.max_prompt_length,
-        "--response-length": config.data.max_response_length,
-    }.items():
-        command += [option, str(value)]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    # With a model that it does not know vLLM's default stays.
-    return [f"+{key}={ended.stdout.strip()}"] if ended.returncode == 0 else []
+    from verl_video_tools.planner.memory import mm_cache_gb
+    from verl_video_tools.planner.models import find_model
+    from verl_video_tools.planner.options import run_options
+    from verl_video_tools.planner.workload import HOUR, estimated_tokens, plan_workload
+    from verl_video_tools.verl_plugin.settings import method_from_config
+
+    try:
+        model = find_model(config.actor_rollout_ref.model.path)
+    except UsageError:  # vLLM's default stays
+        return []
+    method = method_from_config(max(run_methods(config), key=_images), config.actor_rollout_ref.rollout)
+    options = run_options(config)
+    workload = plan_workload(method, HOUR, estimated_tokens(options.envelope(model.factor)), options)
+    num_gpus = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    return [f"+{key}={mm_cache_gb(model, options, workload, num_gpus)}"]
 
 
 def _images(name: str) -> int:
@@ -350,9 +341,16 @@ def _check(plan: Plan, thorough: bool) -> Report:
     """What the checks of a run find; what libraries print meanwhile is not shown."""
     from verl_video_tools.launch.checks.run import check_run
 
-    with hold_output() as held:
-        held.discarded = True
-        return check_run(_planned(plan, thorough))
+    before = dict(os.environ)
+    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"  # frames are shown to nobody: they stay out of caches
+    os.environ.pop("VVT_FRAME_CACHE_DISK", None)
+    try:
+        with hold_output() as held:
+            held.discarded = True
+            return check_run(_planned(plan, thorough))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _planned(plan: Plan, thorough: bool) -> PlannedRun:
@@ -467,8 +465,8 @@ def _program(plan: Plan) -> list[str]:
 
 
 def _start(plan: Plan) -> int:
-    from verl_video_tools.verl_plugin.console import Console
-    from verl_video_tools.verl_plugin.supervise import supervise
+    from verl_video_tools.launch.console import Console
+    from verl_video_tools.launch.supervise import supervise
 
     settings = {"DEVICE": plan.device, "MODEL_PATH": plan.model_path, "TRAIN_FILES": plan.config.data.train_files}
     settings["TRAIN_BATCH_SIZE"] = plan.config.data.train_batch_size
@@ -487,7 +485,7 @@ def _start(plan: Plan) -> int:
         os.environ.clear()
         os.environ.update(before)
     if status and status not in SIGNALS and plan.joins_cluster:
-        lost_nodes = [sys.executable, "-m", "verl_video_tools.verl_plugin.lost_nodes"]
+        lost_nodes = [sys.executable, "-m", "verl_video_tools.launch.lost_nodes"]
         with suppress(TimeoutExpired):
             subprocess.run(lost_nodes, timeout=120, stdout=sys.stderr)
     return status
@@ -498,10 +496,11 @@ def _report(plan: Plan) -> None:
     if plan.variables.node_rank:
         return
     folder = plan.folder / "trajectories" if plan.request.program == "grpo" else plan.folder
-    subprocess.run([sys.executable, "-m", "verl_video_tools.records.summary", str(folder)])
+    summary = [sys.executable, "-m", "verl_video_tools.records.summary"]
+    subprocess.run([*summary, str(folder)])
     if _has_checkpoint(plan):  # none after trainer.val_only=True
         from verl_video_tools.verl_plugin.export_model import export_model
 
         export_model(plan.folder, plan.folder / "huggingface")
     if plan.request.smoke_test:
-        subprocess.run([sys.executable, "-m", "verl_video_tools.records.rehearsal", plan.device, str(plan.folder)])
+        subprocess.run([*summary, str(plan.folder), f"--smoke-test={plan.device}"])

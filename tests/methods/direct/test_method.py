@@ -37,7 +37,6 @@ class PartlyRight:
     [
         ("max_turns", 2),
         ("initial_frames", -1),
-        ("video_fps", 0.0),
         ("max_video_tokens", 1),
         ("box", [0, 360]),
         ("compat", "reference"),

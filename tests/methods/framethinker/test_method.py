@@ -216,8 +216,6 @@ SCORES = [
     # the run-time profile forgives thoughts without numbers, not two times in a row
     ({}, rollout(replace(choose(100, 200), thought="look"), answer("B")), SAMPLE, 0.0),
     ({"ccv_profile": "inference"}, rollout(replace(choose(100, 200), thought="look"), answer("B")), SAMPLE, 1.02),
-    ({"min_gap": 100}, ZOOM_RIGHT, SAMPLE, 0.0),
-    ({"min_gap": 99}, ZOOM_RIGHT, SAMPLE, 1.02),
 ]
 
 

@@ -124,11 +124,7 @@ def test_sizes(native: tuple[int, int], factor: int, fit: tuple[int, int], stret
     [
         ({"max_turns": 0}, "VideoBrain.max_turns must be at least 1, got 0"),
         ({"initial_frames": 0}, "VideoBrain.initial_frames must be at least 1, got 0"),
-        (
-            {"clip_candidates": [2, 256]},
-            r"clip_candidates must be at least clip_frames each, got \(2, 256\)",
-        ),
-        ({"right_from": 0}, "VideoBrain.right_from must be above 0, at most 1, got 0.0"),
+        ({"clip_frames": 129}, "VideoBrain.clip_frames must be at most 128, the candidates of a short range, got 129"),
         ({"direct_behavior": [1, 2, 3]}, "VideoBrain.direct_behavior takes"),
         ({"aspect": "crop"}, "aspect"),
         ({"tool_names": []}, r"tool_names must be one or both of uniform_sample, clip_sample, got \(\)"),

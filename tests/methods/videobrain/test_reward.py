@@ -84,10 +84,9 @@ async def test_open_questions_are_graded_by_the_judge(make_video: MakeVideo) -> 
         "score": pytest.approx(0.75),
         "accuracy": 0.5,
         "format": 0.05,
-        "behavior": 0.2,  # partly right is wrong for the behaviour,
+        "behavior": 0.2,  # partly right is wrong for the behaviour
     }
-    assert (await score_open(turns, partly, video, right_from=0.5))["behavior"] == 0.5  # unless configured otherwise
-    assert partly.answers == ["a shot", "a shot"]
+    assert partly.answers == ["a shot"]
 
 
 @COMPATS

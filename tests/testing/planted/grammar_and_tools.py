@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 from tests.testing.planted import caught_by
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind import FrameMind
-from verl_video_tools.methods.framemind.frame_at import FrameAt
-from verl_video_tools.methods.framemind.video_clip import VideoClip
+from verl_video_tools.methods.framemind.tools import FrameAt, VideoClip
 from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.methods.longvt import CropVideo, LongVT
 from verl_video_tools.methods.videobrain import VideoBrain

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isabstract
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.resolve import resolve
@@ -92,9 +92,6 @@ class Benchmark(ABC):
     """Its questions come with an assistant's turns, for fine-tuning: `taught_row` makes rows of them."""
     has_found_frames: ClassVar[bool] = False
     """Those turns find frames by text: `taught_row` gives `retrieved_frames`, too."""
-    frames_listed_by: ClassVar[Literal["index", "seconds"] | None] = None
-    """What its dialogues' labels say of each frame that was shown; `taught_row` gives them as `listed_frames`, a list
-    for the initial frames and for each observation with frames. None: nothing."""
     columns: ClassVar[tuple[str, ...] | None] = None
     """Columns to read of a parquet file, as far as it has them, so that images stay unread; None: all."""
     place_field: ClassVar[str | None] = None
@@ -134,10 +131,6 @@ class Benchmark(ABC):
             RowError: as `row`, or there is nothing to learn.
         """
         raise RowError(f"{self.name} does not tell how its questions were answered")
-
-    def texts(self, entry: Entry) -> list[dict[str, str]]:
-        """What was said in a dialogue, as `role` and `content`; nothing where the format has none."""
-        return []
 
     def judge_prompt_file(self) -> str | None:
         """Path of `judge_prompt`."""
@@ -225,24 +218,12 @@ def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles, taugh
         return RowError(f"an entry is an object with named fields, got {entry!r:.80}")
     try:
         row = (benchmark.taught_row if taught else benchmark.row)(entry, files)
-        _check_characters(row)
+        json.dumps(row, ensure_ascii=False, default=str).encode()
         return row
     except RowError as error:
         return error_in_its_file(error, entry)
+    except UnicodeEncodeError as error:  # bytes that are not UTF-8, or half of a surrogate pair that JSON escapes
+        context = error.object[max(0, error.start - 20) : error.end + 20]
+        return RowError(f"its text is not UTF-8: {context!r}; save the annotations as UTF-8")
     except (TypeError, ValueError, LookupError, AttributeError) as error:  # a field of another type than published
         return RowError(f"the entry is not in the format of {benchmark.name}: {error!r}; it is {entry!r:.200}")
-
-
-def _check_characters(row: Row) -> None:
-    """JSON can escape half of a surrogate pair, which neither a file nor a request can hold.
-
-    Raises:
-        RowError: the row does.
-    """
-    try:
-        json.dumps(row, ensure_ascii=False, default=str).encode()
-    except UnicodeEncodeError as error:
-        half, context = error.object[error.start], error.object[max(0, error.start - 20) : error.end + 20]
-        raise RowError(
-            f"its text holds {half!r}, half of a surrogate pair: {context!r}; fix the annotations"
-        ) from error

@@ -41,20 +41,17 @@ class Direct(vt.Method):
     asks its baselines (B.3)."""
 
     frames_as: Literal["images", "video"] = "images"
-    """`video`: the model's own video input, in evaluation behind a vLLM; the next three fields say which frames, and
+    """`video`: the model's own video input, in evaluation behind a vLLM; the next two fields bound it, and
     `initial_frames` and `box` do not count. Defaults as Qwen2.5-VL was evaluated (arXiv 2502.13923, 3.3.4)."""
-    video_fps: float = 2.0
-    """Frames per second of a video input."""
     max_video_frames: int = 768
-    """Of a video input; those of a longer video are spread over all of it."""
+    """Of a video input, two per second; those of a longer video are spread over all of it. Qwen3-VL: 2048."""
     max_video_tokens: int = 24576
-    """Visual tokens of a video input, whose frames are made small enough."""
+    """Visual tokens of a video input, whose frames are made small enough. Qwen3-VL: 229,376."""
 
     def check_fields(self) -> None:
         vt.require(self, "max_turns", self.max_turns == 1, "1: without tools nothing follows the first turn")
         vt.require(self, "initial_frames", self.initial_frames >= 0, "at least 0")
         vt.require(self, "box", min(self.box) >= 1, "two sides of at least 1 pixel")
-        vt.require(self, "video_fps", self.video_fps > 0, "above 0")
         for name in ("max_video_frames", "max_video_tokens"):
             vt.require(self, name, getattr(self, name) >= 2, "at least 2")
         vt.require(self, "compat", self.compat == "strict", "'strict': there is no published code to follow")
@@ -86,7 +83,7 @@ class Direct(vt.Method):
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """`initial_frames` frames spread evenly, all of a shorter video; or those of the video input."""
         if self.initial_frames_as_video:
-            return sampled_video(info, self.video_fps, self.max_video_frames, self.max_video_tokens, envelope)
+            return sampled_video(info, self.max_video_frames, self.max_video_tokens, envelope)
         if not self._shows_any:
             return vt.FrameRequest(width=1, height=1, indices=())
         return vt.spread_frames(info, self.initial_frames, fit_box(info.width, info.height, *self.box, envelope))

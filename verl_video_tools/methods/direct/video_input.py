@@ -10,6 +10,8 @@ import numpy as np
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.toolkit.frame_size import PATCH_FACTOR, frame_size
 
+FRAMES_PER_SECOND = 2.0
+"""Of a video input; both Qwen2.5-VL and Qwen3-VL were evaluated with it."""
 FRAMES_PER_PATCH = 2
 """Frames that one token sees."""
 MIN_FRAMES = 4
@@ -17,16 +19,14 @@ MIN_TOKENS_PER_PATCH, MAX_TOKENS_PER_PATCH = 128, 768
 """Tokens of a pair of frames. The bound of the whole video comes before the lower one."""
 
 
-def sampled_video(
-    info: vt.VideoInfo, fps: float, max_frames: int, max_tokens: int, envelope: vt.PixelEnvelope
-) -> vt.FrameRequest:
+def sampled_video(info: vt.VideoInfo, max_frames: int, max_tokens: int, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
     """An even number of frames spread over the whole video, from the first to the last; all of a shorter one.
 
     Args:
-        fps: frames per second, unless that makes fewer than 4 or more than `max_frames`.
+        max_frames: where two per second make more; they are at least 4.
         max_tokens: of all frames together.
     """
-    wanted = min(max(info.duration_seconds * fps, MIN_FRAMES), max_frames, info.num_frames)
+    wanted = min(max(info.duration_seconds * FRAMES_PER_SECOND, MIN_FRAMES), max_frames, info.num_frames)
     num_frames = max(1, int(wanted) // FRAMES_PER_PATCH * FRAMES_PER_PATCH)
     factor = PATCH_FACTOR if envelope.factor == 1 else envelope.factor
     tokens_per_patch = min(MAX_TOKENS_PER_PATCH, max_tokens * FRAMES_PER_PATCH // max(num_frames, FRAMES_PER_PATCH))

@@ -14,7 +14,7 @@ from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker.consistency import WHOLE_NUMBER
 
 MIN_GAP = 8
-"""Frames; the published constant, whatever the video's length."""
+"""Frames; a segment needs end - start > MIN_GAP, whatever the video's length (code)."""
 
 _ANSWER = re.compile(r"output answer:\s*(\S+)")
 _CHOOSE = re.compile(r"choose frames between (\d+) and (\d+)")
@@ -44,7 +44,7 @@ class TranscriptFindings:
     reason: str = ""
 
 
-def read_transcript(transcript: str, num_video_frames: int, min_gap: int = MIN_GAP) -> TranscriptFindings:
+def read_transcript(transcript: str, num_video_frames: int) -> TranscriptFindings:
     """Read assistant turns and observations, joined in order, as the published scoring does.
 
     The reply to the n-th action is the n-th text between a ``</action>`` and the next ``<think>``, wherever it stands.
@@ -52,7 +52,6 @@ def read_transcript(transcript: str, num_video_frames: int, min_gap: int = MIN_G
 
     Args:
         num_video_frames: frames in the video (T).
-        min_gap: frames; a segment needs end - start > min_gap.
     """
     thoughts, actions = vt.find_blocks(transcript, "think"), vt.find_blocks(transcript, "action")
     if not thoughts or len(thoughts) != len(actions):
@@ -76,7 +75,7 @@ def read_transcript(transcript: str, num_video_frames: int, min_gap: int = MIN_G
             start, end = pair
             if previous is not None and not start <= previous <= end:
                 return replace(findings, reason=f"segment {start}-{end} misses frame number {previous}")
-            if pair in seen_segments or start >= end - min_gap:
+            if pair in seen_segments or start >= end - MIN_GAP:
                 return replace(findings, reason=f"segment {start}-{end} is a repeat or too short")
             named = WHOLE_NUMBER.findall(thought.inner)[-2:]
             if len(named) < 2 or _pair(*named) != pair:

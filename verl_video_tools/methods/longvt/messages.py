@@ -15,16 +15,13 @@ from verl_video_tools.methods.longvt.crop_video_reference import format_values
 _FRAMES, _ERROR = ("frames",), ("error",)
 
 
-def strict_templates(tell_video_path: bool) -> Mapping[str, vt.Template]:
-    """Ours: the question before the frames."""
-    path = "\n\nPath of the video: {path}" if tell_video_path else ""
-    return {
-        "user": vt.Template("{question}\n\n{frames}" + path, once=("frames", "question"), optional=("path",)),
-        "observation": vt.Template("<tool_response>\n{frames}\n</tool_response>", once=_FRAMES),
-        "refusal": vt.Template("<tool_response>\nError: {error}\n</tool_response>", once=_ERROR),
-        "between": vt.Template("\n"),
-    }
-
+STRICT: Mapping[str, vt.Template] = {
+    "user": vt.Template("{question}\n\n{frames}", once=("frames", "question"), optional=("path",)),
+    "observation": vt.Template("<tool_response>\n{frames}\n</tool_response>", once=_FRAMES),
+    "refusal": vt.Template("<tool_response>\nError: {error}\n</tool_response>", once=_ERROR),
+    "between": vt.Template("\n"),
+}
+"""Ours: the question before the frames."""
 
 REFERENCE: Mapping[str, vt.Template] = {
     "user": vt.Template(
