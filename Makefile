@@ -95,7 +95,7 @@ bench-gpu: install  ## the actor's parts from configurations alone, against the 
 	python -m benchmarks.gpu_model
 	python -m benchmarks.gpu $(if $(MODEL),--model $(MODEL)) $(if $(ALLOW_CPU),--allow-cpu)
 
-bench-video: install  ## cost and accuracy of reading frames, against other readers; writes outputs/bench_video
+bench-video: install  ## cost of reading frames, against other readers; writes outputs/bench_video
 	python -m benchmarks.video_io
 
 bench-retrieval: install  ## frames by text: recall, cost of first and later queries; writes outputs/bench_retrieval
@@ -108,23 +108,23 @@ bench-needle: install  ## what the initial frames alone, and an oracle, earn on 
 	python -m benchmarks.needle_bounds
 	python -m benchmarks.spatial_bounds
 
-bench-scale: install  ## a step of each method at full size: what hosts do, measured, beside a model of the GPUs; METHODS="longvt ..."
+bench-scale: install  ## what hosts do in a step of each method at full size, without a GPU; METHODS="longvt ..."
 	python -m benchmarks.scale $(if $(METHODS),--methods $(METHODS))
 
 METHOD ?= framethinker
 SEED ?= 0
 learn: install  ## cold start and GRPO of METHOD=... on NeedleClips, SEED=0; held-out accuracy before and after, report
-	python -m verl_video_tools.verl_plugin.supervise -- python -m examples.learning_curve.run --method $(METHOD) --seed $(SEED)
+	python -m verl_video_tools.launch.supervise -- python -m examples.learning_curve.run --method $(METHOD) --seed $(SEED)
 
 learn-all: install  ## every run of examples/learning_curve/schedule.py, one after another, resumable; MINUTES=240 starts none that would end later; AGAIN=1 also those whose results are in the repository
 	python -m examples.learning_curve.learn_all $(if $(MINUTES),--minutes $(MINUTES)) $(if $(AGAIN),--again)
 
 learn-claims: install  ## every run of the papers' claims (docs/decisions/claims.md), one after another, resumable
-	python -m verl_video_tools.verl_plugin.supervise -- python -m examples.learning_curve.claims all
+	python -m verl_video_tools.launch.supervise -- python -m examples.learning_curve.claims all
 
 HOURS ?= 1
-soak: install  ## train for HOURS=1 with faults at random, earlier sittings included: what grows, and a picture; LEAK_MB=1 plants a leak
-	python -m benchmarks.soak --hours $(HOURS) $(if $(LEAK_MB),--leak-mb $(LEAK_MB)) $(if $(EARLIER),--earlier $(EARLIER))
+soak: install  ## train for HOURS=1 with faults at random, earlier sittings included, and report what grows
+	python -m benchmarks.soak --hours $(HOURS)
 
 clean:  ## caches and build products; keeps .venv and what runs wrote
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,10 +11,10 @@ from benchmarks.first_gpu.rows import FILE_NAME, INFO
 from benchmarks.first_gpu.stages import REPO, Stage
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods import get_method
-from verl_video_tools.planner.memory import GPU, ActorMemory, actor_memory
+from verl_video_tools.planner.memory import GPU, ActorMemory, Cluster, actor_memory
 from verl_video_tools.planner.models import find_model
 from verl_video_tools.planner.options import RunOptions, recipe_options
-from verl_video_tools.planner.plan import Cluster, Plan, make_plan
+from verl_video_tools.planner.plan import Plan, make_plan
 from verl_video_tools.planner.workload import estimated_tokens
 
 NUM_STEPS, LORA_RANK, ROLLOUTS = 2, 32, 4
@@ -47,7 +47,7 @@ class GrpoRun:
 
 def plan_run(method: str, model: str, gpu: GPU | None, num_gpus: int) -> GrpoRun:
     """Choose what fits: all weights, or else LoRA. The batches are small."""
-    recipe = recipe_options(method)
+    recipe = recipe_options(get_method(method))
     ulysses = max(size for size in (1, 2, 4, 8) if size <= recipe.ulysses and num_gpus % size == 0)
     batch_size = max(4, num_gpus)
     options = replace(recipe, batch_size=batch_size, rollouts=ROLLOUTS, ulysses=ulysses, tp=1)
@@ -59,7 +59,7 @@ def plan_run(method: str, model: str, gpu: GPU | None, num_gpus: int) -> GrpoRun
     if gpu is None:
         return GrpoRun(method, model, num_gpus, adapted, None)
     cluster = Cluster(gpu, num_gpus, num_gpus)
-    tokens = estimated_tokens(shape.factor, options)
+    tokens = estimated_tokens(options.envelope(shape.factor))
     whole, lora = (make_plan(get_method(method), INFO, shape, tokens, each, cluster) for each in (options, adapted))
     plan = whole if whole.actor.total <= gpu.memory_bytes else lora
     return GrpoRun(method, model, num_gpus, plan.options, plan)

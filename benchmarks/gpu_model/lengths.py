@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.methods import get_method
 from verl_video_tools.planner.models import ModelShape
 from verl_video_tools.planner.options import recipe_options
-from verl_video_tools.planner.workload import estimated_tokens, plan_workload
+from verl_video_tools.planner.workload import HOUR, estimated_tokens, plan_workload
 
-HOUR = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
 METHODS = ("longvt", "videozoomer")
 
 
@@ -37,8 +35,9 @@ def lengths_of(method: str, model: ModelShape, shorten: int = 1) -> Lengths:
     Args:
         shorten: divides tokens and images, for machines on which the real ones take too long.
     """
-    options = recipe_options(method)
-    work = plan_workload(get_method(method), HOUR, estimated_tokens(model.factor, options), options)
+    chosen = get_method(method)
+    options = recipe_options(chosen)
+    work = plan_workload(chosen, HOUR, estimated_tokens(options.envelope(model.factor)), options)
     images = max(2, (work.initial_frames + work.max_calls * work.call_frames) // shorten)
     tokens_per_image = work.initial_image_tokens // work.initial_frames
     tokens = max(64, work.longest_tokens // options.ulysses // shorten)

@@ -8,14 +8,16 @@ from typing import Any
 import ray
 from verl.workers.rollout.llm_server import LLMServerClient
 
-from .code_under_test import Server, VideoAgentLoopWorker
+from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
+from verl_video_tools.verl_plugin.vllm_front_end import FrontEndServer
+
 from .executor import ScriptedExecutor
 from .probes import LoopProbe
 
 _Worker: Any = VideoAgentLoopWorker.__ray_actor_class__  # Ray adds it
 
 
-class ProbedServer(Server):  # chosen at run time
+class ProbedServer(FrontEndServer):
     """verl's server; its engine core runs in a process of its own, with `ScriptedExecutor`."""
 
     async def run_server(self, args: Any) -> None:

@@ -1,7 +1,4 @@
-"""The step of each method that is measured: its recipe's settings for real data, and what the policy says.
-
-Nothing here imports the package: the same program measures an earlier commit, whose modules have other names.
-"""
+"""The step of each method that is measured: its recipe's settings for real data, and what the policy says."""
 
 from __future__ import annotations
 
@@ -9,6 +6,9 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
+SCRIPT_VARIABLE = "VVT_BENCH_SCRIPT"
+"""Path of a JSON file that tells the engine core's process what to say: `turns`, token ids by variant and turn;
+`num_initial`, images of a rollout's first prompt."""
 VIDEO_SECONDS = 600
 VIDEO_FPS = 2
 VIDEO_SIZE = (640, 384)

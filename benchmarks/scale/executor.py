@@ -18,7 +18,7 @@ from vllm.v1.executor.abstract import Executor
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.outputs import LogprobsLists, ModelRunnerOutput
 
-from .executor_variable import SCRIPT_VARIABLE
+from .cases import SCRIPT_VARIABLE
 
 _NUM_KV_TOKENS = 2_000_000
 _REQUEST_ID = re.compile(r"v(\d+)t(\d+)")

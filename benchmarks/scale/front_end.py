@@ -1,9 +1,8 @@
 """What vLLM's front end takes for a later turn, when the processor cache holds all its images.
 
-    python -m scale.front_end MODEL_DIR OUT [--front-end stock]
+    python -m benchmarks.scale.front_end MODEL_DIR OUT
 
-A request is made as the server makes it, from token ids and images up to the bytes for the engine core. Where the
-package that is measured has no front end of its own, it is vLLM's, on the event loop.
+A request is made as the server makes it, from token ids and images up to the bytes for the engine core.
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--front-end", choices=["ours", "stock"], default="ours")
     options = parser.parse_args()
     os.environ |= {"VERL_PLATFORM": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
-    result = asyncio.run(measure(options.model, options.front_end))
+    result = asyncio.run(measure(options.model))
     options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
@@ -45,16 +43,16 @@ class _Reference(list[Any]):
         return list(self)
 
 
-async def measure(model: str, front_end: str) -> dict[str, Any]:
+async def measure(model: str) -> dict[str, Any]:
     import numpy as np
-    from PIL import Image
     from vllm import SamplingParams
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.renderers import renderer_from_config
     from vllm.v1.engine.input_processor import InputProcessor
     from vllm.v1.serial_utils import MsgpackEncoder
 
-    from .probes import LoopProbe
+    from verl_video_tools.verl_plugin.sent_images import SentImages, image_name
+    from verl_video_tools.verl_plugin.vllm_front_end import FrontEnd
 
     config = AsyncEngineArgs(
         model,
@@ -70,27 +68,16 @@ async def measure(model: str, front_end: str) -> dict[str, Any]:
     label = tokenizer.encode(" at 123.4 s")
     noise = np.random.default_rng(0)
     arrays = [noise.integers(0, 256, (168, 280, 3), dtype=np.uint8) for _ in range(max(NUM_IMAGES))]
-    pictures = [Image.fromarray(array) for array in arrays]
-    try:
-        from verl_video_tools.verl_plugin.sent_images import SentImages, image_name
-        from verl_video_tools.verl_plugin.vllm_front_end import FrontEnd
-    except ImportError:
-        ours = None
-    else:
-        ours = FrontEnd(SimpleNamespace(renderer=renderer)) if front_end == "ours" else None
-        names = [image_name(array) for array in arrays] if ours else []
+    front_end, names = FrontEnd(SimpleNamespace(renderer=renderer)), [image_name(array) for array in arrays]
 
     async def turn(num_images: int) -> None:
         prompt: Any = {"prompt_token_ids": [token for _ in range(num_images) for token in (*label, *image_ids)]}
-        if ours is None:
-            prompt["multi_modal_data"] = {"image": pictures[:num_images]}
-        else:
-            bounds = [0, *range(512, num_images, _IMAGES_PER_CALL), num_images]
-            sent = [
-                SentImages(_Reference(arrays[first:stop]), 0, tuple(names[first:stop]))
-                for first, stop in itertools.pairwise(bounds)
-            ]
-            prompt = await ours._prepare(prompt, sent)
+        bounds = [0, *range(512, num_images, _IMAGES_PER_CALL), num_images]
+        sent = [
+            SentImages(_Reference(arrays[first:stop]), 0, tuple(names[first:stop]))
+            for first, stop in itertools.pairwise(bounds)
+        ]
+        prompt = await front_end._prepare(prompt, sent)
         request = inputs.process_inputs("request", prompt, SamplingParams(max_tokens=1), ("generate",))
         assert len(request.mm_features) == num_images
         encoder.encode(request)
@@ -100,24 +87,19 @@ async def measure(model: str, front_end: str) -> dict[str, Any]:
         await turn(num_images)
         loop_clock = time.pthread_getcpuclockid(threading.get_ident())
         seconds, loop_seconds = [], []
-        probe = LoopProbe()
-        await probe.start()
         for _ in range(_NUM_TURNS):
             cpu, loop = time.process_time(), time.clock_gettime(loop_clock)
             await turn(num_images)
             seconds.append(time.process_time() - cpu)
             loop_seconds.append(time.clock_gettime(loop_clock) - loop)
-            await asyncio.sleep(0.01)
-        probed = await probe.stop()
         results.append(
             {
                 "num_images": num_images,
                 "cpu_seconds": statistics.median(seconds),
                 "loop_cpu_seconds": statistics.median(loop_seconds),
-                "longest_busy_pause_seconds": probed["longest_busy_pause_seconds"],
             }
         )
-    return {"front_end": "stock" if ours is None else "ours", "turns": results}
+    return {"turns": results}
 
 
 if __name__ == "__main__":

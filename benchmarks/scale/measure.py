@@ -1,7 +1,4 @@
-"""One step of one method: `python -m scale.measure METHOD --out FILE`, with `benchmarks` on the path.
-
-The package that is measured is the one that Python finds first.
-"""
+"""One step of one method: `python -m benchmarks.scale.measure METHOD --inputs FOLDER --out FILE`."""
 
 from __future__ import annotations
 
@@ -13,8 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .cases import CASES, Case
-from .executor_variable import SCRIPT_VARIABLE
+from .cases import CASES, SCRIPT_VARIABLE, Case
 
 _QUESTION = "What is shown in the middle?\nA. red circle\nB. blue square\nC. green cross\nD. red square"
 
@@ -22,11 +18,9 @@ _QUESTION = "What is shown in the middle?\nA. red circle\nB. blue square\nC. gre
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("method", choices=CASES)
-    parser.add_argument("--inputs", type=Path, required=True, help="folder made by scale.prepare")
+    parser.add_argument("--inputs", type=Path, required=True, help="folder made by `prepare`")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--rollouts", type=int, help="of a group; the recipe's number otherwise")
-    parser.add_argument("--groups", type=int, default=1)
-    parser.add_argument("--router", choices=["ours", "verl"], default="ours")
     parser.add_argument("--front-end", choices=["ours", "stock"], default="ours")
     parser.add_argument("--profile", action="store_true", help="what the event loops compute")
     options = parser.parse_args()
@@ -37,18 +31,13 @@ def main() -> None:
         "VVT_VLLM_FRONT_END": "" if options.front_end == "ours" else "stock",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "TOKENIZERS_PARALLELISM": "false",
+        "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",  # as `vvt train` sets it: it changes what workers do
     }
-    os.environ |= _recipe_variables()
     case = CASES[options.method]
     os.environ[SCRIPT_VARIABLE] = str(write_script(case, options.inputs))
     result = run(case, options)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n")
-
-
-def _recipe_variables() -> dict[str, str]:
-    """Those of `vvt train` that change what workers do."""
-    return {"VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy"}
 
 
 def write_script(case: Case, inputs: Path) -> Path:
@@ -84,9 +73,8 @@ def configuration(case: Case, options: argparse.Namespace) -> Any:
     """verl's, as the method's recipe sets it for real data."""
     from hydra import compose, initialize_config_module
 
-    from .code_under_test import config_path, router_config
+    from verl_video_tools.config import config_path
 
-    router = router_config() if options.router == "ours" else None
     with initialize_config_module("verl.trainer.config", version_base=None):
         return compose(
             "ppo_trainer",
@@ -111,7 +99,7 @@ def configuration(case: Case, options: argparse.Namespace) -> Any:
                 "actor_rollout_ref.ref.strategy=fsdp2",
                 f"+data.mm_processor_kwargs.min_pixels={case.pixels[0]}",
                 f"+data.mm_processor_kwargs.max_pixels={case.pixels[1]}",
-                *([f"actor_rollout_ref.rollout.router_config_path={router}"] if router else []),
+                f"actor_rollout_ref.rollout.router_config_path={config_path('group-router')}",
             ],
         )
 
@@ -123,10 +111,8 @@ def step(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     from tensordict import NonTensorData, NonTensorStack, TensorDict
     from verl.workers.rollout.replica import RolloutMode
     from verl.workers.rollout.router import get_router_handle
-    from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 
     from .actors import ProbedClient, ProbedServer, ProbedWorker
-    from .code_under_test import Server
 
     config = configuration(case, options)
     rollout = config.actor_rollout_ref.rollout
@@ -172,7 +158,7 @@ def step(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     # What a process does only once is no part of a step: imports, the first call of everything.
     roll_out([f"warm{number}" for number in range(2)], "short.mp4", __rollout_n__=1)
     tq.kv_clear(keys=list(tq.kv_list()["train"]), partition_id="train")
-    uids = [f"group{number}" for number in range(options.groups)]
+    uids = ["group0"]
     processes = [worker, *servers.values()]
     ray.get([process.probe_start.remote(options.profile) for process in processes])
     started = time.perf_counter()
@@ -184,8 +170,7 @@ def step(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "method": case.method,
         "commit": _commit(),
-        "router": "ours" if rollout.get("router_config_path") else "verl",
-        "front_end": "stock" if Server is vLLMHttpServer else options.front_end,
+        "front_end": options.front_end,
         "num_groups": len(uids),
         "group_size": rollout.n,
         "status": sorted({listed[uid]["status"] for uid in uids}),
@@ -193,7 +178,6 @@ def step(case: Case, options: argparse.Namespace) -> dict[str, Any]:
         "worker": measured[0],
         "servers": measured[1:],
         "queue": _queue(uids, "train"),
-        "actor": _actor(uids),
         "validation": _queue(["val"], "val"),
     }
 
@@ -233,19 +217,6 @@ def _inputs(key: str, partition_id: str) -> dict[str, Any]:
     return dict(getattr(inputs, "data", inputs))
 
 
-def _actor(uids: list[str]) -> dict[str, float]:
-    """CPU seconds of a training process to have the tensor of one rollout's images: none where the row holds it."""
-    import torch
-    import transfer_queue as tq
-
-    key = next(key for key in tq.kv_list()["train"] if key not in uids)
-    values = _inputs(key, "train")["pixel_values"]
-    started = time.process_time()
-    if not isinstance(values, torch.Tensor):
-        values.resolve()
-    return {"cpu_seconds": time.process_time() - started}
-
-
 def _queue(uids: list[str], partition_id: str) -> dict[str, Any]:
     """Bytes of pixels that the queue holds of some groups."""
     import torch
@@ -253,27 +224,14 @@ def _queue(uids: list[str], partition_id: str) -> dict[str, Any]:
 
     listed = tq.kv_list()
     keys = [key for key in listed[partition_id] if key not in uids]
-    rows, grids, references = 0, [], 0
-    for key in keys:
-        inputs = _inputs(key, partition_id)
-        values = inputs.get("pixel_values")
-        if values is None:
-            continue
-        grids.append(len(inputs["image_grid_thw"]))
-        if isinstance(values, torch.Tensor):
-            rows += values.nbytes
-        else:
-            references += 1
+    values = [_inputs(key, partition_id).get("pixel_values") for key in keys]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
     blocks = {key: tag for key, tag in listed.get("video_tools_images", {}).items() if key.split("_")[0] in uids}
     return {
         "num_rows": len(keys),
-        "prompt_tokens": sum(listed[partition_id][key]["prompt_len"] for key in keys) / len(keys),
-        "response_tokens": sum(listed[partition_id][key]["response_len"] for key in keys) / len(keys),
-        "images_per_row": grids,
-        "tensor_bytes": rows,
-        "rows_with_references": references,
+        "tensor_bytes": sum(tensor.nbytes for tensor in tensors),
+        "rows_with_references": sum(value is not None for value in values) - len(tensors),
         "block_bytes": sum(tag["num_bytes"] for tag in blocks.values()),
-        "shared_block_bytes": sum(tag["num_bytes"] for tag in blocks.values() if tag["shared"]),
     }
 
 

@@ -32,9 +32,3 @@ def prepare(folder: Path) -> None:
         config["text_config"]["max_position_embeddings"] = _MAX_POSITIONS
         path.write_text(json.dumps(config, indent=2))
         partial.rename(target)
-
-
-if __name__ == "__main__":
-    import sys
-
-    prepare(Path(sys.argv[1]))

@@ -4,6 +4,3 @@ A soak is a row of segments. Each is one run of the recipe for all methods, resu
 before; faults happen at random meanwhile. Memory, open handles, threads, shared memory and folders are sampled after
 every step.
 """
-
-LEAK_VARIABLE = "SOAK_LEAK_MB"
-"""MB that the agent loops of a step keep for ever, where a leak is planted."""

@@ -12,7 +12,7 @@ from random import Random
 
 import psutil
 
-from benchmarks.soak.kinds import process_kind
+from benchmarks.soak.sampler import process_kind
 
 REPO = Path(__file__).parents[2]
 FAULT_PROBABILITY = 0.1

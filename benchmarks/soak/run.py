@@ -16,16 +16,13 @@ from random import Random
 from typing import Any
 
 import psutil
-from omegaconf import OmegaConf
 
-from benchmarks.soak import LEAK_VARIABLE, sampler
+from benchmarks.soak import sampler
 from benchmarks.soak.faults import Files, planted
 from benchmarks.soak.segments import SegmentWriter
-from verl_video_tools.config import config_path
 from verl_video_tools.records.report import read_log
 
 REPO = Path(__file__).parents[2]
-AGENT_LOOPS = config_path("agent-loops")
 SHARED_MEMORY = Path("/dev/shm")
 _LOOK_SECONDS = 0.25
 _START_SECONDS = 900.0
@@ -36,7 +33,6 @@ _SAVE_SECONDS = 120.0
 _CACHE_BYTES = 4_000_000
 """Capacity of the frame cache in shared memory, and of that on disk: small, so that they are full soon."""
 _NO_END = 1_000_000
-_LEAKING_LOOP = "benchmarks.soak.leaking_loop.LeakingLoop"
 DEMO, ROWS = "demo_mixed", "rows.parquet"
 """In a soak's folder: the synthetic world, and the rows of it that a soak trains on."""
 
@@ -65,13 +61,11 @@ class Options:
         out: its folder.
         seconds: after its first step, when a segment ends.
         seed: of the faults.
-        leak_mb: planted leak per step; 0 for none.
     """
 
     out: Path
     seconds: float
     seed: int
-    leak_mb: float
 
 
 class SegmentError(Exception):
@@ -86,7 +80,7 @@ def run_segment(options: Options) -> str:
     """
     out = options.out.resolve()
     files = Files(out / DEMO / "videos", out / "cache", out / "displaced")
-    writer = SegmentWriter(out, {"commit": _commit(), "seed": options.seed, "leak_mb": options.leak_mb})
+    writer = SegmentWriter(out, {"commit": _commit(), "seed": options.seed})
     random = Random(f"{options.seed} {writer.number}")
     faults_told: list[str] = []
 
@@ -100,7 +94,7 @@ def run_segment(options: Options) -> str:
         with (
             tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as temporary,
             planted(random, files, lambda: _descendants(recipe), tell) as (faults, judge_url),
-            _recipe(out, Path(temporary), writer.number, judge_url, options.leak_mb) as recipe,
+            _recipe(out, Path(temporary), writer.number, judge_url) as recipe,
         ):
             watch = _Watch(recipe, out, Path(temporary), writer.number)
             while (step := watch.next_step(options.seconds)) is not None:
@@ -185,9 +179,7 @@ def _metrics_path(out: Path, number: int) -> Path:
 
 
 @contextmanager
-def _recipe(
-    out: Path, temporary: Path, number: int, judge_url: str, leak_mb: float
-) -> Iterator[subprocess.Popen[bytes]]:
+def _recipe(out: Path, temporary: Path, number: int, judge_url: str) -> Iterator[subprocess.Popen[bytes]]:
     """The run; a supervisor ends all of it when this process ends, whatever ends it."""
     arguments = [
         *_OPTIONS,
@@ -215,11 +207,8 @@ def _recipe(
         "TMPDIR": str(temporary / "files"),
         "RAY_TMPDIR": str(temporary),  # Ray adds a folder `ray`; a longer path would be too long for its sockets
     }
-    if leak_mb:
-        environment[LEAK_VARIABLE] = str(leak_mb)
-        arguments.append(f"actor_rollout_ref.rollout.agent.agent_loop_config_path={_leaking_loops(out)}")
     (temporary / "files").mkdir()
-    command = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise", "--"]
+    command = [sys.executable, "-m", "verl_video_tools.launch.supervise", "--"]
     command += ["bash", str(REPO / "recipes" / "mixed_grpo.sh"), *arguments]
     with (out / f"segment_{number:04d}.log").open("wb") as log:
         process = subprocess.Popen(
@@ -252,14 +241,6 @@ def _descendants(recipe: subprocess.Popen[bytes]) -> list[psutil.Process]:
         return psutil.Process(recipe.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
-
-
-def _leaking_loops(out: Path) -> Path:
-    """The loops of the package's file, each with the leak."""
-    path = out / "leaking_loops.yaml"
-    loops: Any = OmegaConf.load(AGENT_LOOPS)
-    OmegaConf.save([{**loop, "_target_": _LEAKING_LOOP} for loop in loops], path)
-    return path
 
 
 def _commit() -> str:

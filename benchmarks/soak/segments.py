@@ -1,21 +1,16 @@
 """The samples of a soak on disk: a file of JSON lines per segment, so that a soak can go on in another sitting.
 
 The first line is the segment's start; then a line follows for each sample and each fault, and one for its end, which
-is missing where the soak itself was killed. What the repository keeps is compressed: two hours are 8 MB, 0.3 MB so.
+is missing where the soak itself was killed.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-
-class SegmentsDifferError(Exception):
-    """Two folders hold different segments under one number."""
 
 
 @dataclass
@@ -24,7 +19,7 @@ class Segment:
 
     Attributes:
         number: from 1.
-        start: `commit`, `seed` and `leak_mb` of it.
+        start: `commit` and `seed` of it.
         samples: each with `step`, `seconds` since the recipe was started, `processes` (as `sampler.Usage`) and
             `folders` (MB by name).
         faults: each with the `step` after which it was planted, and `fault`.
@@ -81,44 +76,18 @@ def read_segments(folder: Path) -> list[Segment]:
     return [_read(number, path) for number, path in _files(folder)]
 
 
-def copy_segments(source: Path, target: Path, *, compressed: bool = False) -> None:
-    """Put the segments of a folder into another one, which may hold some of them.
-
-    Raises:
-        SegmentsDifferError: another segment has the same number there: the two folders are not of one soak.
-    """
-    earlier = dict(_files(target))
-    for number, path in _files(source):
-        text = _read_bytes(path)
-        if number in earlier:
-            if not text.startswith(_read_bytes(earlier[number])):
-                raise SegmentsDifferError(f"{earlier[number]} and {path} differ: give another folder with --out")
-            earlier[number].unlink()
-        target.mkdir(parents=True, exist_ok=True)
-        name = f"segment_{number:04d}.jsonl"
-        if compressed:
-            (target / f"{name}.gz").write_bytes(gzip.compress(text, mtime=0))  # the same bytes whenever it is written
-        else:
-            (target / name).write_bytes(text)
-
-
 def soaked_hours(segments: Sequence[Segment]) -> float:
     return sum(segment.seconds for segment in segments) / 3600
 
 
 def _files(folder: Path) -> list[tuple[int, Path]]:
     """Number and file of each segment, in order."""
-    paths = [path for suffix in (".jsonl", ".jsonl.gz") for path in folder.glob(f"segment_*{suffix}")]
-    return sorted((int(path.name.split(".")[0].removeprefix("segment_")), path) for path in paths)
-
-
-def _read_bytes(path: Path) -> bytes:
-    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return sorted((int(path.stem.removeprefix("segment_")), path) for path in folder.glob("segment_*.jsonl"))
 
 
 def _read(number: int, path: Path) -> Segment:
     segment = Segment(number, {})
-    for line in _read_bytes(path).decode().splitlines(keepends=True):
+    for line in path.read_text().splitlines(keepends=True):
         if not line.endswith("\n"):
             break
         ((kind, value),) = json.loads(line).items()

@@ -22,9 +22,10 @@ SAMPLING = {"temperature": 0.7, "top_p": 0.9, "top_k": -1}
 
 @pytest.mark.slow
 async def test_a_group_of_framemind_holds_what_is_planned() -> None:
-    options = recipe_options("framemind")
+    method = get_method("framemind")
+    options = recipe_options(method)
     limits = {"min_pixels": options.min_pixels, "max_pixels": options.max_pixels}
-    path, method = video(num_frames=10 * SECONDS, fps=10), get_method("framemind")
+    path = video(num_frames=10 * SECONDS, fps=10)
     tokens, shape = load_model_tokens(model_dir(), limits), find_model(model_dir())
     work = plan_workload(method, Video(path).info, tokens, options)
     assert (work.max_calls, work.call_frames) == (2, 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,20 +14,19 @@ import numpy as np
 import pytest
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import FrameRecord, ImagePart, VideoInfo
+from verl_video_tools.core.types import FrameRecord, ImagePart
 from verl_video_tools.methods import get_method
 from verl_video_tools.planner.memory import (
     ENGINE_OVERHEAD_BYTES,
+    Cluster,
     actor_memory,
     adapter_parameters,
-    agent_workers,
     engine_memory,
-    feature_bytes,
     find_gpu,
     host_memory,
-    kv_bytes_per_token,
     layer_parameters,
     logits_bytes,
+    mm_cache_gb,
     queue_image_bytes,
     text_kept_bytes,
     text_layer_bytes,
@@ -35,10 +35,9 @@ from verl_video_tools.planner.memory import (
 )
 from verl_video_tools.planner.models import ModelShape, count_parameters, find_model, known_models
 from verl_video_tools.planner.options import RunOptions, recipe_options
-from verl_video_tools.planner.workload import Workload, estimated_tokens, plan_workload
+from verl_video_tools.planner.workload import HOUR, Workload, estimated_tokens, plan_workload
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
-HOUR = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
 SMALL = ModelShape("small", 1000, 200, 2, 8, 4, 2, 2, 16, 10, 1, 4, 8, 14, 2, 2)
 QWEN3 = replace(SMALL, qk_norm=True, gated_vision=False, deepstack=3)
 WORK = Workload(
@@ -79,9 +78,8 @@ def test_memory_of_the_actor_by_hand() -> None:
     assert logits_bytes(SMALL, 10, RunOptions()) == 2 * 2 * 10 * 10
     assert logits_bytes(SMALL, 10, RunOptions(entropy=True)) == 4 * 2 * 10 * 10
     two, four = (actor_memory(SMALL, RunOptions(ulysses=size), WORK, 8, 1000) for size in (2, 4))
-    assert two.logits == 2 * four.logits and two.weights == four.weights == 500
-    late, early = replace(two, layer=0), replace(two, logits=0)
-    assert two.total == max(late.total, early.total), "logits are gone when the layers' gradients are computed"
+    assert two.inside == 2 * four.inside == text_layer_bytes(SMALL, 2 * 1000 / 2), "more than the logits, gone by then"
+    assert two.weights == four.weights == 500
     frozen = actor_memory(SMALL, RunOptions(freeze_vision=True), WORK, 8, 1000)
     assert (frozen.gradients, frozen.optimizer) == (400, 800)
 
@@ -114,23 +112,28 @@ def test_verl_refuses_what_the_planner_does(name: str) -> None:
 
 
 def test_memory_of_the_engine_by_hand() -> None:
-    assert kv_bytes_per_token(find_model("qwen2.5-vl-7b"), 1) == 57_344  # 2 x 28 layers x 4 heads x 128 x 2 bytes
-    assert kv_bytes_per_token(find_model("qwen2.5-vl-7b"), 8) == 57_344 / 4, "heads are copied"
     gpu = find_gpu("H100")
     engine = engine_memory(find_model("qwen2.5-vl-7b"), RunOptions(utilization=0.5), gpu, 10_000)
     assert engine.weights + engine.kv_cache + ENGINE_OVERHEAD_BYTES == 0.5 * gpu.memory_bytes
-    assert engine.longest_rollouts == engine.kv_cache / (10_000 * 57_344)
+    assert engine.longest_rollouts == engine.kv_cache / (10_000 * 57_344)  # 2 x 28 layers x 4 heads x 128 x 2 bytes
+    eight = engine_memory(find_model("qwen2.5-vl-7b"), RunOptions(utilization=0.5, tp=8), gpu, 10_000)
+    assert eight.longest_rollouts == eight.kv_cache / (10_000 * 57_344 / 4), "heads are copied"
 
 
 def test_images_of_a_step_by_hand() -> None:
     assert WORK.step_image_tokens == 6 * (40 + 8 * 3 * 20)
     assert replace(WORK, is_shared=False).step_image_tokens == 6 * 8 * (40 + 3 * 20)
     assert queue_image_bytes(WORK, SMALL) == WORK.step_image_tokens * 2352
-    assert feature_bytes(WORK, SMALL, 4) == (2 * 40 + 16 * 3 * 20) * 9408
     rungs = replace(WORK, is_shared=False, mean_initial_image_tokens=30)
     assert rungs.step_image_tokens == 6 * 8 * (30 + 3 * 20)
-    assert feature_bytes(rungs, SMALL, 4) == 16 * (30 + 3 * 20) * 9408, "whole groups"
-    assert feature_bytes(rungs, SMALL, 12) == 4 * (40 + 3 * 20) * 9408, "half a group, perhaps the dearer one"
+
+
+def test_a_processor_cache_holds_whole_groups_and_a_tenth_more() -> None:
+    large = replace(WORK, call_image_tokens=100_000, mean_initial_image_tokens=40_000)
+    group = (40_000 + 8 * 3 * 100_000) * 9408
+    gibs = {servers: mm_cache_gb(SMALL, RunOptions(tp=2), large, 2 * servers) for servers in (1, 4, 12)}
+    assert gibs == {servers: math.ceil(1.1 * n * group / 2**30) for servers, n in {1: 6, 4: 2, 12: 1}.items()}
+    assert mm_cache_gb(SMALL, RunOptions(), WORK, 8) == 4, "vLLM's default"
 
 
 def test_bytes_of_an_image_token() -> None:
@@ -139,17 +142,11 @@ def test_bytes_of_an_image_token() -> None:
     assert sizes["qwen3-vl-8b"].feature_bytes_per_image_token == 12_288
 
 
-@pytest.mark.parametrize(
-    ("cores", "nodes", "workers"), [(96, 1, 16), (12, 1, 2), (4, 1, 1), (24, 8, 32), (192, 1, 32), (960, 1, 128)]
-)
-def test_as_many_workers_as_cores_allow_and_at_most_one_per_question(cores: int, nodes: int, workers: int) -> None:
-    assert agent_workers(128, nodes, cores) == workers
-
-
 def test_a_config_of_several_rollouts_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """`vvt plan --n 100000` would ask it as often, twice."""
-    options = replace(recipe_options("longvt"), rollouts=100_000)
-    method, tokens = get_method("longvt"), estimated_tokens(28, options)
+    method = get_method("longvt")
+    options = replace(recipe_options(method), rollouts=100_000)
+    tokens = estimated_tokens(options.envelope(28))
     plan = Mock(wraps=method.plan_initial_frames)
     monkeypatch.setattr(type(method), "plan_initial_frames", plan)
     work = plan_workload(method, HOUR, tokens, options)
@@ -227,7 +224,7 @@ def test_a_reference_is_in_main_memory_in_two_bytes(lora_rank: int, num_bytes: i
     """verl's FSDP2 offloads what is never trained. With an adapter, the actor without it is the reference."""
     options = RunOptions(lora_rank=lora_rank)
     with_kl, without = (
-        host_memory(SMALL, replace(options, reference=reference), WORK, 8, 8, 96).offloaded
+        host_memory(SMALL, replace(options, reference=reference), WORK, Cluster(find_gpu("h100"), 8, 8)).total
         for reference in (True, False)
     )
     assert with_kl - without == pytest.approx(num_bytes * SMALL.num_parameters, abs=64)
@@ -255,7 +252,7 @@ def test_blocks_in_the_queue(family: Family, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("method", ["framethinker", "videozoomer", "longvt", "videobrain"])
 def test_estimated_text_has_the_right_order(method: str) -> None:
     """No tokenizer is compared with here: labels of frames and the prompt, roughly."""
-    options = recipe_options(method)
-    work = plan_workload(get_method(method), HOUR, estimated_tokens(28, options), options)
+    options = recipe_options(get_method(method))
+    work = plan_workload(get_method(method), HOUR, estimated_tokens(options.envelope(28)), options)
     text = work.initial_tokens - work.initial_image_tokens
     assert 3 * work.initial_frames < text < 20 * work.initial_frames + 3000

@@ -20,7 +20,7 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 DOCS = RECIPES.parent / "docs"
 CACHE_GB = "actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb"
 CACHED = f"+{CACHE_GB}=4"
-"""Spares `vvt plan`, which starts Python once more."""
+"""Spares the plan of the model's images."""
 SETTINGS = {
     "cpu": {"DEVICE": "cpu"},
     "gpu": {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet", "VAL_FILES": "val.parquet"},

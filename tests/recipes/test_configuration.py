@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from verl_video_tools.rollout.cost import max_cost_call
+
 pytest.importorskip("verl", reason="recipes configure verl")
 from omegaconf import DictConfig
 
 from tests.method_costs import LABEL_TOKENS
-from tests.recipes.options import SETTINGS, TEXT_TOKENS, VIDEOS, Composed, grpo_recipes, sft_recipes
+from tests.recipes.options import SETTINGS, TEXT_TOKENS, VIDEOS, Composed, grpo_recipes, program_of, sft_recipes
+from verl_video_tools.core.check import Status
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
-from verl_video_tools.methods import get_method
-from verl_video_tools.planner.memory import agent_workers
-from verl_video_tools.planner.options import RECIPES as RECIPES_PLANNED
+from verl_video_tools.launch.checks.planned import PlannedRun
+from verl_video_tools.launch.checks.sizes import check_sizes
+from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.planner.options import recipe_options, run_options
 from verl_video_tools.verl_plugin.settings import method_from_config
 from verl_video_tools.video import image_tokens
@@ -48,6 +51,14 @@ def test_configuration_and_budgets(recipe: str, setting: str, composed: Composed
         check_budget(method, config, VIDEOS[setting], TEXT_TOKENS[setting])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("recipe", [*grpo_recipes(), *sft_recipes()])
+def test_sizes_can_be_divided(recipe: str, setting: str, composed: Composed) -> None:
+    run = PlannedRun(program_of(recipe), composed(recipe, setting), setting, thorough=False)
+    assert [check.status for check in check_sizes(run)] == [Status.OK]
+
+
 def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_tokens: int) -> None:
     """What the method shows of these videos fits the configuration, whatever the model."""
     kwargs, rollout = config.data.mm_processor_kwargs, config.actor_rollout_ref.rollout
@@ -57,7 +68,7 @@ def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_
         look = method.plan_initial_frames(info, sample, envelope)
         frame_tokens = image_tokens(look.width, look.height, factor) + label_tokens(method)
         assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
-        call = method.max_cost_call(info, sample, envelope)
+        call = max_cost_call(method, info, envelope)
         assert call is not None
         call_tokens = image_tokens(call.width, call.height, factor) + label_tokens(method)
         assert len(look) * frame_tokens + text_tokens <= config.data.max_prompt_length
@@ -99,9 +110,9 @@ def test_agent_loop_workers_are_as_many_as_there_is_work_for(composed: Composed)
 
     assert num_workers("videozoomer_grpo", "trainer.nnodes=2") == 32
     assert num_workers("longvt_grpo", "trainer.nnodes=8") == 16, "questions of a step"
-    for cores in (4, 960):
+    for cores, workers in ((4, 2), (96, 32), (960, 128)):
         found = num_workers("videozoomer_grpo", "trainer.nnodes=2", f"video_tools.cores_per_node={cores}")
-        assert found == agent_workers(128, nodes=2, cores_per_node=cores)
+        assert found == workers
 
 
 @pytest.mark.slow
@@ -152,12 +163,31 @@ def test_fine_tuning_saves_on_its_way(recipe: str, composed: Composed) -> None:
     assert trainer.max_ckpt_to_keep == 2  # with 1, a kill in the middle of saving loses all
 
 
-@pytest.mark.parametrize("method", sorted(RECIPES_PLANNED))
-def test_a_plan_has_the_lengths_of_the_recipe(method: str) -> None:
-    assert recipe_options(method, get_method(method).recipe_budget) == RECIPES_PLANNED[method]
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [name for name in METHOD_NAMES if f"{name}_grpo" in grpo_recipes()])
+def test_the_planner_knows_the_options_of_the_recipe(method: str, composed: Composed) -> None:
+    assert run_options(composed(f"{method}_grpo", "gpu")) == recipe_options(get_method(method))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", sorted(RECIPES_PLANNED))
-def test_the_planner_knows_the_options_of_the_recipe(method: str, composed: Composed) -> None:
-    assert run_options(composed(f"{method}_grpo", "gpu")) == RECIPES_PLANNED[method]
+def test_a_plan_reads_the_options_of_the_run(composed: Composed) -> None:
+    """Each option that a plan depends on, by verl's name."""
+    changed = {
+        "data.train_batch_size": 24,
+        "actor_rollout_ref.rollout.n": 4,
+        "data.max_prompt_length": 1000,
+        "data.max_response_length": 2000,
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 3,
+        "data.mm_processor_kwargs.min_pixels": 784,
+        "data.mm_processor_kwargs.max_pixels": 1568,
+        "actor_rollout_ref.rollout.gpu_memory_utilization": 0.3,
+        "actor_rollout_ref.rollout.tensor_model_parallel_size": 2,
+        "actor_rollout_ref.actor.ulysses_sequence_parallel_size": 4,
+        "actor_rollout_ref.actor.fsdp_config.param_offload": False,
+        "actor_rollout_ref.actor.use_kl_loss": True,
+        "actor_rollout_ref.actor.entropy_coeff": 1.0,
+        "++actor_rollout_ref.actor.freeze_vision_tower": True,
+        "actor_rollout_ref.model.lora_rank": 8,
+    }
+    config = composed("framethinker_grpo", "gpu", *(f"{key}={value}" for key, value in changed.items()))
+    assert list(asdict(run_options(config)).values()) == list(changed.values())

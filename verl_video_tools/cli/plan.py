@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -23,43 +23,38 @@ class Plan:
     gpu: Annotated[str, typer.Option(help="Kind: h100, h200, h20, a100-80gb, a100-40gb, l40s, rtx-4090.")] = "h100"
     gpus_per_node: Annotated[int, typer.Option(min=1, help="Of one node.")] = 8
     batch_size: Annotated[int | None, typer.Option(min=1, help=f"Questions of a step. {_DEFAULT}")] = None
-    micro_batch_size: Annotated[int | None, typer.Option(min=1, help=f"Sequences per GPU at a time. {_DEFAULT}")] = None
     rollouts: Annotated[int | None, typer.Option("--n", min=1, help=f"Rollouts of a question. {_DEFAULT}")] = None
     prompt_length: Annotated[int | None, typer.Option(min=1, help=f"Tokens of a prompt. {_DEFAULT}")] = None
     response_length: Annotated[int | None, typer.Option(min=1, help=f"Tokens of a response. {_DEFAULT}")] = None
-    min_pixels: Annotated[int | None, typer.Option(min=1, help=f"Of a frame. {_DEFAULT}")] = None
-    max_pixels: Annotated[int | None, typer.Option(min=1, help=f"Of a frame. {_DEFAULT}")] = None
     tp: Annotated[int | None, typer.Option(min=1, help=f"GPUs of an inference server. {_DEFAULT}")] = None
     ulysses: Annotated[int | None, typer.Option(min=1, help=f"GPUs that share a sequence. {_DEFAULT}")] = None
     lora_rank: Annotated[
         int | None, typer.Option(min=0, help="Rank of the adapter; 0, the default, trains all weights.")
     ] = None
-    only: Annotated[Literal["mm-cache-gb"] | None, typer.Option("--print", help="Print only this value.")] = None
     assignments: Settings = None
 
     def run(self) -> None:
         from verl_video_tools.core.assignments import read_assignments
-        from verl_video_tools.core.types import VideoInfo
         from verl_video_tools.methods import get_method
-        from verl_video_tools.planner.memory import find_gpu
+        from verl_video_tools.planner.memory import Cluster, find_gpu
         from verl_video_tools.planner.models import find_model
         from verl_video_tools.planner.options import RunOptions, recipe_options
-        from verl_video_tools.planner.plan import Cluster, as_text, make_plan
-        from verl_video_tools.planner.workload import estimated_tokens
+        from verl_video_tools.planner.plan import as_text, make_plan
+        from verl_video_tools.planner.workload import HOUR, estimated_tokens
 
         method = get_method(self.method, **read_assignments(self.assignments or []))
         given = {field.name: getattr(self, field.name, None) for field in fields(RunOptions)}
         options = replace(
-            recipe_options(method.name, method.recipe_budget),
+            recipe_options(method),
             **{name: value for name, value in given.items() if value is not None},
         )
         model = find_model(self.model)
         plan = make_plan(
             method,
-            VideoInfo(3600.0, 108_000, 30.0, 1920, 1080),
+            HOUR,
             model,
-            estimated_tokens(model.factor, options),
+            estimated_tokens(options.envelope(model.factor)),
             options,
             Cluster(find_gpu(self.gpu), self.gpus, self.gpus_per_node),
         )
-        print(plan.host.mm_cache_gb if self.only else as_text(plan))
+        print(as_text(plan))

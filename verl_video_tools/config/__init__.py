@@ -29,7 +29,7 @@ VLLM_CPU_ENVIRONMENT = {
 }
 """Variables of vLLM's CPU build, in training and in evaluation (docs/cpu.md says why each)."""
 CORES_PER_AGENT_WORKER = 6
-"""Agent loop workers decode videos. `vvt plan` counts the same."""
+"""Agent loop workers decode videos."""
 _FILES = {
     "agent-loops": "agent_loops.yaml",
     "tools": "tools.yaml",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from verl_video_tools.config import agent_workers
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.planner.models import ModelShape
 from verl_video_tools.planner.options import RunOptions
@@ -43,6 +44,22 @@ def find_gpu(name: str) -> GPU:
     return GPUS[name.lower()]
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """Equal nodes. The defaults are assumed; `shm_bytes` is None where it is not known."""
+
+    gpu: GPU
+    num_gpus: int
+    gpus_per_node: int
+    host_bytes: float = 2048 * GB  # as in a DGX H100
+    cores_per_node: int = 96
+    shm_bytes: float | None = None
+
+    @property
+    def nodes(self) -> int:
+        return math.ceil(self.num_gpus / self.gpus_per_node)
+
+
 # ---------------------------------------------------------------------------------------------------------- the actor
 # verl 0.9.1 trains with float32 weights and gradients, and AdamW with two float32 moments.
 WEIGHT_BYTES = 4
@@ -62,8 +79,8 @@ class ActorMemory:
     Attributes:
         gathered: weights that FSDP has gathered from all GPUs.
         kept: inputs of all layers of both parts and pixels, kept for the backward pass.
-        layer: inside the largest layer of either part while its gradients are computed.
-        logits: are freed before the backward pass reaches any layer, so they do not add to `layer`.
+        inside: what exists beside them at most: the logits, or the largest layer while its gradients are computed. The
+            logits are freed before the backward pass reaches any layer.
     """
 
     weights: float
@@ -71,18 +88,21 @@ class ActorMemory:
     optimizer: float
     gathered: float
     kept: float
-    layer: float
-    logits: float
+    inside: float
 
     @property
-    def resident(self) -> float:
-        return self.weights + self.gradients + self.optimizer
+    def parts(self) -> dict[str, float]:
+        """Without the context, by what a user can change."""
+        return {
+            "weights, gradients, optimizer": self.weights + self.gradients + self.optimizer,
+            "gathered layers": self.gathered,
+            "inputs of layers, pixels": self.kept,
+            "logits, or inside a layer": self.inside,
+        }
 
     @property
     def total(self) -> float:
-        return CONTEXT_BYTES + FRAGMENTATION * (
-            self.resident + self.gathered + self.kept + max(self.layer, self.logits)
-        )
+        return CONTEXT_BYTES + FRAGMENTATION * sum(self.parts.values())
 
     def beside_engine(self, options: RunOptions) -> float:
         """What stays on the GPU while the engine generates. Gradients are freed after the update."""
@@ -104,23 +124,22 @@ def actor_memory(
         weights=held_parameters(model, options) * WEIGHT_BYTES / num_gpus,
         gradients=trained * GRADIENT_BYTES / num_gpus,
         optimizer=trained * OPTIMIZER_BYTES / num_gpus,
-        gathered=gathered_bytes(model),
+        gathered=2 * (2 * layer_parameters(model) + 2 * model.vocabulary * model.hidden),  # two layers, both ends
         kept=text_kept_bytes(model, tokens) + vision_kept_bytes(model, images, frozen=options.freeze_vision),
-        layer=max(text_layer_bytes(model, tokens), vision_layer_bytes(model, images)),
-        logits=logits_bytes(model, tokens, options),
+        inside=max(
+            text_layer_bytes(model, tokens), vision_layer_bytes(model, images), logits_bytes(model, tokens, options)
+        ),
     )
 
 
 def layer_parameters(model: ModelShape) -> int:
     """Of one layer of the language model: attention and a gated MLP."""
-    width = (model.heads + 2 * model.kv_heads) * model.head_dim + model.heads * model.head_dim
-    return model.hidden * (width + 3 * model.intermediate)
+    return model.hidden * (2 * model.query_width + 2 * model.key_width + 3 * model.intermediate)
 
 
 def adapter_parameters(model: ModelShape, rank: int) -> int:
     """Of LoRA: rank x (inputs + outputs) of every linear layer of the language model's layers."""
-    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    attention = 2 * (model.hidden + queries) + 2 * (model.hidden + keys)
+    attention = 2 * (model.hidden + model.query_width) + 2 * (model.hidden + model.key_width)
     return model.layers * rank * (attention + 3 * (model.hidden + model.intermediate))
 
 
@@ -128,17 +147,12 @@ def trained_parameters(model: ModelShape, options: RunOptions) -> int:
     """The adapter's, or all without a frozen vision tower's."""
     if options.lora_rank:
         return adapter_parameters(model, options.lora_rank)
-    return model.num_text_parameters if options.freeze_vision else model.num_parameters
+    return model.num_parameters - options.freeze_vision * model.num_vision_parameters
 
 
 def held_parameters(model: ModelShape, options: RunOptions) -> int:
     """The model's and its adapter's."""
     return model.num_parameters + adapter_parameters(model, options.lora_rank)
-
-
-def gathered_bytes(model: ModelShape) -> float:
-    """Two layers, embedding and output in bfloat16."""
-    return 2 * (2 * layer_parameters(model) + 2 * model.vocabulary * model.hidden)
 
 
 def text_kept_bytes(model: ModelShape, tokens: float) -> float:
@@ -156,9 +170,8 @@ def text_layer_bytes(model: ModelShape, tokens: float) -> float:
     Six bfloat16 tensors of the MLP's width exist then, beside what attention and norms have saved. A norm saves its
     input in float32 and normalised, also those of queries and keys in Qwen3-VL.
     """
-    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    inside = 4 * (4 * model.hidden + queries + 2 * keys + 3 * model.intermediate)
-    return tokens * (inside + 6 * (queries + keys) * model.qk_norm)
+    inside = 4 * (4 * model.hidden + model.query_width + 2 * model.key_width + 3 * model.intermediate)
+    return tokens * (inside + 6 * (model.query_width + model.key_width) * model.qk_norm)
 
 
 def vision_kept_bytes(model: ModelShape, image_tokens: float, *, frozen: bool) -> float:
@@ -183,10 +196,9 @@ def logits_bytes(model: ModelShape, tokens: float, options: RunOptions) -> float
 
     With few tokens the gradient of the head's weight is larger. LoRA does not train the head.
     """
-    copies = LOGIT_COPIES + ENTROPY_COPIES * options.entropy
     logits = 2 * tokens * model.vocabulary
     head = 0 if options.lora_rank else 2 * model.vocabulary * model.hidden
-    return max(copies * logits, logits + head)
+    return max(logits * (LOGIT_COPIES + ENTROPY_COPIES * options.entropy), logits + head)
 
 
 # --------------------------------------------------------------------------------------------------------- the engine
@@ -204,26 +216,23 @@ class EngineMemory:
 
 
 def engine_memory(model: ModelShape, options: RunOptions, gpu: GPU, longest_tokens: int) -> EngineMemory:
-    """vLLM takes `gpu_memory_utilization` of the GPU."""
+    """vLLM takes `gpu_memory_utilization` of the GPU. Its cache is in bfloat16."""
     budget = options.utilization * gpu.memory_bytes
     weights = 2 * model.num_parameters / options.tp
     kv_cache = max(0.0, budget - weights - ENGINE_OVERHEAD_BYTES)
-    return EngineMemory(weights, kv_cache, budget, kv_cache / (longest_tokens * kv_bytes_per_token(model, options.tp)))
-
-
-def kv_bytes_per_token(model: ModelShape, tp: int) -> float:
-    """In bfloat16 on each GPU of a server. With more GPUs than heads of keys, heads are copied."""
-    return 4 * model.layers * max(1.0, model.kv_heads / tp) * model.head_dim
+    heads = max(1.0, model.kv_heads / options.tp)  # with more GPUs than heads of keys, heads are copied
+    rollout_bytes = longest_tokens * 4 * model.layers * heads * model.head_dim
+    return EngineMemory(weights, kv_cache, budget, kv_cache / rollout_bytes)
 
 
 # ------------------------------------------------------------------------------------------------------------- a node
 PROCESS_BYTES = 8 * GB  # assumed: a training worker, or both processes of an inference server
 IMAGE_CACHE_BYTES = 1 * GiB  # per training worker: verl_plugin keeps images that it fetched last
 FRAME_CACHE_BYTES = 4 * GiB  # the frame cache's default
-WORKER_CORES = 6  # assumed: an agent loop worker has an event loop and threads that decode
-# Fitted to LongVT's and FrameThinker's steps: benchmarks/scale/after.json.
-WORKER_BYTES = 1.15 * GB  # per agent loop worker without images
-WORKER_IMAGE_COPIES = 4.4  # of the 8-bit images of its groups
+# An agent loop worker keeps the images of its groups in several copies while it decodes, packs and sends them. Fitted
+# to the peaks of LongVT's and FrameThinker's workers in `make bench-scale`, on a CPU.
+WORKER_BYTES = 1.15 * GB
+WORKER_IMAGE_COPIES = 4.4
 ROW_BYTES_PER_TOKEN = 100  # assumed: ids, masks and positions in TransferQueue
 SHM_BYTES_PER_GPU = 1 * GiB  # assumed: NCCL and vLLM's queues
 
@@ -233,53 +242,48 @@ class HostMemory:
     """One node.
 
     Attributes:
-        mm_cache_gb: vLLM's `mm_processor_cache_gb` per server, in GiB as vLLM reads it.
+        parts: of its memory, by what takes them.
         shm: of /dev/shm.
+        mm_cache_gb: vLLM's `mm_processor_cache_gb` per server, in GiB as vLLM reads it.
+        workers: agent loop workers of all nodes.
     """
 
-    queue: float
-    object_store: float
-    mm_cache_gb: int
-    mm_caches: float
-    offloaded: float
-    processes: float
+    parts: dict[str, float]
     shm: float
+    mm_cache_gb: int
+    workers: int
 
     @property
     def total(self) -> float:
-        parts = (self.queue, self.object_store, self.mm_caches, self.offloaded, self.processes, FRAME_CACHE_BYTES)
-        return sum(parts)
+        return sum(self.parts.values())
 
 
-def host_memory(
-    model: ModelShape, options: RunOptions, workload: Workload, num_gpus: int, gpus_per_node: int, cores_per_node: int
-) -> HostMemory:
+def host_memory(model: ModelShape, options: RunOptions, workload: Workload, cluster: Cluster) -> HostMemory:
     """On each node, with everything divided evenly among nodes."""
-    nodes = math.ceil(num_gpus / gpus_per_node)
-    gpus = min(num_gpus, gpus_per_node)
-    servers = max(1, num_gpus // options.tp)
-    servers_here = math.ceil(servers / nodes)
-    workers = agent_workers(workload.groups, nodes, cores_per_node)
+    nodes, gpus = cluster.nodes, min(cluster.num_gpus, cluster.gpus_per_node)
+    servers_here = math.ceil(max(1, cluster.num_gpus // options.tp) / nodes)
+    workers = agent_workers(workload.groups, nodes, cluster.cores_per_node)
     images = queue_image_bytes(workload, model)
+    worker_images = math.ceil(workload.groups / workers) * images / workload.groups
     rows = workload.groups * workload.rollouts * workload.longest_tokens * ROW_BYTES_PER_TOKEN
-    cache_gb = mm_cache_gb(workload, model, servers)
+    cache_gb = mm_cache_gb(model, options, workload, cluster.num_gpus)
     offloaded = 0.0
     if options.offload:
         offloaded += WEIGHT_BYTES * held_parameters(model, options)
         offloaded += OPTIMIZER_BYTES * trained_parameters(model, options)
     if options.reference and not options.lora_rank:  # with LoRA it is the actor without its adapter
         offloaded += REFERENCE_BYTES * model.num_parameters
-    return HostMemory(
-        queue=(images + rows) / nodes,
-        object_store=images / nodes,
-        mm_cache_gb=cache_gb,
-        mm_caches=servers_here * cache_gb * GiB,
-        offloaded=gpus * offloaded / num_gpus,
-        processes=gpus * (PROCESS_BYTES + IMAGE_CACHE_BYTES)
-        + servers_here * PROCESS_BYTES
-        + math.ceil(workers / nodes) * worker_bytes(workload, model, workers),
-        shm=FRAME_CACHE_BYTES + max(2 * GB, images / nodes) + gpus * SHM_BYTES_PER_GPU,
-    )
+    parts = {
+        "TransferQueue": (images + rows) / nodes,
+        "Ray's object store": images / nodes,
+        "processor caches": servers_here * cache_gb * GiB,
+        "offloaded weights, optimizer": gpus * offloaded / cluster.num_gpus,
+        "trainers and servers": gpus * (PROCESS_BYTES + IMAGE_CACHE_BYTES) + servers_here * PROCESS_BYTES,
+        "agent loop workers": math.ceil(workers / nodes) * (WORKER_BYTES + WORKER_IMAGE_COPIES * worker_images),
+        "frame cache": FRAME_CACHE_BYTES,
+    }
+    shm = FRAME_CACHE_BYTES + max(2 * GB, images / nodes) + gpus * SHM_BYTES_PER_GPU
+    return HostMemory(parts, shm, cache_gb, workers)
 
 
 def queue_image_bytes(workload: Workload, model: ModelShape) -> float:
@@ -287,32 +291,13 @@ def queue_image_bytes(workload: Workload, model: ModelShape) -> float:
     return workload.step_image_tokens * model.stored_bytes_per_image_token
 
 
-def agent_workers(groups: int, nodes: int, cores_per_node: int) -> int:
-    """As many as the cores allow, and at most one per question, since one worker runs all rollouts of a question."""
-    return min(groups, nodes * max(1, cores_per_node // WORKER_CORES))
+def mm_cache_gb(model: ModelShape, options: RunOptions, workload: Workload, num_gpus: int) -> int:
+    """GiB that hold the images of all rollouts of a server, and a tenth more. At least vLLM's default of 4.
 
-
-def worker_bytes(workload: Workload, model: ModelShape, workers: int) -> float:
-    """Peak of an agent loop worker, which decodes, packs and sends the images of its groups and keeps them for rows."""
-    groups = math.ceil(workload.groups / workers)
-    return WORKER_BYTES + WORKER_IMAGE_COPIES * groups * queue_image_bytes(workload, model) / workload.groups
-
-
-def mm_cache_gb(workload: Workload, model: ModelShape, servers: int) -> int:
-    """GiB that hold the images of all rollouts of a server, and a tenth more. At least vLLM's default of 4."""
-    return max(4, math.ceil(1.1 * feature_bytes(workload, model, servers) / GiB))
-
-
-def feature_bytes(workload: Workload, model: ModelShape, servers: int) -> float:
-    """Images that one server's processor cache has to hold: `verl_plugin.group_router` gives it whole groups.
-
-    With more servers than groups a group is divided, and a server's share may be the rollouts with the largest initial
-    frames.
+    `verl_plugin.group_router` gives a server whole groups. Where it divides groups among more servers than there are
+    groups, this is more than needed.
     """
+    servers = max(1, num_gpus // options.tp)
     groups = math.ceil(workload.groups / servers)
-    shards = max(1, math.ceil(servers / workload.groups))
-    rollouts = groups * math.ceil(workload.rollouts / shards)
-    initial = workload.mean_initial_image_tokens if shards == 1 else workload.initial_image_tokens
-    tokens = (groups if workload.is_shared else rollouts) * initial
-    tokens += rollouts * workload.max_calls * workload.call_image_tokens
-    return tokens * model.feature_bytes_per_image_token
+    image_bytes = groups * workload.group_image_tokens * model.feature_bytes_per_image_token
+    return max(4, math.ceil(1.1 * image_bytes / GiB))

@@ -64,8 +64,12 @@ class ModelShape:
         return 2 * self.temporal_patch * self.stored_bytes_per_image_token
 
     @property
-    def num_text_parameters(self) -> int:
-        return self.num_parameters - self.num_vision_parameters
+    def query_width(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def key_width(self) -> int:
+        return self.kv_heads * self.head_dim
 
     def shares_heads(self, size: int) -> bool:
         """Whether so many GPUs can share the heads of attention, as verl asks of Ulysses: those of keys and values are

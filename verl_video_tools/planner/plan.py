@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Method, VideoInfo
 from verl_video_tools.planner.memory import (
-    FRAME_CACHE_BYTES,
     GB,
-    GPU,
     ActorMemory,
+    Cluster,
     EngineMemory,
     HostMemory,
     actor_memory,
-    agent_workers,
     engine_memory,
     host_memory,
 )
@@ -27,28 +24,11 @@ from verl_video_tools.rollout.tokens import ModelTokens
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """Equal nodes. The defaults are assumed; `shm_bytes` is None where it is not known."""
-
-    gpu: GPU
-    num_gpus: int
-    gpus_per_node: int
-    host_bytes: float = 2048 * GB  # as in a DGX H100
-    cores_per_node: int = 96
-    shm_bytes: float | None = None
-
-    @property
-    def nodes(self) -> int:
-        return math.ceil(self.num_gpus / self.gpus_per_node)
-
-
-@dataclass(frozen=True)
 class Plan:
     """An estimate.
 
     Attributes:
         actor: with rollouts as long as the limits allow.
-        warnings: what may not fit, and what to change.
     """
 
     method: str
@@ -59,7 +39,11 @@ class Plan:
     actor: ActorMemory
     engine: EngineMemory
     host: HostMemory
-    warnings: tuple[str, ...]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What may not fit, and what to change."""
+        return list(_warnings(self))
 
 
 def make_plan(
@@ -74,9 +58,8 @@ def make_plan(
     workload = plan_workload(method, info, tokens, options)
     actor = actor_memory(model, options, workload, cluster.num_gpus, workload.longest_tokens)
     engine = engine_memory(model, options, cluster.gpu, workload.longest_tokens)
-    host = host_memory(model, options, workload, cluster.num_gpus, cluster.gpus_per_node, cluster.cores_per_node)
-    warnings = tuple(_warnings(options, cluster, workload, actor, engine, host))
-    return Plan(method.name, model, cluster, options, workload, actor, engine, host, warnings)
+    host = host_memory(model, options, workload, cluster)
+    return Plan(method.name, model, cluster, options, workload, actor, engine, host)
 
 
 def check_division(options: RunOptions, cluster: Cluster, model: ModelShape) -> None:
@@ -97,25 +80,13 @@ def check_division(options: RunOptions, cluster: Cluster, model: ModelShape) -> 
             )
 
 
-def _warnings(
-    options: RunOptions,
-    cluster: Cluster,
-    workload: Workload,
-    actor: ActorMemory,
-    engine: EngineMemory,
-    host: HostMemory,
-) -> Iterator[str]:
-    gpu_bytes = cluster.gpu.memory_bytes
+def _warnings(plan: Plan) -> Iterator[str]:
+    cluster, workload, actor, engine, host = plan.cluster, plan.workload, plan.actor, plan.engine, plan.host
+    gpu_bytes, limit = cluster.gpu.memory_bytes, plan.options.prompt_length
     if actor.total > gpu_bytes:
-        sizes = {
-            "logits": actor.logits,
-            "gradients inside a layer": actor.layer,
-            "inputs of layers, and pixels": actor.kept,
-            "weights, gradients and optimizer": actor.resident,
-        }
         yield (
             f"the update needs {_gb(actor.total)} of a GPU's {_gb(gpu_bytes)}, most of it for "
-            f"{max(sizes, key=lambda name: sizes[name])}: use shorter rollouts, a smaller micro-batch, a larger "
+            f"{_largest(actor.parts)}: use shorter rollouts, a smaller micro-batch, a larger "
             "ulysses_sequence_parallel_size, or more GPUs"
         )
     if engine.longest_rollouts < 1:
@@ -123,7 +94,7 @@ def _warnings(
             f"vLLM's cache of {_gb(engine.kv_cache)} holds no rollout of {workload.longest_tokens:,} tokens: use a "
             "larger tensor_model_parallel_size or gpu_memory_utilization"
         )
-    beside = actor.beside_engine(options)
+    beside = actor.beside_engine(plan.options)
     if beside + engine.budget > gpu_bytes:
         yield (
             f"while vLLM holds {_gb(engine.budget)}, {_gb(beside)} of the actor stay on a GPU of {_gb(gpu_bytes)}: "
@@ -131,12 +102,12 @@ def _warnings(
         )
     if host.total > cluster.host_bytes:
         yield (
-            f"a node needs {_gb(host.total)} of memory and has {_gb(cluster.host_bytes)}: use a smaller batch, fewer "
-            "frames, or more nodes"
+            f"a node needs {_gb(host.total)} of memory and has {_gb(cluster.host_bytes)}, most of it for "
+            f"{_largest(host.parts)}: use a smaller batch, fewer frames, or more nodes"
         )
     if cluster.shm_bytes is not None and host.shm > cluster.shm_bytes:
         yield f"/dev/shm needs {_gb(host.shm)} and has {_gb(cluster.shm_bytes)}"
-    if workload.initial_tokens > options.prompt_length:
+    if workload.initial_tokens > limit:
         yield f"the prompt has {workload.initial_tokens:,} tokens: set data.max_prompt_length={workload.initial_tokens}"
     elif workload.call_frames and workload.max_calls < min(2, workload.allowed_calls):
         number = "only one call" if workload.max_calls else "not a single call"
@@ -144,48 +115,45 @@ def _warnings(
 
 
 def as_text(plan: Plan) -> str:
-    """The plan as a table for a terminal."""
+    """The plan as a table for a terminal, in whole GB."""
     cluster, workload, actor, engine, host = plan.cluster, plan.workload, plan.actor, plan.engine, plan.host
-    parts = {
+    sections = {
         f"actor: a GPU at the peak of the update (has {_gb(cluster.gpu.memory_bytes)})": {
-            "weights, gradients, optimizer": _gb(actor.resident),
-            "gathered layers": _gb(actor.gathered),
-            "kept for the backward pass": _gb(actor.kept),
-            "logits and entropy, or a layer": _gb(max(actor.logits, actor.layer)),
+            **_in_gb(actor.parts),
             "total with context": _gb(actor.total),
         },
         "inference engine: a GPU": {
-            "weights": _gb(engine.weights),
-            "KV cache": _gb(engine.kv_cache),
-            "all of vLLM": _gb(engine.budget),
+            **_in_gb({"weights": engine.weights, "KV cache": engine.kv_cache, "all of vLLM": engine.budget}),
             "longest rollouts at once": f"{engine.longest_rollouts:.1f}",
         },
         f"a node (has {_gb(cluster.host_bytes)})": {
-            "TransferQueue": _gb(host.queue),
-            "Ray's object store": _gb(host.object_store),
-            "processor caches": _gb(host.mm_caches),
-            "offloaded weights, optimizer": _gb(host.offloaded),
-            "processes": _gb(host.processes),
-            "frame cache": _gb(FRAME_CACHE_BYTES),
-            "total": _gb(host.total),
-            "/dev/shm": _gb(host.shm),
-            "mm_processor_cache_gb": f"{host.mm_cache_gb}",
-            "agent.num_workers": f"{agent_workers(workload.groups, cluster.nodes, cluster.cores_per_node)}",
+            **_in_gb(host.parts),
+            **_in_gb({"total": host.total, "/dev/shm": host.shm}),
+            "mm_processor_cache_gb": str(host.mm_cache_gb),
+            "agent.num_workers": str(host.workers),
         },
     }
     lines = [
         f"{plan.method}, {plan.model.name} ({plan.model.num_parameters:,} parameters), "
-        f"{cluster.num_gpus} x {cluster.gpu.name}: an estimate",
+        f"{cluster.num_gpus} x {cluster.gpu.name}: an estimate, never compared with a GPU",
         *(f"warning: {warning}" for warning in plan.warnings),
         "",
         f"{workload.groups} x {workload.rollouts} rollouts of at most {workload.longest_tokens:,} tokens",
         f"initial frames: {workload.initial_frames}, with the prompt's text {workload.initial_tokens:,} tokens",
         f"a call: {workload.call_frames} frames, {workload.call_tokens:,} tokens; calls that fit: {workload.max_calls}",
     ]
-    for title, rows in parts.items():
+    for title, rows in sections.items():
         lines += [title, *(f"  {name:<32}{value:>10}" for name, value in rows.items())]
     return "\n".join(lines)
 
 
+def _largest(parts: dict[str, float]) -> str:
+    return max(parts, key=lambda name: parts[name])
+
+
+def _in_gb(parts: dict[str, float]) -> dict[str, str]:
+    return {name: _gb(num_bytes) for name, num_bytes in parts.items()}
+
+
 def _gb(num_bytes: float) -> str:
-    return f"{num_bytes / GB:.1f} GB" if num_bytes < 10 * GB else f"{num_bytes / GB:.0f} GB"
+    return f"{num_bytes / GB:.0f} GB"

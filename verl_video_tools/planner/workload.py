@@ -3,65 +3,62 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from verl_video_tools.core.types import Method, PixelEnvelope, RolloutLimits, Sample, VideoInfo
+from verl_video_tools.core.types import (
+    Content,
+    Message,
+    Method,
+    PixelEnvelope,
+    RolloutLimits,
+    Sample,
+    VideoInfo,
+    content_images,
+    content_text,
+)
 from verl_video_tools.planner.options import RunOptions
 from verl_video_tools.rollout.cost import estimate_cost
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
+from verl_video_tools.video import image_tokens
 
+HOUR = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
+"""The video of a plan without rows."""
 TURN_TOKENS = 256
 """Tokens that the policy writes in a turn, for the number of calls that fit. Assumed."""
-TEXT, VISION, IMAGE = 0, 1, 2
+TURN_HEADER_TOKENS, MESSAGE_TOKENS = 3, 5
+"""Of the chat template."""
 PIECE = re.compile(r"\d|[^\W\d]{1,6}|[^\w\s]|\n")
 QUESTION = "What happens after the man in the blue shirt has closed the door?\n" + "\n".join(
     f"{letter}. He sits down at the table and reads a letter." for letter in "ABCD"
 )
 
 
-class EstimatedBuilder:
-    """Takes the place of verl's token builder where there is no tokenizer.
+class EstimatedCounter(TokenCounter):
+    """Counts tokens without a tokenizer: exactly for images, estimated for text.
 
     Each digit and sign is a token, and each six letters of a word. Qwen's tokenizer keeps most English words whole, so
     this is somewhat too much.
     """
 
-    tokenizer = None
+    def prompt(self, messages: Sequence[Message]) -> int:
+        return TURN_HEADER_TOKENS + sum(self._message(message.content) for message in messages)
 
-    def build_initial_tokens(self, messages: list[dict], *, images: list[Any] | None = None) -> list[int]:
-        """As many ids as the messages have, with the header of the assistant's turn."""
-        return [token for message in messages for token in self._message(message)] + [TEXT] * 3
+    def observation(self, content: Content) -> int:
+        return TURN_HEADER_TOKENS + self._message(content)
 
-    def tokenize_context_incremental_messages(
-        self, previous_messages: list[dict], updated_messages: list[dict]
-    ) -> list[int]:
-        return self.build_initial_tokens(updated_messages)
-
-    def merge_context_tokens(
-        self, previous_messages: list[dict], updated_messages: list[dict], runtime_token_ids: list[int]
-    ) -> Any:
-        raise NotImplementedError("a plan appends to no sequence")
-
-    def _message(self, message: dict) -> list[int]:
-        ids = [TEXT] * 5
-        for item in message["content"]:
-            if item["type"] == "image":
-                ids += [VISION, IMAGE, VISION]
-            else:
-                ids += [TEXT] * len(PIECE.findall(item["text"]))
-        return ids
+    def _message(self, content: Content) -> int:
+        records = [image.record for image in content_images(content)]
+        images = sum(image_tokens(record.width, record.height, self.factor) + 2 for record in records)
+        return MESSAGE_TOKENS + images + len(PIECE.findall(content_text(content)))
 
 
-def estimated_tokens(factor: int, options: RunOptions) -> ModelTokens:
-    """Counts tokens without a tokenizer: exactly for images, estimated for text.
-
-    Args:
-        factor: sides of images are multiples of it, in pixels.
-    """
-    envelope = PixelEnvelope(factor, options.min_pixels, options.max_pixels)
-    return ModelTokens(None, TokenCounter(EstimatedBuilder(), IMAGE, factor), envelope)
+def estimated_tokens(envelope: PixelEnvelope) -> ModelTokens:
+    """Of a model whose tokenizer is not there. The envelope is that of its images."""
+    no_builder: Any = None
+    return ModelTokens(None, EstimatedCounter(no_builder, 0, envelope.factor), envelope)
 
 
 @dataclass(frozen=True)
@@ -98,10 +95,14 @@ class Workload:
         return self.initial_image_tokens + self.max_calls * self.call_image_tokens
 
     @property
-    def step_image_tokens(self) -> float:
-        """Of all images of a step with all calls that fit. Shared initial frames count once per group."""
+    def group_image_tokens(self) -> float:
+        """Of all images of a question's rollouts with all calls that fit. Shared initial frames count once."""
         initial = (1 if self.is_shared else self.rollouts) * self.mean_initial_image_tokens
-        return self.groups * (initial + self.rollouts * self.max_calls * self.call_image_tokens)
+        return initial + self.rollouts * self.max_calls * self.call_image_tokens
+
+    @property
+    def step_image_tokens(self) -> float:
+        return self.groups * self.group_image_tokens
 
 
 def plan_workload(method: Method, info: VideoInfo, tokens: ModelTokens, options: RunOptions) -> Workload:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import MISSING, FrozenInstanceError, fields, replace
 from typing import Any, get_args, get_type_hints
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.method import method_of_rollout
+from verl_video_tools.core.method import method_of_rollout, rollout_overrides
 from verl_video_tools.core.templates import formatted_placeholder
 from verl_video_tools.core.types import (
     Content,
@@ -23,11 +23,11 @@ from verl_video_tools.core.types import (
     content_images,
     content_text,
 )
+from verl_video_tools.planner.workload import estimated_tokens
 from verl_video_tools.rollout.cost import planned_images
-from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.testing.subject import NotApplicable, Subject, fail, holds
 from verl_video_tools.testing.world import QWEN, VIDEOS, with_other_truth, without_file
-from verl_video_tools.video import fit_envelope, image_tokens
+from verl_video_tools.video import fit_envelope
 
 _GROUP_SIZE = 8
 _ODD_QUESTIONS = (
@@ -39,7 +39,6 @@ _ODD_QUESTIONS = (
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _LABEL_NUMBER = re.compile(r"\d+:\d{2}(?::\d{2})?|\d+\.\d+|\d+")
 _LABEL_CHARACTERS = 40
-_WORD = re.compile(r"[^\W\d_]+|\d|[^\w\s]+|_+|\n+")
 
 # -------------------------------------------------------------------------------------------------------------- config
 
@@ -93,19 +92,18 @@ def config_is_frozen(subject: Subject) -> None:
 
 @holds("config", requires=("config_is_frozen",))
 def group_configs_are_valid(subject: Subject) -> None:
-    """`for_session` and `sampling_options` accept every group size, and `for_session` changes only numbers, flags and
-    choices, because records and rows may set nothing else."""
+    """`for_session` accepts every group size and changes only numbers, flags and choices, because records and rows may
+    set nothing else."""
     method = subject.method
     members = [(number, size, validate) for size in (1, 2, 8) for number in range(size) for validate in (False, True)]
     for number, size, validate in members:
         where = f"rollout {number} of a group of {size}"
         try:
             member = method.for_session(number, size, validate)
-            session_sampling(method, number, size, validate, {"temperature": 1.0})
         except Exception as error:
-            raise fail(f"{where} raises", error, "return options within their range for every size") from error
+            raise fail(f"{where} raises", error, "return a config for every size") from error
         try:
-            settings = member.own_settings(method)
+            settings = rollout_overrides(member, method)
         except UsageError as error:
             raise fail(f"{where}: {error}", member, "change other fields") from error
         if method_of_rollout(method, settings) != member or method.for_session(number, size, validate) != member:
@@ -345,29 +343,16 @@ def prompt_names_every_tool(subject: Subject) -> None:
 def prompt_fits_the_recipe(subject: Subject) -> None:
     """The prompt of any video fits `recipe_budget` in every rollout of a group, because longer prompts are not trained
     on."""
-    method, model, budget = subject.method, subject.model, subject.method.recipe_budget
+    method, budget = subject.method, subject.method.recipe_budget
+    model = subject.model or estimated_tokens(QWEN)
     for number in range(_GROUP_SIZE):
         member = method.for_session(number, _GROUP_SIZE, False)
         for what, info in VIDEOS.items():
-            request = member.plan_initial_frames(info, subject.sample, QWEN if model is None else model.envelope)
-            images = planned_images(request, info)
-            prompt = member.prompt(subject.sample, info, images)
-            tokens = estimated_tokens(prompt) if model is None else model.counter.prompt(prompt)
+            images = planned_images(member.plan_initial_frames(info, subject.sample, model.envelope), info)
+            tokens = model.counter.prompt(member.prompt(subject.sample, info, images))
             if tokens > budget.prompt_tokens or len(images) > budget.images:
                 limits = f"{budget.prompt_tokens} tokens and {budget.images} images"
                 advice = "raise recipe_budget, or show less"
-                if model is None:
+                if subject.model is None:
                     advice += "; the sizes and tokens are those of Qwen2.5-VL, `--processor` takes another model's"
                 raise fail(f"tokens and images of the prompt of {what} exceed {limits}", (tokens, len(images)), advice)
-
-
-def estimated_tokens(messages: Sequence[Message]) -> int:
-    """About as many tokens as Qwen's tokenizer makes: one per seven letters of a word, per digit and per run of signs,
-    and those of the images with two more around each."""
-    tokens = 3
-    for message in messages:
-        words = _WORD.findall(content_text(tuple(part for part in message.content if isinstance(part, str))))
-        tokens += 4 + sum(-(-len(word) // 7) if word[0].isalpha() else 1 for word in words)
-        for image in content_images(message.content):
-            tokens += image_tokens(image.record.width, image.record.height, QWEN.factor) + 2
-    return tokens

@@ -76,7 +76,7 @@ class Busy:
 
 @pytest.mark.slow
 async def test_no_judgement_is_lost_to_a_server_that_says_when_to_come_back() -> None:
-    """64 judgements, of which 32 are to come again after a second; `python -m benchmarks.judge` takes longer."""
+    """64 judgements, of which 32 are to come again after a second."""
     busy = Busy(32, "1", (429, 503))
     with JudgeServer(reply=busy) as server:
         async with LLMJudge(JudgeConfig(base_url=server.base_url, deadline_seconds=60)) as judge:
