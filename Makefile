@@ -114,13 +114,13 @@ bench-scale: install  ## what hosts do in a step of each method at full size, wi
 METHOD ?= framethinker
 SEED ?= 0
 learn: install  ## cold start and GRPO of METHOD=... on NeedleClips, SEED=0; held-out accuracy before and after, report
-	python -m verl_video_tools.verl_plugin.supervise -- python -m examples.learning_curve.run --method $(METHOD) --seed $(SEED)
+	python -m verl_video_tools.launch.supervise -- python -m examples.learning_curve.run --method $(METHOD) --seed $(SEED)
 
 learn-all: install  ## every run of examples/learning_curve/schedule.py, one after another, resumable; MINUTES=240 starts none that would end later; AGAIN=1 also those whose results are in the repository
 	python -m examples.learning_curve.learn_all $(if $(MINUTES),--minutes $(MINUTES)) $(if $(AGAIN),--again)
 
 learn-claims: install  ## every run of the papers' claims (docs/decisions/claims.md), one after another, resumable
-	python -m verl_video_tools.verl_plugin.supervise -- python -m examples.learning_curve.claims all
+	python -m verl_video_tools.launch.supervise -- python -m examples.learning_curve.claims all
 
 HOURS ?= 1
 soak: install  ## train for HOURS=1 with faults at random, earlier sittings included, and report what grows

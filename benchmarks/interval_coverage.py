@@ -2,8 +2,7 @@
 
 Each video has an accuracy of its own, drawn around the model's (Beta), so that its items are right together. A case is
 evaluated anew many times, each time on other videos. Beside ours stands the percentile interval of a plain bootstrap
-by video. Of pairs of runs it also tells how often the test calls a difference significant: where there is none, and
-where there is the one that `vvt eval-table --power` names.
+by video. Of pairs of runs it also tells how often the test calls a difference significant where there is none.
 
 Usage: python -m benchmarks.interval_coverage
 """
@@ -16,14 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.evaluation.table_text import markdown_table
-from verl_video_tools.evaluation.uncertainty.differences import (
+from verl_video_tools.evaluation.statistics import (
     Difference,
-    least_shown_difference,
+    Interval,
+    figures_by_video,
+    mean_by_video,
     paired_difference,
+    share_interval,
 )
-from verl_video_tools.evaluation.uncertainty.estimates import figures_by_video, mean_by_video
-from verl_video_tools.evaluation.uncertainty.intervals import Interval, share_interval
+from verl_video_tools.evaluation.tables import markdown_table
 
 NUMS_VIDEOS = (30, 100, 300)
 NUM_BOOTSTRAPS = 1000
@@ -161,16 +161,6 @@ def pair_covers(gained: float, lost: float, sizes: Sizes, num_videos: int, num_e
     return float(np.mean(held)), float(np.mean(significant))
 
 
-def power_at_least_shown(num_videos: int, num_evaluations: int) -> float:
-    """How often the test finds a difference as large as `least_shown_difference` calls enough: about 0.8."""
-    random = np.random.default_rng(_SEED)
-    alike = [pair(0.35, 0.15, _equal(3), num_videos, random)[1].estimate for _ in range(50)]
-    wanted = float(np.mean([least_shown_difference(estimate) or np.nan for estimate in alike]))
-    # As many items differ as between the runs alike, but more of them are gained.
-    gained, lost = (0.21 + wanted) / 2 / 0.3, (0.21 - wanted) / 2 / 0.7
-    return pair_covers(gained, lost, _equal(3), num_videos, num_evaluations)[1]
-
-
 def rows(num_evaluations: int) -> Iterator[list[str]]:
     for case in CASES:
         found = [share_covers(case, num_videos, num_evaluations) for num_videos in NUMS_VIDEOS]
@@ -182,8 +172,6 @@ def rows(num_evaluations: int) -> Iterator[list[str]]:
         yield [f"difference: {name}", *(f"{100 * held:.1f}" for held, _ in pairs)]
         if gained * 0.3 == lost * 0.7:
             yield [f"test below 5 %: {name}", *(f"{100 * significant:.1f}" for _, significant in pairs)]
-    powers = [power_at_least_shown(num_videos, num_evaluations // 4) for num_videos in NUMS_VIDEOS]
-    yield ["test below 5 %: runs as far apart as `--power` says", *(f"{100 * power:.1f}" for power in powers)]
 
 
 def _around(mean: float, correlation: float, num_videos: int, random: np.random.Generator) -> npt.NDArray[np.float64]:

@@ -27,7 +27,7 @@ def prepare(out: Path) -> None:
             "OUTPUT_DIR": str(out),
             "OMP_NUM_THREADS": str(os.cpu_count() or 1),
         }
-        command = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise", "--"]
+        command = [sys.executable, "-m", "verl_video_tools.launch.supervise", "--"]
         command += ["bash", str(REPO / "recipes" / "mixed_sft.sh")]
         out.mkdir(parents=True, exist_ok=True)
         with (out / "prepare.log").open("wb") as log:

@@ -208,7 +208,7 @@ def _recipe(out: Path, temporary: Path, number: int, judge_url: str) -> Iterator
         "RAY_TMPDIR": str(temporary),  # Ray adds a folder `ray`; a longer path would be too long for its sockets
     }
     (temporary / "files").mkdir()
-    command = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise", "--"]
+    command = [sys.executable, "-m", "verl_video_tools.launch.supervise", "--"]
     command += ["bash", str(REPO / "recipes" / "mixed_grpo.sh"), *arguments]
     with (out / f"segment_{number:04d}.log").open("wb") as log:
         process = subprocess.Popen(

@@ -7,7 +7,7 @@ from examples.learning_curve.claims import learning_runs
 from examples.learning_curve.report import GAIN
 from examples.learning_curve.schedule import COMPARED_WITH, METHODS, SCHEDULE, SHARED_TURNS
 from examples.learning_curve.texts import percent, points
-from verl_video_tools.evaluation.table_text import markdown_table
+from verl_video_tools.evaluation.tables import markdown_table
 
 NUM_SEEDS = len({planned.seed for planned in SCHEDULE if planned.method == METHODS[0]})
 LEAST_GAIN = 0.30

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from examples.learning_curve.claims.verdict import over_seeds
-from verl_video_tools.records.validation import Estimate
+from examples.learning_curve.held_out import Estimate
 
 Cost = Literal["generated_tokens", "visual_tokens"]
 COSTS: tuple[Cost, ...] = ("generated_tokens", "visual_tokens")

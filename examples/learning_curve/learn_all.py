@@ -43,7 +43,7 @@ _STAGE = "error: stage "
 def command_of(planned: Planned, folder: Path) -> list[str]:
     """What makes a run; it ends with all that it has started when this process is gone."""
     run = ["examples.learning_curve.run", "--method", planned.method, "--seed", str(planned.seed), "--out", str(folder)]
-    return [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise", "--", sys.executable, "-m", *run]
+    return [sys.executable, "-m", "verl_video_tools.launch.supervise", "--", sys.executable, "-m", *run]
 
 
 @dataclass

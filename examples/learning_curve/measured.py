@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from examples.learning_curve.held_out import Outcome, mean_of, read_outcomes
+from examples.learning_curve.token_costs import Tokens, tokens_of, training_tokens
 from verl_video_tools.data.synthetic_rows import question_from_row
 from verl_video_tools.records.records import read_records, records_folder, step_files
-from verl_video_tools.records.token_costs import Tokens, tokens_of, training_tokens
-from verl_video_tools.records.validation import Outcome, mean_of, read_outcomes
 
 Outcomes = Mapping[int, Outcome]
 """Of one policy, by index of the question's row."""

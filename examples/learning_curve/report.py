@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from examples.learning_curve.held_out import mean_gain, mean_of, read_outcomes
 from examples.learning_curve.measured import (
     Outcomes,
     accuracy_of,
@@ -23,7 +24,6 @@ from examples.learning_curve.measured import (
 from examples.learning_curve.plans import NO_TOOLS
 from examples.learning_curve.provenance import Starts
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.records.validation import mean_gain, mean_of, read_outcomes
 
 if TYPE_CHECKING:
     from examples.learning_curve.run import Learning

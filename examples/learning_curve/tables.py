@@ -22,7 +22,7 @@ from examples.learning_curve.report import GAIN, RFT_LESS_RL, RL_WITHOUT_TOOLS, 
 from examples.learning_curve.schedule import COMPARED, METHODS, SHARED_TURNS
 from examples.learning_curve.stored import CLAIMS_FOLDER, Result, load
 from examples.learning_curve.texts import count_spread, gain_interval, gain_spread, interval, points, spread, thousands
-from verl_video_tools.evaluation.table_text import markdown_table
+from verl_video_tools.evaluation.tables import markdown_table
 
 PAGES = (REPO / "docs" / "learning.md", REPO / "README.md")
 NOT_RUN = "not run yet"

@@ -116,7 +116,7 @@ def test_a_truth_that_is_no_number() -> None:
     ("method", "answer", "accuracy"),
     [
         ("longvt", "8", 0.8),
-        ("framemind", "8", 1.0),  # its accuracy is binary, from `judge_threshold` on
+        ("framemind", "8", 1.0),  # its accuracy is binary, from `CORRECT_FROM` on
         ("framemind", "4", 0.0),
         ("direct", "8", 0.0),
         ("direct", "10", 1.0),

@@ -112,7 +112,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for bad, told in [
         (command, "--videos DIR"),
         ([*command, "--videos", str(tmp_path / "none")], "no such folder"),
-        ([*command, "--videos", str(files.videos), "--skip-unreadable"], "--skip-unreadable is no option of --from"),
+        ([*command, "--videos", str(files.videos), "--set", "x=1"], "--set is no option of --from"),
         ([*command, "--videos", str(files.videos), "--method", "magic"], "no method 'magic'"),
         ([*command, "--videos", str(files.videos), "--subtitles", str(tmp_path)], "video-holmes has no subtitles"),
         ([*command[:4], "--for", "tool_agent", "--split", "x"], "--split is no option of --for"),

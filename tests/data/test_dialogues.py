@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +24,7 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.data.formats import read_rows as format_rows
-from verl_video_tools.data.formats.known_questions import KnownQuestions
+from verl_video_tools.data.formats.dialogues import located
 from verl_video_tools.data.formats.longvt_parquet import LongVTParquet
 from verl_video_tools.data.formats.training_sets import get_source
 from verl_video_tools.data.rows import make_row, write_rows
@@ -61,16 +60,13 @@ def said(turns: Sequence[str], end: str = "<|im_end|>") -> str:
     return "".join(f"{turn}{end}" for turn in turns)
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_framethinkers_dialogues(media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, target = SAMPLES / "framethinker_sft" / "SFT.json", tmp_path / "rows.parquet"
-    records, texts = tmp_path / "records.jsonl", tmp_path / "texts.jsonl"
-    options = (f"--replay={records}", f"--texts={texts}")
-    assert convert(source, target, "framethinker-sft", media, *options) == 0
-    assert "rows.parquet: 2 rows, 2 skipped" in capsys.readouterr().out
+    records = tmp_path / "records.jsonl"
+    assert convert(source, target, "framethinker-sft", media, f"--replay={records}") == 0
+    told = capsys.readouterr()
+    assert "rows.parquet: 2 rows, 2 skipped" in told.out
+    assert "row 2: no video: looked for SFT/yard in" in told.err and "row 3: " in told.err
     direct, trace = read_rows(target)
     assert (direct["template"], trace["template"], len(trace["turns"])) == ("reasoning", "trace", 3)
     assert trace["turns"][2] == "<think>The  shows a hen.</think>\n<action>output answer: A</action>"
@@ -85,43 +81,6 @@ def test_framethinkers_dialogues(media: Path, tmp_path: Path, capsys: pytest.Cap
     assert [turn.text for turn in replayed[1]["trajectory"].turns] == trace["turns"]
     assert replayed[0]["reward"]["accuracy"] > 0
 
-    left = lines(texts)
-    assert [line["row"] for line in left] == [2, 3]
-    assert "no video: looked for SFT/yard in" in left[0]["reason"]
-    assert [message["role"] for message in left[1]["messages"]] == ["user", "assistant"]
-    assert left[1]["messages"][1]["content"].endswith("<action>choose frames between 1 and 20</action>")
-
-
-def test_replays_that_show_other_frames_are_told(
-    media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Those of a dialogue that lists what the replay shows are not."""
-    trace = json.loads((SAMPLES / "framethinker_sft" / "SFT.json").read_text())[1]
-    source, records = tmp_path / "SFT.json", tmp_path / "records.jsonl"
-
-    def told(messages: list[dict[str, str]]) -> str:
-        source.write_text(json.dumps([{**trace, "messages": messages}]))
-        options = (f"--replay={records}", "--overwrite")
-        assert convert(source, tmp_path / "rows.parquet", "framethinker-sft", media, *options) == 0
-        return capsys.readouterr().err
-
-    assert (
-        "note: 1 of 1 dialogues are shown other frames here than they list, as in row 0: initial frames: 8 fr"
-        in told(trace["messages"])
-    )
-    (line,) = read_records(records)
-    assert line["shown_otherwise"].endswith("here, 2 frames (0, 79) there (index)")
-    trajectory = line["trajectory"]
-    first = [frame.index for frame in trajectory.initial_frames]
-    chosen = [frame.index for frame in trajectory.calls()[1].frames]
-    asked, *turns = trace["messages"]
-    question = asked["content"].partition("frame 0")[0]
-    listed = {**asked, "content": question + "\n".join(f"frame {number}: <image>" for number in first)}
-    turns[3] = {**turns[3], "content": "\n".join(f"frame {number + 1}: <image>" for number in chosen)}
-    assert "note" not in told([listed, *turns])
-    turns[3] = {**turns[3], "content": "\n".join(f"frame {number + 2}: <image>" for number in chosen)}
-    assert "row 0: observation 1: " in told([listed, *turns])
-
 
 def test_what_does_not_replay_is_left_out(media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its grammar is right, but the call leads out of the video, or the video cannot be read."""
@@ -129,16 +88,15 @@ def test_what_does_not_replay_is_left_out(media: Path, tmp_path: Path, capsys: p
     text = json.dumps(trace).replace("frames between 30 and 50", "frames between 500 and 900")
     (tmp_path / "broken.mp4").write_bytes(b"no video")
     (tmp_path / "coop.mp4").symlink_to(media / "coop.mp4")
-    source, target, texts = tmp_path / "SFT.json", tmp_path / "rows.parquet", tmp_path / "texts.jsonl"
+    source, target = tmp_path / "SFT.json", tmp_path / "rows.parquet"
     source.write_text(json.dumps([json.loads(text), good, {**good, "video": "broken.mp4"}]))
     assert convert(source, target, "framethinker-sft", tmp_path) == 0
     assert len(read_rows(target)) == 3, "grammar and file are all that is looked at"
-    options = ("--overwrite", f"--replay={tmp_path / 'records.jsonl'}", f"--texts={texts}")
+    options = ("--overwrite", f"--replay={tmp_path / 'records.jsonl'}")
     assert convert(source, target, "framethinker-sft", tmp_path, *options) == 0
     assert [row["extra_info"]["question_id"] for row in read_rows(target)] == ["1"]
     told = capsys.readouterr().err
     assert "row 0: a call does not replay: out_of_range" in told and "row 2: it does not replay" in told
-    assert [line["row"] for line in lines(texts)] == [0, 2]
 
 
 def rl_rows(media: Path, folder: Path) -> Path:
@@ -158,8 +116,8 @@ def rl_rows(media: Path, folder: Path) -> Path:
 
 
 def test_videozoomers_dialogues_find_their_videos_by_the_question(media: Path, tmp_path: Path) -> None:
-    source, target, texts = SAMPLES / "videozoomer_sft" / "sft.json", tmp_path / "rows.parquet", tmp_path / "t.jsonl"
-    options = (f"--questions={rl_rows(media, tmp_path)}", f"--texts={texts}", f"--replay={tmp_path / 'r.jsonl'}")
+    source, target = SAMPLES / "videozoomer_sft" / "sft.json", tmp_path / "rows.parquet"
+    options = (f"--questions={rl_rows(media, tmp_path)}", f"--replay={tmp_path / 'r.jsonl'}")
     assert convert(source, target, "videozoomer-sft", media, *options) == 0
     trace, told, own = read_rows(target)
     assert {row["extra_info"]["video_path"] for row in (trace, told, own)} == {str(media / "market.mp4")}
@@ -167,19 +125,6 @@ def test_videozoomers_dialogues_find_their_videos_by_the_question(media: Path, t
     assert trace["extra_info"]["options"] == ["The left one", "The right one"]
     zoom, answer = trace["turns"]
     assert learnt(target)[0] == f"{zoom}{answer}<|im_end|>", "no end of message follows its stop string"
-    assert lines(texts) == [], "wrong ones are nothing to learn"
-
-
-def test_dialogues_without_a_video_are_texts(media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where no dialogue is left to learn."""
-    entries = json.loads((SAMPLES / "videozoomer_sft" / "sft.json").read_text())[:2]
-    source, texts = tmp_path / "sft.json", tmp_path / "texts.jsonl"
-    source.write_text(json.dumps(entries))
-    assert convert(source, tmp_path / "rows.parquet", "videozoomer-sft", media, f"--texts={texts}") == 2
-    assert f"gives no row; the first was left out: {source}: row 0: no video" in (told := capsys.readouterr().err)
-    assert f"what was said is in {texts}" in told
-    assert [line["messages"][-1]["role"] for line in lines(texts)] == ["assistant"] * 2
-    assert not (tmp_path / "rows.parquet").exists()
 
 
 def test_videobrains_dialogues_need_no_encoder(media: Path, tmp_path: Path) -> None:
@@ -240,16 +185,14 @@ def test_longvts_traces_whose_video_is_only_told(media: Path, tmp_path: Path) ->
 def test_a_dialogue_that_cannot_be_read_costs_itself(
     media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of what is left out it gives no text."""
     good = json.loads((SAMPLES / "longvt_parquet" / "longvt_sft.json").read_text())
     broken = {**good[0], "messages": [{"role": "assistant", "content": "x", "tool_calls": [7]}]}
-    source, texts = tmp_path / "sft.json", tmp_path / "texts.jsonl"
+    source = tmp_path / "sft.json"
     source.write_text(json.dumps([broken, "text", good[3], good[2]]))
-    assert convert(source, tmp_path / "rows.parquet", "longvt-parquet", media, f"--texts={texts}") == 0
+    assert convert(source, tmp_path / "rows.parquet", "longvt-parquet", media) == 0
     told = capsys.readouterr()
     assert "rows.parquet: 1 rows, 3 skipped" in told.out
     assert "row 0: the entry is not in the format of longvt-parquet" in told.err
-    assert [line["row"] for line in lines(texts)] == [2]
 
 
 @pytest.mark.timeout(60)
@@ -257,47 +200,39 @@ def test_one_question_about_many_videos_is_found(tmp_path: Path) -> None:
     """A search through all rows with the same question would take 160 seconds, beyond the timeout, instead of one."""
     rows = [make_row("Describe it.", "a dog", f"v{number}.mp4") for number in range(6_000)]
     write_rows(rows, tmp_path / "rl.parquet")
-    known = KnownQuestions(tmp_path / "rl.parquet")
+    files = BenchmarkFiles(annotations=tmp_path, videos=None, questions=tmp_path / "rl.parquet")
     for number in range(6_000):
-        found = known.find({"question": "Describe it.", "options": []}, [f"/x/v{number}.mp4"])
-        assert found is not None and Path(found.video_path).name == f"v{number}.mp4"
+        found = located({"question": "Describe it.", "options": []}, [f"/x/v{number}.mp4"], files)
+        assert found["video_path"].name == f"v{number}.mp4"
 
 
 def test_questions_that_several_rows_ask(tmp_path: Path) -> None:
     rows = [make_row("Who?", "A boy", tmp_path / f"{name}.mp4") for name in ("a", "b", "b")]
     write_rows(rows, tmp_path / "rl.parquet")
-    known, asked = KnownQuestions(tmp_path / "rl.parquet"), {"question": "who? ", "options": []}
-    found = known.find(asked, ["/x/b.mp4"])
-    assert found is not None and found.video_path == str(tmp_path / "b.mp4")
-    assert known.find({"question": "Why?", "options": []}, []) is None
+    files = BenchmarkFiles(annotations=tmp_path, videos=None, questions=tmp_path / "rl.parquet")
+    asked = {"question": "who? ", "options": []}
+    assert located(asked, ["/x/b.mp4"], files)["video_path"] == tmp_path / "b.mp4"
+    with pytest.raises(RowError, match="its question is in none of the rows"):
+        located({"question": "Why?", "options": []}, [], files)
     with pytest.raises(RowError, match=r"several rows ask its question, about a\.mp4, b\.mp4"):
-        known.find(asked, ["c.mp4"])
+        located(asked, ["c.mp4"], files)
     pq.write_table(pa.table({"x": [1]}), tmp_path / "none.parquet")
     with pytest.raises(UsageError, match="holds no rows about videos"):
-        KnownQuestions(tmp_path / "none.parquet")
+        located(asked, [], BenchmarkFiles(annotations=tmp_path, videos=None, questions=tmp_path / "none.parquet"))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--replay", "r.jsonl"], "only dialogues are replayed, or written as texts"),
-        (["--texts", "t.jsonl"], "only dialogues are replayed, or written as texts"),
-    ],
-)
-def test_bad_usage(
-    options: list[str], message: str, media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_questions_alone_are_not_replayed(media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = SAMPLES / "framethinker_sft" / "SFT.json"
     command = ["data", "convert", str(source), str(tmp_path / "x.parquet"), "--from", "framethinker-sft"]
-    assert run([*command, "--videos", str(media), *options]) == 2
-    assert message in capsys.readouterr().err
+    assert run([*command, "--videos", str(media), "--replay", "r.jsonl"]) == 2
+    assert "only dialogues are replayed" in capsys.readouterr().err
 
 
 def test_no_file_of_theirs_is_overwritten(media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, texts = SAMPLES / "framethinker_sft" / "SFT.json", tmp_path / "texts.jsonl"
-    texts.write_text("mine")
-    assert convert(source, tmp_path / "rows.parquet", "framethinker-sft", media, f"--texts={texts}") == 2
-    assert f"{texts} exists; name another file" in capsys.readouterr().err and texts.read_text() == "mine"
+    source, records = SAMPLES / "framethinker_sft" / "SFT.json", tmp_path / "records.jsonl"
+    records.write_text("mine")
+    assert convert(source, tmp_path / "rows.parquet", "framethinker-sft", media, f"--replay={records}") == 2
+    assert f"{records} exists; name another file" in capsys.readouterr().err and records.read_text() == "mine"
 
 
 @pytest.mark.slow
@@ -322,7 +257,6 @@ def test_the_commands_of_the_page(media: Path, tmp_path: Path, monkeypatch: pyte
     assert len(commands) == 6
     for command in commands:
         assert run(shlex.split(command)[1:]) == 0, command
-    assert len(lines(Path("framethinker_left.jsonl"))) == 2
     assert read_rows(Path("longvt.parquet"))[0]["extra_info"]["video_segment"] == [1.0, 3.0]
     assert len(read_rows(Path("videozoomer.parquet"))) == 3
     assert "What happens at 0:04?" in Path("framethinker.html").read_text(encoding="utf-8")
@@ -353,7 +287,6 @@ FIELDS = {
     "images": st.one_of(st.lists(st.one_of(st.text(max_size=8), JSON), max_size=2), JSON),
     "video": st.one_of(st.just("v.mp4"), JSON),
     "id": JSON,
-    "detailed_rollout": st.one_of(st.lists(JSON, max_size=2), JSON),
 }
 
 
@@ -375,10 +308,6 @@ def test_any_entry_is_read_or_told(entry: dict[str, Any], name: str) -> None:
         for taught in (False, True):
             for _, row in format_rows(source, files, taught=taught):
                 assert isinstance(row, RowError) or row["extra_info"]["question"]
-        for read in source.entries(files.annotations):
-            if isinstance(read, dict):
-                with suppress(RowError):
-                    assert all(set(message) == {"role", "content"} for message in source.texts(read))
 
 
 @pytest.mark.parametrize("name", ["AO8RW_0.0_6.9.mp4", "folder.v2/abc.mp4", "my video.webm"])

@@ -171,12 +171,8 @@ def test_columns_of_other_types_are_faults(paths: Any, turns: Any, faults: list[
     assert picture_faults({"extra_info": {"question": "?", "image_paths": paths}, "turns": turns}) == faults
 
 
-def test_the_prompt_can_be_replaced_and_other_methods_have_none(tmp_path: Path) -> None:
+def test_methods_without_a_picture_prompt_take_no_pictures(tmp_path: Path) -> None:
     path = picture(tmp_path / "a.png", 56, 56)
-    (tmp_path / "prompt.txt").write_text("Reason, then answer.")
-    fields = {"longvt": {"picture_prompt_file": str(tmp_path / "prompt.txt")}}
-    text = tokenizer().decode(dataset(tmp_path, [row([path])], video_tools=fields)[0]["input_ids"])
-    assert text.startswith(f"<|im_start|>system\nReason, then answer.{END}") and "crop_video" not in text
     with pytest.raises((RowError, UsageError), match="framethinker does not ask about pictures"):
         turn = "<think>so</think><action>output answer: A</action>"
         dataset(tmp_path, [row([path], turn=turn, agent_name="framethinker")])[0]

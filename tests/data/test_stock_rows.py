@@ -19,9 +19,9 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from examples.tiny_models.tiny_model import make_processor, make_tokenizer
 from tests.videos.files import read_number, write_video
 from verl_video_tools.cli.convert import Convert
-from verl_video_tools.core.errors import RowError, UsageError, VideoError
+from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Sample, content_images, content_text
-from verl_video_tools.data.stock_rows import convert_parquet, to_tool_agent_row
+from verl_video_tools.data.stock_rows import convert_parquet, stock_prompt, to_tool_agent_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 
@@ -68,7 +68,7 @@ async def test_the_first_look_is_that_of_our_own_loop(video: Path) -> None:
     assert messages is not None
     user = messages[-1]
     assert row["prompt"] == [
-        {"role": "system", "content": get_method("framethinker").tool_agent_prompt()},
+        {"role": "system", "content": stock_prompt("framethinker")},
         {"role": "user", "content": content_text(user.content)},
     ]
     assert "?\nA. this\nB. that\n\nframe 0: <image>\nframe 14: <image>\n" in row["prompt"][1]["content"]
@@ -93,11 +93,10 @@ async def test_the_row_selects_loop_and_tools_and_binds_its_video(video: Path) -
     assert original == make_row(video, index=3), "the given row is left alone"
 
 
-async def test_a_row_takes_a_method_and_a_prompt(video: Path) -> None:
+async def test_a_row_takes_a_method(video: Path) -> None:
     method = get_method("framethinker", initial_frames=3, call_frames=3)
-    row = await to_tool_agent_row(make_row(video, 0), method, "Be brief.")
+    row = await to_tool_agent_row(make_row(video, 0), method)
     assert picture_numbers(row) == [0, 49, 99]
-    assert row["prompt"][0]["content"] == "Be brief."
 
 
 @pytest.mark.parametrize("mark", ["<image>", "<video>", "<audio>"])
@@ -121,7 +120,7 @@ def test_verls_dataset_reads_a_converted_file(video: Path, tmp_path: Path, monke
     assert row["tools_kwargs"]["choose_frames"] == {"create_kwargs": {"video_path": str(video)}}
     assert list(row["extra_info"]["tool_selection"]) == ["choose_frames", "get_frame_number"]
     system, user = row["raw_prompt"]
-    assert system["content"][0]["text"] == get_method("framethinker").tool_agent_prompt()
+    assert system["content"][0]["text"] == stock_prompt("framethinker")
     images, _, _ = RLHFDataset._process_multi_modal_info([user], image_patch_size=14, config=config)
     assert [read_number(np.asarray(image)) for image in images] == FIRST_LOOK
     labels = [item["text"].strip() for item in user["content"] if item["type"] == "text"]
@@ -136,17 +135,12 @@ def test_a_file_may_be_converted_again(video: Path, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "twice.parquet").equals(pq.read_table(tmp_path / "once.parquet"))
 
 
-def test_an_unreadable_video_stops_the_conversion_or_is_left_out(video: Path, tmp_path: Path) -> None:
-    source = write_rows(tmp_path / "rows.parquet", [make_row(video, 0), make_row(tmp_path / "gone.mp4", 1)])
-    target = tmp_path / "tool_agent.parquet"
-    with pytest.raises(VideoError, match=r"row index=1: .*gone\.mp4"):
-        convert_parquet(source, target)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.parquet"], "nothing half-written is left"
-
-    conversion = convert_parquet(source, target, skip_unreadable=True)
+def test_a_row_that_cannot_be_converted_is_left_out_by_name(video: Path, tmp_path: Path) -> None:
+    rows = [make_row(video, 0), make_row(tmp_path / "gone.mp4", 1), make_row(video, 2, question="<image>What?")]
+    conversion = convert_parquet(write_rows(tmp_path / "rows.parquet", rows), tmp_path / "tool_agent.parquet")
     assert conversion.num_written == 1
-    assert [reason.partition(":")[0] for reason in conversion.skipped] == ["row index=1"]
-    assert [row["extra_info"]["index"] for row in pq.read_table(target).to_pylist()] == [0]
+    assert [reason.partition(":")[0] for reason in conversion.skipped] == ["row index=1", "row index=2"]
+    assert [row["extra_info"]["index"] for row in pq.read_table(tmp_path / "tool_agent.parquet").to_pylist()] == [0]
 
 
 def test_a_file_that_holds_no_rows_of_ours_is_bad_usage(tmp_path: Path) -> None:
@@ -163,22 +157,12 @@ def test_the_command_converts(video: Path, tmp_path: Path, capsys: pytest.Captur
     app = typer.Typer()
     app.command("convert")(Convert)
     source = write_rows(tmp_path / "rows.parquet", [make_row(video), make_row(tmp_path / "gone.mp4", 1)])
-    target, prompt = tmp_path / "out.parquet", tmp_path / "prompt.txt"
-    prompt.write_text("Be brief.\n")
+    target = tmp_path / "out.parquet"
     capsys.readouterr()  # drop the progress bars of `datasets`
-    options = [
-        "--set",
-        "initial_frames=3",
-        "--set",
-        "call_frames=3",
-        "--system-prompt-file",
-        str(prompt),
-        "--skip-unreadable",
-    ]
+    options = ["--set", "initial_frames=3", "--set", "call_frames=3"]
     app([str(source), str(target), "--for", "tool_agent", *options], standalone_mode=False).run()
     (row,) = pq.read_table(target).to_pylist()
     assert picture_numbers(row) == [0, 49, 99]
-    assert row["prompt"][0]["content"] == "Be brief."
     printed = capsys.readouterr()
     assert printed.out == f"{target}: 1 rows, 1 skipped\n"
     assert printed.err.startswith("skipped row index=1: ")

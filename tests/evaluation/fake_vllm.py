@@ -2,8 +2,9 @@
 
     python fake_vllm.py --model MODEL --host H --port P ... [--fail] [--never] [--stubborn]
 
-Prints itself, its options and environment as JSON, then its worker, or why it fails. Like vLLM's engine, the worker
-does not end by itself where the server is killed; both end after a minute in any case.
+Prints itself, its options and environment as JSON, then its worker, or why it fails. Like vLLM, the server
+ends its worker when it is asked to end, and the worker goes on where the server is killed; both end after a minute in
+any case.
 """
 
 from __future__ import annotations
@@ -34,7 +35,12 @@ def main() -> None:
     if "--stubborn" in arguments:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+
+        def end(*_: object) -> None:
+            worker.kill()
+            os._exit(0)
+
+        signal.signal(signal.SIGTERM, end)
     if "--never" in arguments:
         threading.Event().wait()
 

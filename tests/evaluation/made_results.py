@@ -12,8 +12,7 @@ from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.formats.entries import benchmark_row
 from verl_video_tools.data.generation.record import Record
 from verl_video_tools.data.generation.task import RolloutTask
-from verl_video_tools.evaluation.asked_items import asked_items
-from verl_video_tools.evaluation.items import ITEMS, item_lines
+from verl_video_tools.evaluation.items import ITEMS, asked_items, item_lines
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise
 from verl_video_tools.evaluation.run import RESULTS

@@ -1,4 +1,4 @@
-"""`vvt eval-table`: paired differences of runs that share items, and which difference could be shown."""
+"""`vvt eval-table`: paired differences of runs that share items."""
 
 from __future__ import annotations
 
@@ -48,20 +48,17 @@ def test_runs_are_paired_by_item(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_few_videos_are_said_to_be_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = [str(write_run(tmp_path / name, wrong={number}, num_videos=5)) for number, name in enumerate("ab")]
-    assert run(["eval-table", *folders, f"--out={tmp_path}", "--power"]) == 0
+    assert run(["eval-table", *folders, f"--out={tmp_path}"]) == 0
     printed = capsys.readouterr().out
     assert "| b | a | accuracy | 15 | 0 | 0 | 5 | 1 | 1 | 0.0 [too few] | - |" in printed
-    assert "| b to a, paired | 15 | 5 | too few |" in printed
 
 
 def test_runs_without_scatter_tell_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All items wrong in both: [0, 0] would say that the runs are known to be equal."""
     folders = [str(write_run(tmp_path / name, wrong=set(range(120)))) for name in "ab"]
-    assert run(["eval-table", *folders, f"--out={tmp_path}", "--power"]) == 0
+    assert run(["eval-table", *folders, f"--out={tmp_path}"]) == 0
     printed = capsys.readouterr().out
     assert "| b | a | accuracy | 120 | 0 | 0 | 40 | 0 | 0 | 0.0 | 1.000 |" in printed
-    assert "| a, to a published figure | 120 | 40 | - |" in printed
-    assert "| b to a, paired | 120 | 40 | - |" in printed
     assert json.loads((tmp_path / "paired.json").read_text())[0]["interval"] is None
 
 
@@ -91,29 +88,15 @@ def test_published_verdicts_are_compared_where_both_runs_have_them(tmp_path: Pat
     }
 
 
-def test_power_tells_the_least_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One question a video is right in half of the runs' videos: the textbook's numbers of independent items."""
-    asked = questions(100, 1)
-    write_result(tmp_path / "run", asked, [record(task, int(task.uid) % 2 == 0) for task in asked.tasks])
-    assert run(["eval-table", str(tmp_path / "run"), f"--out={tmp_path / 'out'}", "--power"]) == 0
-    printed = capsys.readouterr().out
-    error = 0.5 / 99**0.5
-    assert f"| run, to a published figure | 100 | 100 | {100 * error * (1.9842 + 0.8416):.1f} |" in printed
-    assert f"| run, to a run on other videos | 100 | 100 | {100 * 2**0.5 * error * (1.9842 + 0.8416):.1f} |" in printed
-    assert not (tmp_path / "out" / "paired.json").exists()
-
-
-def test_results_without_items_are_set_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_without_items_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = [write_run(tmp_path / name, wrong=set()) for name in "ab"]
     (folders[1] / "items.jsonl").unlink()
     line = ["eval-table", *map(str, folders), f"--out={tmp_path}", "--overwrite"]
-    assert run(line) == 0
-    told = capsys.readouterr()
-    assert "without paired differences: cannot read items from" in told.err and "shared items" not in told.out
-    assert "give `vvt eval` again to write it" in told.err
-    assert run([*line, "--power"]) == 2
+    assert run(line) == 2
+    told = capsys.readouterr().err
+    assert "cannot read items from" in told and "give `vvt eval` again to write it" in told
     (folders[1] / "items.jsonl").write_text("[]\n")
-    assert run([*line, "--power"]) == 2
+    assert run(line) == 2
     assert "cannot read items from" in capsys.readouterr().err
 
 

@@ -22,9 +22,8 @@ from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.evaluation import serve
 from verl_video_tools.evaluation.comparison import compare
-from verl_video_tools.evaluation.controls import with_shuffled_options
 from verl_video_tools.evaluation.items import read_items
-from verl_video_tools.evaluation.questions import Questions
+from verl_video_tools.evaluation.questions import Questions, with_shuffled_options
 from verl_video_tools.records.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
@@ -97,7 +96,7 @@ def test_options_are_shuffled_and_the_truth_with_them(video_mme: BenchmarkFiles,
     results = [(tmp_path / name / "results.json").read_bytes() for name in ("one", "again")]
     assert results[0] == results[1]
     pairs = compare({name: read_items(tmp_path / name) for name in asked})
-    assert {(pair.num_items, pair.num_only) for pair in pairs} == {(3, (0, 0))}
+    assert {(pair.shared_items, pair.only_in_result, pair.only_in_minus) for pair in pairs} == {(3, 0, 0)}
 
 
 def truths_of(out: Path) -> dict[str, str]:
@@ -143,14 +142,14 @@ def test_a_question_without_a_truth_gets_none_by_a_control() -> None:
     tasks = [RolloutTask("0", 0, options_row("")), RolloutTask("1", 0, options_row("A"))]
     questions = with_shuffled_options(Questions("rows", tasks, {}), seed=0)
     assert [task.uid for task in questions.tasks] == ["1"] and list(questions.faults) == [0]
-    assert "the truth is not published" in str(questions.faults[0])
+    assert "the row has no truth" in str(questions.faults[0])
 
 
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
         (options_row("two", question_type="open", options=None), "Leave the control out"),
-        (options_row(""), "the first: options cannot be shuffled: the truth is not published"),
+        (options_row(""), "the first: options cannot be shuffled: the row has no truth"),
     ],
 )
 def test_a_control_that_changes_nothing_is_refused(row: dict[str, Any], reason: str) -> None:

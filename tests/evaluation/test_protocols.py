@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from verl_video_tools.evaluation.protocols import (
     get_protocol,
 )
 from verl_video_tools.methods import get_method
+from verl_video_tools.methods.run_settings import write_run_settings
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -55,13 +57,13 @@ def test_every_value_is_an_option_or_a_field(protocol: Protocol) -> None:
 def test_a_profile_and_what_the_user_gives() -> None:
     protocol = get_protocol("longvt-dense")
     given = {"temperature": 0.0, "max_pixels": 100_352, SUBTITLES: False}
-    applied = apply(protocol, "video-mme", given, {"initial_frames": 512, "show_times": False})
+    applied = apply(protocol, "video-mme", given, {"initial_frames": 512, "max_calls_per_turn": 1})
     assert applied.options == {"min_pixels": 784, "extractor": "lmms-eval-2025/videomme"}
     assert applied.fields["initial_frames"] == 512 and applied.fields["call_frames"] == 128
     assert applied.overrides == {
         "max_pixels": {"published": 50_176, "used": 100_352},
         "set.initial_frames": {"published": 768, "used": 512},
-        "set.show_times": {"published": "the method's default", "used": False},
+        "set.max_calls_per_turn": {"published": "the method's default", "used": 1},
         "subtitles": {"published": True, "used": False},
     }
     elsewhere = apply(protocol, "mvbench", {SUBTITLES: False}, {})
@@ -103,6 +105,30 @@ def test_an_evaluation_by_a_protocol(
     }
     assert json.loads((out / "protocol.json").read_text())["published_protocol"] == protocol["published_protocol"]
     assert "framemind: top_p is 0.5, published 0.95" in capsys.readouterr().err
+
+
+def test_a_protocol_takes_the_place_of_what_the_models_run_says(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without one, the folder's fields and bounds of pixels apply. With one, none of them is mixed into it."""
+    model, prompt = tmp_path / "model", tmp_path / "prompt.txt"
+    shutil.copytree(model_dir(), model)
+    prompt.write_text("As trained.")
+    method = get_method("framemind", initial_frames=4, prompt_file=str(prompt))
+    write_run_settings(model, [method], {"min_pixels": 3136, "max_pixels": 50_176}, None)
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        paths = [f"--annotations={video_mme.annotations}", f"--videos={video_mme.videos}", f"--processor={model}"]
+        command = ["eval", "--benchmark=video-mme", f"--base-url={server.base_url}", *paths]
+        assert run([*command, "--method=framemind", f"--out={tmp_path / 'trained'}"]) == 0
+        assert "framemind as in" in capsys.readouterr().err
+        assert run([*command, "--protocol=framemind", "--set=call_frames=8", f"--out={tmp_path / 'published'}"]) == 0
+    assert f"framemind takes the place of {model / 'video_tools.yaml'}" in capsys.readouterr().err
+    trained, published = (result_of(tmp_path / name)["protocol"] for name in ("trained", "published"))
+    assert (trained["config"]["initial_frames"], published["config"]["initial_frames"]) == (4, 32)
+    assert trained["prompt_digest"] and published["config"]["prompt_file"] is None
+    assert trained["pictures"]["sizes"]["max_pixels"] == 50_176
+    assert published["pictures"]["sizes"]["max_pixels"] == 200_704
+    assert list(published["published_protocol"]["overrides"]) == ["set.call_frames"]
 
 
 def test_protocols_of_another_method_and_unknown_ones(

@@ -17,12 +17,17 @@ from verl_video_tools.core.grading import is_readable
 from verl_video_tools.core.types import AnswerLabel, QuestionType, Sample
 from verl_video_tools.data.extractors import EXTRACTORS, get_extractor
 from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, GradedItem, get_benchmark
-from verl_video_tools.evaluation.published import published_figures, read_item
+from verl_video_tools.evaluation.items import AskedItem, read_by
+from verl_video_tools.evaluation.results import mean_metrics
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
 
 OPTIONS = ("a cup", "a dog", "a lamp", "a chair")
+
+
+def asked(graded: GradedItem, published: GradedItem) -> AskedItem:
+    return AskedItem({}, graded, published, {})
 
 
 def choice(given: str | None, truth: str, label: AnswerLabel) -> GradedItem:
@@ -43,15 +48,12 @@ def test_both_accuracies_and_what_they_differ_on(
     assert result["overall"]["accuracy_published"] == pytest.approx(2 / 3)
     assert (result["overall"]["unreadable"], result["overall"]["unreadable_published"]) == (2, 0)
     assert result["overall"]["differing"] == 1
-    (line,) = [json.loads(line) for line in (out / "differences.jsonl").read_text().splitlines()]
-    assert line == {
-        "item": "001-2",
-        "answer": "Either B or C",
-        "truth": "B",
-        "verdict": "incorrect",
-        "published_reading": "B",
-        "published_verdict": "correct",
-    }
+    lines = [json.loads(line) for line in (out / "items.jsonl").read_text().splitlines()]
+    assert [(each["label"], each["label_published"]) for each in lines] == [
+        ("correct", "correct"),
+        ("incorrect", "correct"),
+        ("incorrect", "incorrect"),
+    ]
     table = capsys.readouterr().out
     assert "| accuracy | accuracy, published | unreadable | frames |" in table
     assert "| 33.3 [too few] | 66.7 [too few] | 2 | 2.0 |" in table
@@ -78,25 +80,24 @@ def test_a_benchmarks_figures_by_the_published_verdicts() -> None:
     """The ends are reversed, which our grader calls wrong and the published rule turns around."""
     sample = Sample("When?", "[2.0, 7.0]", "v.mp4", "segment")
     item = GradedItem(sample, "It happens in 7 - 2 seconds.", AnswerLabel.INCORRECT)
-    both = read_item(item, get_extractor("lmms-eval/charades_sta"))
-    figures = published_figures([both], get_benchmark("charades-sta"))
-    assert both.differs and both.published.label is AnswerLabel.CORRECT
-    assert (figures["R@0.7_published"], figures["mIoU_published"]) == (1.0, 1.0)
+    published = read_by(get_extractor("lmms-eval/charades_sta"), item)
+    figures = mean_metrics(get_benchmark("charades-sta"), [published])
+    assert asked(item, published).differs and published.label is AnswerLabel.CORRECT
+    assert (figures["R@0.7"], figures["mIoU"]) == (1.0, 1.0)
 
 
 def test_a_missing_answer_is_an_empty_one() -> None:
-    extractor = get_extractor("lmms-eval-2025/videomme")
-    items = [read_item(choice(None, "A", AnswerLabel.INCORRECT), extractor)]
-    figures = published_figures(items, None)
-    assert figures == {"unreadable_published": 1, "differing": 0}
+    item = choice(None, "A", AnswerLabel.INCORRECT)
+    published = read_by(get_extractor("lmms-eval-2025/videomme"), item)
+    assert published.answer is None and not asked(item, published).differs
 
 
 def test_partly_right_is_not_right() -> None:
-    both = read_item(choice("A", "A", AnswerLabel.PARTIAL), get_extractor("lmms-eval-2025/videomme"))
-    assert both.differs
+    extractor = get_extractor("lmms-eval-2025/videomme")
+    item = choice("A", "A", AnswerLabel.PARTIAL)
+    assert asked(item, read_by(extractor, item)).differs
     other_type = GradedItem(Sample("How?", "well", "v.mp4", "open"), "well", AnswerLabel.CORRECT)
-    left_alone = read_item(other_type, get_extractor("lmms-eval-2025/videomme"))
-    assert left_alone.published == other_type and not left_alone.differs
+    assert read_by(extractor, other_type) == other_type
 
 
 @pytest.mark.parametrize(

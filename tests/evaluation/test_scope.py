@@ -17,7 +17,7 @@ from tests.judge_server import JudgeServer, Reply
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.formats import BenchmarkFiles
-from verl_video_tools.evaluation.scope import scoped
+from verl_video_tools.evaluation.questions import scoped
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -134,7 +134,7 @@ def test_repeats_resume_to_the_same_bytes(video_mme: BenchmarkFiles, tmp_path: P
     with JudgeServer(reply=by_seed) as one, JudgeServer(reply=by_seed) as two:
         assert run(command(video_mme, killed, one, f"--base-url={two.base_url}", *options)) == 0
         assert 0 < len(one.requests) + len(two.requests) < num_requests
-    for name in ("results.json", "items.jsonl", "table.md", "table.tex", "table.csv", "table.json", "protocol.json"):
+    for name in ("results.json", "items.jsonl", "table.md", "table.csv", "protocol.json"):
         assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
     assert len(set(result_of(whole)["repeats"]["accuracy"])) > 1, "the times differ"
     assert json.loads((killed / "timing.json").read_text())["rollouts"] == 9

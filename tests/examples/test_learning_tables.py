@@ -20,11 +20,11 @@ from examples.learning_curve.bars import bars
 from examples.learning_curve.chosen import Chosen, choose
 from examples.learning_curve.claims.claim import CLAIMS
 from examples.learning_curve.equal_cost import COSTS, accuracy_at, largest_common, mean_of_runs
+from examples.learning_curve.held_out import Estimate
 from examples.learning_curve.plans import plan_of
 from examples.learning_curve.report import RFT_LESS_RL, RL_WITHOUT_TOOLS
 from examples.learning_curve.schedule import COMPARED, METHODS
 from examples.learning_curve.stored import CLAIMS_FOLDER, load
-from verl_video_tools.records.validation import Estimate
 
 IMAGES = tables.REPO / "docs" / "images"
 COMMAND = "run: python -m examples.learning_curve.tables"

@@ -52,7 +52,7 @@ def _lost(kind: str, target: str, *moments: str) -> Fault:
     return _killed(f"the {kind}", target, rf"RUN ENDED: lost {kind} \d+", *moments)
 
 
-_SUPERVISOR = r"^\S+ -m verl_video_tools\.verl_plugin\.supervise "
+_SUPERVISOR = r"^\S+ -m verl_video_tools\.launch\.supervise "
 _ASKED = r"ended by {}\. Start the same command again to resume"
 _ENDED = r"{}.*` was ended by SIGKILL"
 _ENGINE_DEAD = r"RUN ENDED: .*engine process is dead"

@@ -20,7 +20,7 @@ import psutil
 from tests.faults.moments import VARIABLE, marks
 from tests.integration.conftest import REPO
 from tests.waiting import is_gone
-from verl_video_tools.verl_plugin.supervise import segments_in_use
+from verl_video_tools.launch.supervise import segments_in_use
 
 START_LIMIT_SECONDS = 600.0
 END_LIMIT_SECONDS = 300.0

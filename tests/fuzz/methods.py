@@ -17,7 +17,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "framethinker": {"initial_frames": 3, "initial_frames_long": 4, "call_frames": 4, "call_frames_long": 5},
     "videozoomer": {"initial_frames": 4, "call_frames": 5},
     "longvt": {"initial_frames": 4, "call_frames": 6},
-    "videobrain": {"initial_frames": 3, "call_frames": 4, "clip_frames": 2, "clip_candidates": [8, 16]},
+    "videobrain": {"initial_frames": 3, "call_frames": 4, "clip_frames": 2},
     "framemind": {"low": [4, 32], "high": [2, 48], "tool_side_pixels": 48, "min_call_frames": 2, "call_frames": 4},
     "direct": {"initial_frames": 3},
 }
@@ -29,12 +29,12 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "framethinker goes on": ("framethinker", {"end_on_call_error": False, "bonus_condition": "always"}),
     "framethinker choice": ("framethinker", {"answer_grading": "choice", "ccv": False, "bonus_condition": "always"}),
     "videozoomer ends": ("videozoomer", {"end_on_call_error": True, "bonus_condition": "always"}),
-    "longvt ends": ("longvt", {"end_on_call_error": True, "crop_choice": "best"}),
-    "longvt path": ("longvt", {"tell_video_path": True, "time_reward": "tool"}),
+    "longvt ends": ("longvt", {"end_on_call_error": True, "time_reward": "boundary"}),
+    "longvt tool": ("longvt", {"time_reward": "tool"}),
     "videobrain goes on": ("videobrain", {"end_on_call_error": False, "format_gate": False}),
     "framemind ends": ("framemind", {"end_on_call_error": True, "exploration_share": 1.0}),
-    "framemind turns": ("framemind", {"context": "last_evidence", "continue_on": "tool_call", "bad_calls": "void"}),
-    "framemind first": ("framemind", {"context": "initial_plus_last", "empty_clip": "error"}),
+    "framemind turns": ("framemind", {"context": "last_evidence", "continue_on": "tool_call"}),
+    "framemind first": ("framemind", {"context": "initial_plus_last"}),
 }
 
 QUESTIONS: dict[str, Mapping[str, Any]] = {

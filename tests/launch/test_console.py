@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("verl", reason="a run configures verl")
 
 from tests.recipes.options import script_arguments
-from verl_video_tools.verl_plugin.log_lines import MARK
+from verl_video_tools.verl_plugin.marked_warnings import MARK
 
 pytestmark = pytest.mark.slow
 

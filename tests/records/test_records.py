@@ -21,7 +21,7 @@ from verl_video_tools.records.records import (
     step_files,
     step_of,
 )
-from verl_video_tools.records.summary import main
+from verl_video_tools.records.summary import print_summary
 
 
 def line(step: int, uid: str, score: float) -> dict:
@@ -62,7 +62,7 @@ def test_summary_compares_first_and_last_step(tmp_path: Path, capsys) -> None:
     writer = RecordWriter(tmp_path)
     writer.write(1, [line(1, "a", 0.0), line(1, "a", 0.0)])
     writer.write(2, [line(2, "a", 1.0), line(2, "a", 0.0)])
-    main(tmp_path)
+    print_summary(tmp_path)
     printed = capsys.readouterr().out
     assert (
         "step 1" in printed
@@ -126,7 +126,7 @@ def test_summary_of_fine_tuning_is_from_verls_log(tmp_path: Path, capsys) -> Non
     resumed = [{"step": 2, "data": {"train/loss": 0.5, "train/lr": 0.0, "val/loss": 0.75}}, {"step": 3, "data": {}}]
     for name, lines in (("metrics_1.jsonl", first), ("metrics_2.jsonl", resumed)):
         (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    main(tmp_path)
+    print_summary(tmp_path)
     shown = capsys.readouterr().out
     rows = {cells[0]: cells[1:] for line in shown.splitlines() if len(cells := re.split(r" *[│┃] *", line)[1:-1]) > 1}
     assert shown.startswith("2 steps")
@@ -140,7 +140,7 @@ def test_summary_of_fine_tuning_leaves_out_what_is_trained_again(tmp_path: Path,
     for name, losses in (("metrics_1.jsonl", {1: 4.0, 2: 3.0, 4: 1.0}), ("metrics_2.jsonl", {2: 3.5})):
         lines = [json.dumps({"step": step, "data": {"train/loss": loss}}) + "\n" for step, loss in losses.items()]
         (tmp_path / name).write_text("".join(lines))
-    main(tmp_path)
+    print_summary(tmp_path)
     shown = capsys.readouterr().out
     assert shown.startswith("2 steps") and "3.500" in shown and "1.000" not in shown
 
@@ -148,13 +148,13 @@ def test_summary_of_fine_tuning_leaves_out_what_is_trained_again(tmp_path: Path,
 @pytest.mark.parametrize("folder", ["", "trajectories"])
 def test_summary_takes_a_runs_folder_or_that_of_its_records(folder: str, tmp_path: Path, capsys) -> None:
     RecordWriter(tmp_path / "trajectories").write(3, [line(3, "a", 0.5)])
-    main(tmp_path / folder)
+    print_summary(tmp_path / folder)
     shown = capsys.readouterr().out
     assert shown.startswith("1 steps") and f"{tmp_path.resolve()}/trajectories/step_*.jsonl" in shown
 
 
 def test_summary_of_an_empty_folder_says_so(tmp_path: Path, capsys) -> None:
-    main(tmp_path)
+    print_summary(tmp_path)
     assert "no recorded step" in capsys.readouterr().out
 
 

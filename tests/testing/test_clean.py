@@ -29,8 +29,8 @@ NOT_APPLICABLE = {
     "videobrain": GROUP | STOP,
 }
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    ("longvt", {"end_on_call_error": True, "crop_choice": "best", "tell_video_path": True, "time_reward": "tool"}),
-    ("framemind", {"context": "last_evidence", "bad_calls": "void", "rung": 3, "empty_clip": "error"}),
+    ("longvt", {"end_on_call_error": True, "time_reward": "tool"}),
+    ("framemind", {"context": "last_evidence", "rung": 3}),
     (
         "framethinker",
         {"end_on_call_error": False, "ccv": False, "answer_grading": "choice", "bonus_condition": "always"},

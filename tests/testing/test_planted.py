@@ -14,7 +14,7 @@ from verl_video_tools.core.types import Method
 from verl_video_tools.testing.run import PROPERTIES
 
 CLEAN = [
-    config_and_prompt.TemperatureLadder,
+    config_and_prompt.FrameLadder,
     grammar_and_tools.Measuring,
     rollout_and_reward.Brief,
     rollout_and_reward.Curious,

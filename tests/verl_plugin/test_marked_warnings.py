@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from verl_video_tools.verl_plugin.log_lines import MARK
-from verl_video_tools.verl_plugin.marked_warnings import VARIABLE, activate_if_asked
+from verl_video_tools.verl_plugin.marked_warnings import MARK, VARIABLE, activate_if_asked
 
 OURS = logging.getLogger("verl_video_tools")
 

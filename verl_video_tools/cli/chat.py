@@ -58,7 +58,7 @@ class Chat:
     ] = None
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for pictures of what was shown; default: a new temporary one."),
+        typer.Option(metavar="DIR", help="Folder for a page of each dialogue; default: a new temporary one."),
     ] = None
     settings: Settings = None
     processor: Annotated[
@@ -80,7 +80,7 @@ class Chat:
 
     def run(self) -> int:
         from verl_video_tools.evaluation.chat import ask, plain
-        from verl_video_tools.evaluation.processor import envelope_of_model
+        from verl_video_tools.evaluation.model import envelope_of_model
         from verl_video_tools.methods import get_method
         from verl_video_tools.methods.run_settings import read_run_settings, with_run_settings
         from verl_video_tools.rollout.chat_policy import PolicyConfig
@@ -107,7 +107,7 @@ class Chat:
                         str(self.video),
                         method,
                         policy,
-                        folder / f"question_{number}",
+                        folder / f"question_{number}.html",
                         _tell,
                         seed=self.seed,
                         retriever=retriever,

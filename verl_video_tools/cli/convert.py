@@ -17,7 +17,7 @@ from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from verl_video_tools.data.stock_rows import Conversion
+    from verl_video_tools.data.convert import Conversion
 
 _TABLE = "table"
 _SKIPPED_SHOWN = 20
@@ -91,10 +91,6 @@ class Convert:
             help="--turns: execute every dialogue, skip those that do not replay, write the others' records here.",
         ),
     ] = None
-    texts: Annotated[
-        Path | None,
-        typer.Option(metavar="TEXTS.jsonl", help="--turns: write the skipped dialogues here, with the reason."),
-    ] = None
     split: Annotated[str | None, typer.Option(help="--from: name of the split; default: the format's.")] = None
     settings: Annotated[
         list[str] | None,
@@ -102,11 +98,6 @@ class Convert:
             "--set", metavar="FIELD=VALUE", help="--for: override a field of the method's config; repeatable."
         ),
     ] = None
-    system_prompt_file: Annotated[Path | None, typer.Option(help="--for: text that replaces our system prompt.")] = None
-    skip_unreadable: Annotated[
-        bool,
-        typer.Option("--skip-unreadable", help="--for: skip rows whose video cannot be read."),
-    ] = False
 
     def run(self) -> None:
         if (self.source_format is None) == (self.loop is None):
@@ -121,15 +112,12 @@ class Convert:
             "--turns": self.turns,
             "--questions": self.questions,
             "--replay": self.replay,
-            "--texts": self.texts,
             "--split": self.split,
             "--map": self.column_map,
             "--yes": self.yes,
         }
         for_loop = {
             "--set": self.settings,
-            "--system-prompt-file": self.system_prompt_file,
-            "--skip-unreadable": self.skip_unreadable,
         }
         for name, value in (for_loop if self.source_format is not None else for_rows).items():
             if value:
@@ -140,7 +128,7 @@ class Convert:
                 raise UsageError(f"{name} is an option of --from table")
         check_outputs(
             rows=(self.target,),
-            texts=(self.replay, self.texts),
+            texts=(self.replay,),
             sources=(self.source, self.questions),
             overwrite=self.overwrite,
         )
@@ -154,14 +142,7 @@ class Convert:
             typer.echo(f"skipped {reason}", err=True)
         if (num_more := len(conversion.skipped) - _SKIPPED_SHOWN) > 0:
             typer.echo(f"skipped {num_more} more", err=True)
-        if conversion.shown_otherwise:
-            typer.echo(
-                f"note: {len(conversion.shown_otherwise)} of {conversion.num_written} dialogues are shown other frames "
-                f"here than they list, as in {conversion.shown_otherwise[0]}; the records say which (shown_otherwise)",
-                err=True,
-            )
-        with_subtitles = "" if self.subtitles is None else f" ({conversion.num_with_subtitles} with subtitles)"
-        typer.echo(f"{self.target}: {conversion.num_written} rows{with_subtitles}, {len(conversion.skipped)} skipped")
+        typer.echo(f"{self.target}: {conversion.num_written} rows, {len(conversion.skipped)} skipped")
 
     def _convert_table(self) -> Conversion:
         from verl_video_tools.cli.table import convert_table
@@ -170,7 +151,6 @@ class Convert:
             "--turns": self.turns,
             "--questions": self.questions,
             "--replay": self.replay,
-            "--texts": self.texts,
             "--subtitles": self.subtitles,
             "--subtitle-frames": self.subtitle_frames,
         }
@@ -202,7 +182,6 @@ class Convert:
             split=self.split,
             taught=self.turns,
             records=self.replay,
-            texts=self.texts,
         )
 
     def _convert_for_loop(self) -> Conversion:
@@ -213,13 +192,4 @@ class Convert:
             self.target,
             method_name=self.method or "framethinker",
             settings=read_assignments(self.settings or []),
-            system_prompt=None if self.system_prompt_file is None else _read_prompt(self.system_prompt_file),
-            skip_unreadable=self.skip_unreadable,
         )
-
-
-def _read_prompt(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--system-prompt-file {path}: {error}") from error

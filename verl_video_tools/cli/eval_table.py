@@ -10,7 +10,6 @@ import typer
 
 from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import command
-from verl_video_tools.core.errors import UsageError
 
 
 @command
@@ -18,10 +17,7 @@ class EvalTable:
     """Compare evaluations: tables, paired differences and plots."""
 
     results: Annotated[list[Path], typer.Argument(help="Folders that `vvt eval` wrote.")]
-    out: Annotated[Path, typer.Option(help="Folder for table.md, .tex, .csv, .json, paired.json and the plots.")]
-    power: Annotated[
-        bool, typer.Option("--power", help="Add the smallest difference that these items and videos can show.")
-    ] = False
+    out: Annotated[Path, typer.Option(help="Folder for table.md, table.csv, paired.json and the plots.")]
     overwrite: Overwrite = False
 
     def run(self) -> None:
@@ -29,7 +25,6 @@ class EvalTable:
             PAIRED,
             compare,
             comparison_table,
-            power_table,
             write_comparisons,
         )
         from verl_video_tools.evaluation.items import read_items
@@ -41,16 +36,8 @@ class EvalTable:
         check_outputs(texts=(self.out / name for name in names), overwrite=self.overwrite)
         paths = _names(self.results)
         read = {name: read_result(path) for name, path in paths.items()}
-        try:
-            runs = {name: read_items(path) for name, path in paths.items()}
-        except UsageError as error:
-            if self.power:
-                raise
-            typer.echo(f"without paired differences: {error}", err=True)
-            runs = {}
-        comparisons = compare(runs)
-        further = [comparison_table(comparisons)] if comparisons else []
-        print(write_tables(read, self.out, [*further, *([power_table(runs, comparisons)] if self.power else [])]))
+        comparisons = compare({name: read_items(path) for name, path in paths.items()})
+        print(write_tables(read, self.out, [comparison_table(comparisons)]))
         if comparisons:
             write_comparisons(comparisons, self.out)
         write_plots(read, self.out)

@@ -14,7 +14,7 @@ from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings
 from verl_video_tools.cli.serving import Serve, ServeOption, announced_server, check_server
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.evaluation.control_names import Control
+from verl_video_tools.evaluation import Control
 
 if TYPE_CHECKING:
     from verl_video_tools.evaluation.protocols import Applied
@@ -72,7 +72,8 @@ class Evaluate(Asking):
     limit: Annotated[int | None, typer.Option(min=1, help="Number of questions, the same ones in every run.")] = None
     repeats: Annotated[int, typer.Option(min=1, help="Times that each question is asked, each with its own seed.")] = 1
     control: Annotated[
-        list[Control] | None, typer.Option(help="Change what is asked, to see what accuracy depends on; repeatable.")
+        list[Control] | None,
+        typer.Option(help="Change what is asked, to see what accuracy depends on; repeatable."),
     ] = None
     base_url: Annotated[list[str] | None, BASE_URL] = None
     serve: Serve = None
@@ -97,15 +98,12 @@ class Evaluate(Asking):
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
-        from verl_video_tools.evaluation.controls import controlled
-        from verl_video_tools.evaluation.folder import PROTOCOL
-        from verl_video_tools.evaluation.model_files import model_digest
-        from verl_video_tools.evaluation.processor import envelope_of_model
-        from verl_video_tools.evaluation.run import WRITTEN, evaluate
-        from verl_video_tools.evaluation.scope import scoped
+        from verl_video_tools.evaluation.model import envelope_of_model, model_digest
+        from verl_video_tools.evaluation.questions import controlled, scoped
+        from verl_video_tools.evaluation.run import PROTOCOL, WRITTEN, evaluate
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
-        from verl_video_tools.methods.run_settings import read_run_settings, with_run_settings
+        from verl_video_tools.methods.run_settings import NAME, RunSettings, read_run_settings, with_run_settings
 
         if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
             check_outputs(texts=(self.out / name for name in WRITTEN))
@@ -114,10 +112,18 @@ class Evaluate(Asking):
         profile = None if self.protocol is None else self._take_protocol(self.protocol, fields)
         if self.method is None:
             raise UsageError("give --method, or --protocol, which has one")
-        trained = read_run_settings(self.serve or self.processor, self.method)
-        given = with_run_settings(
-            self.serve or self.processor, self.method, fields if profile is None else profile.fields
-        )
+        folder = self.serve or self.processor
+        trained = read_run_settings(folder, self.method)
+        if profile is None:
+            given = with_run_settings(folder, self.method, fields)
+        else:  # a published evaluation is one whole: nothing of the model's own run is mixed into it
+            given = profile.fields
+            if trained != RunSettings():
+                told = (
+                    f"{self.protocol} takes the place of {Path(folder or '') / NAME}; --set gives single fields of it"
+                )
+                typer.echo(told, err=True)
+            trained = RunSettings()
         configured = get_method(self.method, **given)
         whole = self._questions()
         questions = scoped(
@@ -169,7 +175,7 @@ class Evaluate(Asking):
             )
         print(markdown({self.out.name: result}))
         if name := result.get("submission"):
-            typer.echo(f"truths are not published; answers to hand in: {self.out / name}", err=True)
+            typer.echo(f"answers to hand in: {self.out / name}", err=True)
             if questions.scope is not None:
                 typer.echo(f"{name} is of a part of the questions only (--where, --limit)", err=True)
         _tell_failures(result)
@@ -214,7 +220,7 @@ class Evaluate(Asking):
             return questions_of_rows(self.rows)
         if self.rows is not None or self.benchmark is None or self.annotations is None or self.videos is None:
             raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
-        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self, hidden_truths=True))
+        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self))
 
 
 def _tell_failures(result: dict[str, Any]) -> None:

@@ -16,7 +16,6 @@ import typer
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.video_identity import Sign
 
 if TYPE_CHECKING:
     from verl_video_tools.core.types import VideoInfo
@@ -54,13 +53,6 @@ ToolModelSettings = Annotated[
 ]
 RetryFlagged = Annotated[bool, typer.Option("--retry-flagged", help="Repeat rollouts that failed.")]
 Rows = Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Parquet file of our rows.")]
-KnownBy = Annotated[
-    list[Sign] | None,
-    typer.Option(
-        "--by",
-        help="Sign by which two files are the same video (youtube: the id in the name); repeatable, default: all.",
-    ),
-]
 
 
 @dataclass_transform(kw_only_default=True)
@@ -203,9 +195,9 @@ class Sampling(Asking):
 class Probing:
     """How the videos of rows are opened."""
 
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes that open videos; default: the number of CPUs.")
-    ] = None
+    jobs: Annotated[int | None, typer.Option(min=1, help="Threads that open videos; default: the number of CPUs.")] = (
+        None
+    )
     deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time to open one video, in seconds.")] = 60.0
 
     def probe_videos(self, source: Path) -> "dict[str, VideoInfo | str]":

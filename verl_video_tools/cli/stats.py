@@ -22,7 +22,7 @@ class Stats(Probing):
         from verl_video_tools.data.stats import row_stats
 
         videos = self.probe_videos(self.source) if self.probe else None
-        found = row_stats(self.source, videos).to_dict()
+        found = row_stats(self.source, videos)
         if self.as_json:
             print(json.dumps(found))
             return

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from verl_video_tools.data.stock_rows import Conversion
+    from verl_video_tools.data.convert import Conversion
 
 _WIDTH = 140
 """Of what is shown where standard output is no terminal."""
@@ -44,25 +42,19 @@ def convert_table(
     from verl_video_tools.data.formats import BenchmarkFiles
     from verl_video_tools.data.table.columns import find_columns
     from verl_video_tools.data.table.files import open_table
-    from verl_video_tools.data.table.preview import show
-    from verl_video_tools.data.table.reader import Table, survey
+    from verl_video_tools.data.table.reader import Table, show
 
     if videos is not None and not videos.is_dir():
         raise UsageError(f"{videos}: no such folder")
     table = open_table(source, split)
-    reader = Table(table, find_columns(table, assignments, videos), videos)
-    files = BenchmarkFiles(annotations=source, videos=videos)
+    reader = Table(table, find_columns(table, assignments), videos)
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _WIDTH
-    rows, faults = survey(reader, files)
-    show(reader, rows, faults, console)
-    if rows and not yes:
+    if show(reader, console) and not yes:
         _ask(target)
-    conversion = convert_annotations(reader, files, target, method_name=method, split=split)
-    for note in reader.notes[:5]:
-        typer.echo(f"note: {note}", err=True)
-    return conversion
+    files = BenchmarkFiles(annotations=source, videos=videos)
+    return convert_annotations(reader, files, target, method_name=method, split=split)
 
 
 def _ask(target: Path) -> None:

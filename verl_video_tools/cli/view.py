@@ -42,14 +42,13 @@ class View:
         name = self.records.stem if self.records.is_file() else "rollouts"
         out = self.out or run_folder(self.records) / f"{name}.html"
         check_page(out, record_files(self.records))
-        with progress_bars("read", *(["thumbnails"] if self.thumbnails else [])) as advance:
+        with progress_bars("thumbnails") as (advance,):
             view = write_view(
                 self.records,
                 out,
                 title=str(self.records),
                 max_rollouts=self.max_rollouts,
-                read=advance[0],
-                decoded=advance[1] if self.thumbnails else None,
+                decoded=advance if self.thumbnails else None,
                 token_text=None if self.tokenizer is None else _token_text(self.tokenizer),
             )
 

@@ -23,17 +23,17 @@ def no_progress(num_done: int, num_wanted: int, note: str = "") -> None:
     """A `Progress` that nobody sees."""
 
 
-@contextmanager
-def appended(path: Path, first_field: str) -> Iterator[BinaryIO]:
-    """The file, locked, behind its last whole line: what a killed run left of a line is cut off.
+_LINE_START = b'{"step": '
+"""Of each record. An end of a file that is no whole line, and no beginning of one, was not left by us."""
 
-    Args:
-        first_field: each line is a JSON object that begins with it. An end that is no such line was not left by us.
+
+@contextmanager
+def appended(path: Path) -> Iterator[BinaryIO]:
+    """The file of records, locked, behind its last whole line: what a killed run left of a line is cut off.
 
     Raises:
         UsageError: it cannot be written, another process writes it, or it is a file of another kind; that is untouched.
     """
-    beginning = json.dumps({first_field: 0}).removesuffix("0}").encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a+b")
@@ -48,10 +48,10 @@ def appended(path: Path, first_field: str) -> Iterator[BinaryIO]:
         lines_bytes, last = 0, b""
         for last in file:
             lines_bytes += len(last) if last.endswith(b"\n") else 0
-        if not last.endswith(b"\n") and not last.startswith(beginning[: len(last)]):
+        if not last.endswith(b"\n") and not last.startswith(_LINE_START[: len(last)]):
             raise UsageError(
                 f"{path} is no file to append to: it ends with {last[:40]!r}, not with a line of JSON that begins with "
-                f"{beginning.decode()!r}; give another file to write"
+                f"{_LINE_START.decode()!r}; give another file to write"
             )
         file.truncate(lines_bytes)
         yield file

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,20 +15,31 @@ import pyarrow as pa
 
 from verl_video_tools.core.errors import RowError, UsageError, writing
 from verl_video_tools.core.files import whole_file
-from verl_video_tools.core.types import Method
-from verl_video_tools.data.append import append_record
+from verl_video_tools.core.method import zero_reward
+from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
+from verl_video_tools.data.append import append_record, work_through
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, read_rows
 from verl_video_tools.data.formats.entries import Row
-from verl_video_tools.data.formats.subtitles import asked_with_subtitles
 from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
 from verl_video_tools.data.parquet import ROWS_PER_BATCH, row_writer
 from verl_video_tools.data.picture_rows import turns_fault
-from verl_video_tools.data.replayed import DIALOGUES_PER_BATCH, Record, replay_rows
 from verl_video_tools.data.row_schema import ROW_SCHEMA, TAUGHT_SCHEMA
-from verl_video_tools.data.stock_rows import Conversion
+from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method, method_names
+from verl_video_tools.methods.breakdown import reward_info
+from verl_video_tools.services.retrieval import RecordedRetriever
 
 _SUBTITLE = pa.struct([("start_seconds", pa.float64()), ("end_seconds", pa.float64()), ("text", pa.string())])
+_DIALOGUES_PER_BATCH = 32
+_DIALOGUES_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How a conversion went: rows written, and for each row left out why."""
+
+    num_written: int
+    skipped: tuple[str, ...]
 
 
 def convert_annotations(
@@ -38,7 +51,6 @@ def convert_annotations(
     split: str | None = None,
     taught: bool = False,
     records: Path | None = None,
-    texts: Path | None = None,
 ) -> Conversion:
     """Write the questions of published files as rows. `target` appears only once all of it is written.
 
@@ -47,12 +59,8 @@ def convert_annotations(
         method_name: `agent_name` of all rows; None: no such column, so that the run's default decides.
         split: replaces the format's own `extra_info.split`.
         taught: write rows for fine-tuning, whose turns the format holds; `method_name` says whose turns they are.
-        records: execute these turns first, and leave out those that do not replay (`replayed`); the others' records are
-            written here, one JSON line each.
-        texts: dialogues that are left out are written here, one JSON line each with `row`, `reason` and `messages`.
-
-    Returns:
-        Rows written, those with subtitles, and for each left out its place in the file, from 0, and why.
+        records: execute these turns first, and leave out those that do not replay; the others' records are written
+            here, one JSON line each, as `vvt data generate` writes them.
 
     Raises:
         UsageError: unknown format or method, files that cannot be read or written, no row is left, none of them has the
@@ -64,8 +72,8 @@ def convert_annotations(
     if taught and not source.has_turns:
         with_turns = ", ".join(name for name in SOURCE_NAMES if get_source(name).has_turns)
         raise UsageError(f"{source.name} has no turns to learn; these have: {with_turns}")
-    if not taught and (records is not None or texts is not None):
-        raise UsageError("only dialogues are replayed, or written as texts: those of a format with turns (--turns)")
+    if not taught and records is not None:
+        raise UsageError("only dialogues are replayed: those of a format with turns (--turns)")
     if taught and method_name is None:
         raise UsageError("turns are written in a method's grammar; name it, such as longvt")
     method = get_method(method_name) if taught and method_name is not None else None
@@ -77,34 +85,27 @@ def convert_annotations(
     if method is not None and source.has_found_frames:
         schema = schema.append(pa.field("retrieved_frames", pa.list_(pa.list_(pa.int64()))))
     faults: dict[int, str] = {}
-    shown_otherwise: list[str] = []
-    num_written = num_with_subtitles = 0
+    num_written = 0
     with ExitStack() as stack:
         writer = stack.enter_context(row_writer(target, schema))
         record_file = None if records is None else stack.enter_context(_lines_file(records))
         good_rows = _good_rows(read_rows(source, files, taught=taught), faults, method)
-        while rows := list(islice(good_rows, ROWS_PER_BATCH if records is None else DIALOGUES_PER_BATCH)):
-            replayed: Mapping[int, Record] = {}
+        while rows := list(islice(good_rows, ROWS_PER_BATCH if records is None else _DIALOGUES_PER_BATCH)):
+            replayed: Mapping[int, dict[str, Any]] = {}
             if method is not None and record_file is not None:
-                replayed = _replayed(rows, source, method, faults)
+                replayed = asyncio.run(_replay(rows, method, faults))
                 rows = [(number, row) for number, row in rows if number in replayed]
             for number, row in rows:
                 _finish(row, num_written, method_name, split)
                 num_written += 1
-                num_with_subtitles += files.subtitles is not None and asked_with_subtitles(row)
                 if record_file is not None:
-                    if difference := replayed[number]["shown_otherwise"]:
-                        shown_otherwise.append(f"row {number}: {difference}")
                     append_record(record_file, {**replayed[number], "extra_info": row["extra_info"]})
             writer.write_table(pa.Table.from_pylist([row for _, row in rows], schema=schema))
-        if texts is not None:
-            _write_texts(source, files.annotations, faults, texts)
         skipped = tuple(f"{files.annotations}: row {number}: {faults[number]}" for number in sorted(faults))
         if not num_written:
             first = f"; the first was left out: {skipped[0]}" if skipped else ""
-            told = "" if texts is None else f"; what was said is in {texts}"
-            raise UsageError(f"{files.annotations} gives no row{first}{told}")
-    return Conversion(num_written, skipped, num_with_subtitles, tuple(shown_otherwise))
+            raise UsageError(f"{files.annotations} gives no row{first}")
+    return Conversion(num_written, skipped)
 
 
 @contextmanager
@@ -119,30 +120,6 @@ def _lines_file(path: Path) -> Iterator[BinaryIO]:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(stack.enter_context(whole_file(path)).open("wb"))
         yield file
-
-
-def _replayed(
-    rows: Sequence[tuple[int, dict[str, Any]]], source: Benchmark, method: Method, faults: dict[int, str]
-) -> dict[int, Record]:
-    """The records of the rows whose turns replay, by their places; the faults of the others are noted."""
-    records = replay_rows([row for _, row in rows], method, source.frames_listed_by)
-    found = dict(zip((number for number, _ in rows), records, strict=True))
-    faults |= {number: record for number, record in found.items() if isinstance(record, str)}
-    return {number: record for number, record in found.items() if not isinstance(record, str)}
-
-
-def _write_texts(source: Benchmark, annotations: Path, faults: Mapping[int, str], path: Path) -> None:
-    """What was said in the dialogues with faults, those aside that are no dialogues."""
-    with _lines_file(path) as file:
-        for number, entry in enumerate(source.entries(annotations)):
-            if number not in faults or isinstance(entry, RowError):
-                continue
-            try:
-                messages = source.texts(entry)
-            except (TypeError, ValueError, LookupError, AttributeError):  # no dialogue; its reason has been given
-                continue
-            if messages:
-                append_record(file, {"row": number, "reason": faults[number], "messages": messages})
 
 
 def _with_subtitles(schema: pa.Schema) -> pa.Schema:
@@ -176,3 +153,59 @@ def _finish(row: Row, index: int, method_name: str | None, split: str | None) ->
     extra_info["split"] = split or extra_info["split"]
     if method_name is not None:
         row["agent_name"] = method_name
+
+
+# ------------------------------------------------------------------------------------------- dialogues executed anew
+
+
+async def _replay(rows: Sequence[tuple[int, Row]], method: Method, faults: dict[int, str]) -> dict[int, dict[str, Any]]:
+    """Execute the turns of rows as fine-tuning will.
+
+    Args:
+        rows: with their places; with `retrieved_frames` where calls found frames by text.
+        faults: gets what does not replay: its video cannot be read, a call was not executed, or it does not end with
+            its last turn's answer.
+
+    Returns:
+        The records of the others by their place, without `extra_info`, which the row has once it is finished.
+    """
+    records: dict[int, dict[str, Any]] = {}
+
+    async def replay(numbered_row: tuple[int, Row]) -> None:
+        number, row = numbered_row
+        sample = Sample.from_row(row)
+        retriever = RecordedRetriever(row.get("retrieved_frames") or ())
+        trajectory = await execute(method, sample, row["turns"], retriever)
+        if (fault := _replay_fault(trajectory, len(row["turns"]))) is not None:
+            faults[number] = fault
+            return
+        try:
+            method.check_sample(sample, None)
+            reward = await method.score(trajectory, sample, None)
+        except (RowError, UsageError):  # only a judge could say what it earns, or the row cannot be graded
+            reward = zero_reward(method)
+        records[number] = {
+            "step": 0,
+            "uid": str(row["extra_info"]["index"]),
+            "session_id": 0,
+            "agent_name": method.name,
+            "data_source": row["data_source"],
+            "ground_truth": row["reward_model"]["ground_truth"],
+            "first_trained_turn": 0,
+            "reward": reward_info(method, reward, sample, False),
+            "trajectory": trajectory.to_dict(),
+        }
+
+    await work_through(rows, replay, _DIALOGUES_AT_ONCE)
+    return records
+
+
+def _replay_fault(trajectory: Trajectory, num_turns: int) -> str | None:
+    refused = "; ".join(str(call.error) for call in trajectory.calls() if not call.ok)
+    if not trajectory.turns or trajectory.flags:
+        return f"it does not replay: {trajectory.error or refused or ', '.join(trajectory.flags)}"
+    if refused:
+        return f"a call does not replay: {refused}"
+    if trajectory.stop_reason is not StopReason.ANSWER or len(trajectory.turns) < num_turns:
+        return f"it ends after turn {len(trajectory.turns)} of {num_turns}: {trajectory.stop_reason}"
+    return None

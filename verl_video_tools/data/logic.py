@@ -90,7 +90,7 @@ async def check_logic(
     asked = {key: line for key, line in lines.items() if _is_candidate(line)}
     summary = LogicSummary(left_out=len(lines) - len(asked))
     models = set[str]()
-    with appended(Path(out), "step") as file:
+    with appended(Path(out)) as file:
         for line in read_records(Path(out)):
             _check_kept(line, lines, digest, Path(out))
             models.add(line["logic"]["model"])

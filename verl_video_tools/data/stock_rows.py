@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,11 @@ import pyarrow as pa
 from PIL import Image
 
 from verl_video_tools.core.errors import RowError, UsageError, VideoError
+from verl_video_tools.core.prompt_files import load_prompt
 from verl_video_tools.core.types import ImagePart, Method, Sample, content_images, content_text
+from verl_video_tools.data.convert import Conversion
 from verl_video_tools.data.parquet import read_schema, row_batches, row_writer
-from verl_video_tools.methods import METHOD_NAMES, get_method, method_class
+from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 
 AGENT_NAME = "tool_agent"
@@ -40,31 +41,25 @@ _COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class Conversion:
-    """How a conversion went: rows written, how many of them with subtitles, and for each row left out why.
-
-    Attributes:
-        shown_otherwise: of dialogues that were replayed, where each shows other frames than it lists.
-    """
-
-    num_written: int
-    skipped: tuple[str, ...]
-    num_with_subtitles: int = 0
-    shown_otherwise: tuple[str, ...] = ()
+TOOLS: Mapping[str, tuple[str, ...]] = {
+    "framethinker": ("choose_frames", "get_frame_number"),
+    "longvt": ("crop_video",),
+    "videobrain": ("uniform_sample", "clip_sample"),
+}
+"""Tools that verl's own loop is given, by the method whose `tool_descriptions` they are in."""
+_SYSTEM_PROMPTS = {"framethinker": ("verl_video_tools.methods.framethinker", "prompt_tool_agent.txt")}
+"""Package and file of the prompt of a method whose own does not ask for calls in verl's format: it tells frames, tools,
+how to call and how to answer, for chat templates that do not render the tools' schemas."""
 
 
-async def to_tool_agent_row(
-    row: Mapping[str, Any], method: Method | None = None, system_prompt: str | None = None
-) -> dict[str, Any]:
+async def to_tool_agent_row(row: Mapping[str, Any], method: Method | None = None) -> dict[str, Any]:
     """The row as verl's tool loop takes it; other columns and other entries of `extra_info` are kept.
 
     Args:
         row: one of ours, whatever its `agent_name`; `extra_info.video_path` is opened.
-        method: one with `tool_agent_tools`, by default FrameThinker with the paper's fields; gives initial frames,
+        method: one of `TOOLS`, by default FrameThinker with the paper's fields; gives initial frames,
             labels and tools. Frames have the method's own sizes: the model's processor resizes them to its multiples.
-        system_prompt: replaces ours, which describes calls and answers; not every chat template renders the tools'
-            schemas.
+            Its system prompt describes calls and answers: not every chat template renders the tools' schemas.
 
     Raises:
         UsageError: verl's loop has no tools for the method.
@@ -82,8 +77,7 @@ async def to_tool_agent_row(
     if messages is None:
         raise VideoError(f"{where}: {episode.trajectory.error}")
     look = messages[-1]
-    if system_prompt is None:
-        system_prompt = method.tool_agent_prompt() or content_text(messages[0].content)
+    system_prompt = stock_prompt(method.name) or content_text(messages[0].content)
     for name, text in (("question", sample.question), ("system prompt", system_prompt)):
         if mark := _MEDIA_MARK.search(text):
             raise RowError(f"{where}: the {name} holds {mark[0]!r}, which verl takes for a place of media; remove it")
@@ -105,24 +99,19 @@ async def to_tool_agent_row(
 
 
 def convert_parquet(
-    source: Path,
-    target: Path,
-    *,
-    method_name: str = "framethinker",
-    settings: Mapping[str, Any] | None = None,
-    system_prompt: str | None = None,
-    skip_unreadable: bool = False,
+    source: Path, target: Path, *, method_name: str = "framethinker", settings: Mapping[str, Any] | None = None
 ) -> Conversion:
     """Convert a whole file. `target` appears only once all of it is written. Not for use inside a running event loop.
 
     Args:
-        method_name: of a method with `tool_agent_tools`; the rows' own `agent_name` is replaced.
+        method_name: one of `TOOLS`; the rows' own `agent_name` is replaced.
         settings: fields of the method, the same as in the tool YAML.
-        skip_unreadable: leave out rows whose video cannot be read, instead of stopping at the first.
+
+    Returns:
+        Rows written, and for each left out why: its video cannot be read, say.
 
     Raises:
         UsageError: `source` is not a parquet file of our rows, or a setting does not fit.
-        RowError, VideoError: see `to_tool_agent_row`.
     """
     method = get_method(method_name, **(settings or {}))
     tool_names = _tool_names(method)
@@ -131,33 +120,26 @@ def convert_parquet(
     skipped: list[str] = []
     with asyncio.Runner() as runner, row_writer(target, schema) as writer:
         for batch in row_batches(source, rows_per_batch=_ROWS_PER_GROUP):
-            rows, reasons = runner.run(_convert(batch.to_pylist(), method, system_prompt, skip_unreadable))
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-            num_written += len(rows)
-            skipped += reasons
+            converted = []
+            for row in batch.to_pylist():
+                try:
+                    converted.append(runner.run(to_tool_agent_row(row, method)))
+                except (RowError, VideoError) as error:
+                    skipped.append(str(error))
+            writer.write_table(pa.Table.from_pylist(converted, schema=schema))
+            num_written += len(converted)
     return Conversion(num_written, tuple(skipped))
 
 
-async def _convert(
-    rows: Iterable[Mapping[str, Any]], method: Method, system_prompt: str | None, skip_unreadable: bool
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Converted rows, and why others were left out."""
-    converted, skipped = [], []
-    for row in rows:
-        try:
-            converted.append(await to_tool_agent_row(row, method, system_prompt))
-        except VideoError as error:
-            if not skip_unreadable:
-                raise
-            skipped.append(str(error))
-    return converted, skipped
-
-
 def _tool_names(method: Method) -> tuple[str, ...]:
-    if not method.tool_agent_tools:
-        offered = [name for name in METHOD_NAMES if method_class(name).tool_agent_tools]
-        raise UsageError(f"verl's own loop has no tools of {method.name!r}; choose one of: {', '.join(offered)}")
-    return method.tool_agent_tools
+    if method.name not in TOOLS:
+        raise UsageError(f"verl's own loop has no tools of {method.name!r}; choose one of: {', '.join(TOOLS)}")
+    return TOOLS[method.name]
+
+
+def stock_prompt(method_name: str) -> str | None:
+    """The system prompt for verl's own loop; None where the method's own asks for calls in verl's format."""
+    return load_prompt(*_SYSTEM_PROMPTS[method_name], None) if method_name in _SYSTEM_PROMPTS else None
 
 
 def _converted_schema(schema: pa.Schema, source: Path, tool_names: tuple[str, ...]) -> pa.Schema:

@@ -1,26 +1,49 @@
-"""Parts of a file of rows: split by video, and without the videos of benchmarks."""
+"""Two parts of a file of rows without a common video.
+
+Rows are about the same video though its files have other names or places. A video is known by its file's name without
+folder, suffix and the seconds of a clip, by the YouTube id in that name, and, where the file is there, by its content:
+size, first and last mebibyte. Where the name says only which piece of a video it is, such as "split_1", the folder's
+name counts.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from verl_video_tools.core.clips import read_clip
-from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.sample import all_media_of
-from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
+from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES
 from verl_video_tools.data.parquet import read_column, read_schema, row_batches, row_writer, with_texts
-from verl_video_tools.data.video_identity import SIGNS, Identity, Sign, identities, same_video
+
+logger = logging.getLogger(__name__)
+
+Identity = tuple[Literal["text", "name", "youtube", "content"], str]
+"""What a video, or a question without one, is known by. Two that share an identity are one."""
 
 _TEXT = "\0text alone\0"
 """Before the question of a row without a video, in the place of a path; no path begins so."""
+_EDGE_BYTES = 1 << 20
+_PIECE = "(?:scene|clip|split|part|seg|segment|shot|chunk|trim)"
+# "dQw4w9WgXcQ", "v_dQw4w9WgXcQ", "ytb_dQw4w9WgXcQ", with what tools that cut or fetch videos write after it:
+# "_10_25.5" (the decimals are one more tail), "-Scene-001", "-720p", ".f137".
+_BARE_ID = re.compile(rf"(?:v_|ytb_|yt_)?([\w-]{{11}})(?:[_.-](?:\d+p?|f\d+|(?i:{_PIECE})\d*))*", re.ASCII)
+_ONLY_A_PIECE = re.compile(rf"(?i:{_PIECE})(?:[_.-]?\d+)*", re.ASCII)  # "split_1", "Scene-001", "part2"
+_TIMED_CLIP = re.compile(r"(.+)_(\d+(?:\.\d+)?)_(\d+(?:\.\d+)?)", re.ASCII | re.DOTALL)  # "RPY8D_0.0_15.2"
+_WORDS = re.compile(r"(?:[A-Z]?[a-z]{2,}|[A-Z]{2,}|\d+|[_-])+", re.ASCII)  # "TrainVideos", "VideoClips1"
+_ID_IN_BRACKETS = re.compile(r"\[([\w-]{11})\]$", re.ASCII)  # as yt-dlp names its files
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +54,7 @@ class Split:
     num_videos: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Contamination:
-    """A row whose video occurs in a benchmark.
-
-    Attributes:
-        number: place of the row in its file, from 0.
-        benchmark: its name, `data_source` of its rows, or the name of their file.
-        identity: what the videos share.
-    """
-
-    number: int
-    benchmark: str
-    identity: Identity
-
-
-def split_by_video(
-    source: Path, first: Path, second: Path, *, second_share: float, seed: int = 0, signs: Sequence[Sign] = SIGNS
-) -> Split:
+def split_by_video(source: Path, first: Path, second: Path, *, second_share: float, seed: int = 0) -> Split:
     """Write the rows to two files that have no video in common; `extra_info.split` becomes the files' names.
 
     A clip counts as its whole video, and videos or images of one row as one; texts alone are told apart by their
@@ -62,62 +68,27 @@ def split_by_video(
     if first.resolve() == second.resolve():
         raise UsageError(f"both parts would be written to {first}; give two files")
     rows = list(files_of_rows(source))
-    counts = Counter(files[0] for files in rows)
-    known_by = _known_by((file for files in rows for file in files), signs)
-    videos = [sorted(video) for video in same_video(known_by, rows)]
-    order = sorted(videos)
-    random.Random(seed).shuffle(order)
-    if len(order) < 2 or not 0 < second_share < 1:
+    known_by = _identities(file for files in rows for file in files)
+    videos = [
+        (sorted({file for number in numbers for file in rows[number]}), numbers)
+        for numbers in _same_video([frozenset().union(*map(known_by.__getitem__, files)) for files in rows])
+    ]
+    videos.sort()
+    random.Random(seed).shuffle(videos)
+    if len(videos) < 2 or not 0 < second_share < 1:
         raise UsageError(
-            f"{source}: {len(order)} videos with {counts.total()} rows cannot be split with a share of {second_share:g}"
+            f"{source}: {len(videos)} videos with {len(rows)} rows cannot be split with a share of {second_share:g}"
         )
-    wanted = second_share * counts.total()
-    chosen: set[str] = set()
-    num_chosen = num_rows = 0
-    for video in order[:-1]:
-        if num_rows >= wanted:
+    chosen: list[int] = []
+    num_chosen = 0
+    for files, numbers in videos[:-1]:
+        if len(chosen) >= second_share * len(rows):
             break
-        chosen.update(video)
-        num_chosen += not _is_text(video[0])
-        num_rows += sum(counts[path] for path in video)
-    _write_parts(source, {first: chosen.isdisjoint, second: chosen.issuperset})
-    num_videos = sum(not _is_text(video[0]) for video in order)
-    return Split((counts.total() - num_rows, num_rows), (num_videos - num_chosen, num_chosen))
-
-
-def decontaminate(
-    source: Path,
-    out: Path,
-    benchmarks: Sequence[str | Path],
-    signs: Sequence[Sign] = SIGNS,
-    note: Callable[[str], None] = lambda text: None,
-) -> list[Contamination]:
-    """Write the rows whose videos occur in none of the benchmarks, and report the others. A clip counts as its video.
-
-    Args:
-        benchmarks: each a file of rows; a .txt file with the path, name or YouTube URL of a video per line; or
-            `NAME=FILE`, the published annotations of one of `BENCHMARK_NAMES`, for which no videos are needed.
-        note: called for entries of annotations that name no video.
-
-    Raises:
-        UsageError: a file cannot be read or written, a row has no video, or there is no such benchmark.
-    """
-    rows = list(files_of_rows(source))
-    files = dict.fromkeys(file for row in rows for file in row)
-    owners = _owners(benchmarks, note)
-    known_by = _known_by([*files, *owners], signs)
-    benchmark_of: dict[Identity, str] = {}
-    for path, benchmark in owners.items():
-        for identity in known_by[path]:
-            benchmark_of.setdefault(identity, benchmark)
-    found: dict[str, tuple[str, Identity]] = {}
-    for path in files:
-        if shared := known_by[path] & benchmark_of.keys():
-            surest = max(shared, key=lambda identity: (SIGNS.index(identity[0]), len(identity[1]), identity[1]))
-            found[path] = (benchmark_of[surest], surest)
-    _write_parts(source, {out: found.keys().isdisjoint}, rename=False)
-    shared_files = ((number, next((file for file in row if file in found), None)) for number, row in enumerate(rows))
-    return [Contamination(number, *found[file]) for number, file in shared_files if file is not None]
+        chosen += numbers
+        num_chosen += not files[0].startswith(_TEXT)
+    _write_parts(source, {first: set(range(len(rows))).difference(chosen), second: set(chosen)})
+    num_videos = sum(not files[0].startswith(_TEXT) for files, _ in videos)
+    return Split((len(rows) - len(chosen), len(chosen)), (num_videos - num_chosen, num_chosen))
 
 
 def files_of_rows(source: Path) -> Iterator[tuple[str, ...]]:
@@ -143,76 +114,18 @@ def _files_of(extra_info: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(read_clip(path).file for path in media))
 
 
-def _is_text(path: str) -> bool:
-    return path.startswith(_TEXT)
-
-
-def _known_by(paths: Iterable[str], signs: Sequence[Sign]) -> dict[str, frozenset[Identity]]:
-    """As `identities`; a text alone is like no other."""
-    files = dict.fromkeys(paths)
-    texts = dict.fromkeys(filter(_is_text, files), frozenset[Identity]())
-    return identities((path for path in files if path not in texts), signs) | texts
-
-
-def _owners(benchmarks: Sequence[str | Path], note: Callable[[str], None]) -> dict[str, str]:
-    """Each benchmark's videos with its name."""
-    owners: dict[str, str] = {}
-    for benchmark in benchmarks:
-        name, mark, annotations = str(benchmark).partition("=")
-        file = Path(benchmark)
-        if mark and not file.exists():
-            owners.update((video, name) for video in _annotated_videos(name, Path(annotations), note))
-        elif file.suffix == ".txt":
-            owners.update((video, file.stem) for video in _read_names(file))
-        else:
-            has_name = "data_source" in read_schema(file).names
-            names = read_column(file, "data_source") if has_name else None
-            for paths in files_of_rows(file):
-                data_source = next(names) if names is not None else None
-                for path in paths:
-                    owners.setdefault(path, data_source or file.stem)
-    return owners
-
-
-def _annotated_videos(name: str, annotations: Path, note: Callable[[str], None]) -> Iterator[str]:
-    """The videos that published annotations are about, as these name them."""
-    num_named, unread = 0, list[str]()
-    files = BenchmarkFiles(annotations=annotations, videos=None, hidden_truths=True)
-    for number, row in read_rows(get_benchmark(name), files):
-        if isinstance(row, RowError):
-            unread.append(f"row {number}: {row}")
-        else:
-            num_named += 1
-            yield from _files_of(row["extra_info"])
-    if not num_named:
-        first = f"; {unread[0]}" if unread else ""
-        raise UsageError(f"{annotations} names no video in the format of {name}{first}")
-    if unread:
-        note(
-            f"{annotations}: {len(unread)} entries cannot be read, and videos that only they name are not looked for; "
-            f"the first is {unread[0]}"
-        )
-
-
-def _read_names(file: Path) -> list[str]:
-    try:
-        lines = file.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read names of videos from {file}: {error}") from error
-    return [read_clip(line.strip()).file for line in lines if line.strip()]
-
-
-def _write_parts(source: Path, parts: Mapping[Path, Callable[[Sequence[str]], bool]], rename: bool = True) -> None:
-    """Each part gets the rows whose files it wants. Rows keep their columns; with `rename`, `extra_info.split`, where
-    there is such a field, becomes the part's name."""
+def _write_parts(source: Path, parts: Mapping[Path, set[int]]) -> None:
+    """Each part gets the rows of these numbers. `extra_info.split`, where there is such a field, becomes its name."""
     with ExitStack() as stack:
         schema = read_schema(source)
         writers = {part: stack.enter_context(row_writer(part, schema)) for part in parts}
+        first = 0
         for batch in row_batches(source):
-            files = [_files_of(extra_info) for extra_info in batch.column("extra_info").to_pylist()]
-            for part, wants in parts.items():
-                rows = batch.filter(pa.array([wants(each) for each in files], pa.bool_()))
-                writers[part].write_batch(_with_split(rows, part.stem) if rename else rows)
+            for part, numbers in parts.items():
+                mask = [number in numbers for number in range(first, first + len(batch))]
+                rows = batch.filter(pa.array(mask, pa.bool_()))
+                writers[part].write_batch(_with_split(rows, part.stem))
+            first += len(batch)
 
 
 def _with_split(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
@@ -222,3 +135,110 @@ def _with_split(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
         return batch
     renamed = with_texts(extra_info, {"split": [name] * len(batch)})
     return batch.set_column(position, batch.schema.field(position), renamed)
+
+
+# ------------------------------------------------------------------------------------------------- identity of a video
+
+
+def _identities(paths: Iterable[str]) -> dict[str, set[Identity]]:
+    """What each video, or text alone, is known by. Files are read only where two of the same size are among `paths`:
+    others cannot be equal."""
+    found: dict[str, set[Identity]] = {}
+    for path in dict.fromkeys(paths):
+        if path.startswith(_TEXT):
+            found[path] = {("text", path)}
+            continue
+        found[path] = {("name", name) for name in _names(path)}
+        if (found_id := youtube_id(path)) is not None:
+            found[path].add(("youtube", found_id))
+    for path, digest in _digests(path for path in found if not path.startswith(_TEXT)).items():
+        found[path].add(("content", digest))
+    return found
+
+
+def _same_video(known_by: Sequence[Iterable[Identity]]) -> list[list[int]]:
+    """Numbers of rows, grouped by video: what is linked by a chain of shared identities is one."""
+    leader: dict[int | Identity, int | Identity] = {}
+
+    def find(node: int | Identity) -> int | Identity:
+        while (above := leader.setdefault(node, node)) != node:
+            leader[node] = node = leader[above]  # halves the way for the next one
+        return node
+
+    for number, identities in enumerate(known_by):
+        for identity in identities:
+            leader[find(identity)] = find(number)
+    groups: dict[int | Identity, list[int]] = defaultdict(list)
+    for number in range(len(known_by)):
+        groups[find(number)].append(number)
+    return list(groups.values())
+
+
+def video_name(path: str) -> str:
+    """The file's name without folder and the suffix of a video, if it has one."""
+    file = Path(path)
+    return file.stem if file.suffix.lower() in VIDEO_SUFFIXES else file.name
+
+
+def youtube_id(path: str) -> str | None:
+    """The YouTube id that a file is named after, as data sets write it; None if there is none.
+
+    Eleven characters could be any word; an id is taken for one if it has both capital and small letters, as 99 of 100
+    have. The others are still known by their file's name. Where that names only a piece of a video, the folder's name
+    is asked. Folders are often called "TrainVideos", and files "SampleVideo_clip_3": what reads as words is no id
+    there, though 6 of 100 ids do.
+    """
+    name = video_name(path)
+    if _ONLY_A_PIECE.fullmatch(name) is None:
+        return _id_in(name)
+    found = _id_in(Path(path).parent.name)
+    return None if found is None or _WORDS.fullmatch(found) else found
+
+
+def _id_in(name: str) -> str | None:
+    match = _BARE_ID.fullmatch(name) or _ID_IN_BRACKETS.search(name)
+    if match is None:
+        return None
+    found, names_a_piece = match[1], re.search("[a-zA-Z]", name[match.end(1) :]) is not None
+    if names_a_piece and _WORDS.fullmatch(found):
+        return None
+    return found if re.search("[a-z]", found) and re.search("[A-Z]", found) else None
+
+
+def _names(path: str) -> Iterator[str]:
+    """The names that a path is known by."""
+    whole = video_name(path)
+    names = [whole]
+    if (clip := _TIMED_CLIP.fullmatch(whole)) is not None:
+        _, start, end = clip.groups()
+        if "." in start + end and float(start) < float(end):  # whole numbers count frames, parts, days as well
+            names.append(clip[1])
+    folder = Path(path).parent.name
+    for name in names:
+        yield f"{folder}/{name}" if folder and _ONLY_A_PIECE.fullmatch(name) else name
+
+
+def _digests(paths: Iterable[str]) -> dict[str, str]:
+    by_size: dict[int, list[str]] = defaultdict(list)
+    for path in paths:
+        try:
+            by_size[os.path.getsize(path)].append(path)
+        except (OSError, ValueError):
+            continue  # not there, or no path, with a NUL in it: known by its name only
+    found: dict[str, str] = {}
+    for size, alike in by_size.items():
+        for path in alike if len(alike) > 1 else ():
+            try:
+                found[path] = _digest(path, size)
+            except OSError as error:
+                logger.warning("%s cannot be read and is known by its name only: %s", path, error.strerror)
+    return found
+
+
+def _digest(path: str, size: int) -> str:
+    digest = hashlib.sha256(size.to_bytes(8, "big"))
+    with open(path, "rb") as file:
+        digest.update(file.read(_EDGE_BYTES))
+        file.seek(max(0, size - _EDGE_BYTES))
+        digest.update(file.read(_EDGE_BYTES))
+    return digest.hexdigest()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.messages import Message, content_images
+from verl_video_tools.core.errors import UsageError, writing
+from verl_video_tools.core.messages import Message
 from verl_video_tools.core.types import CallRecord, FrameRecord, Method, Retriever, Sample, Trajectory, Turn
-from verl_video_tools.evaluation.contact_sheet import contact_sheet
+from verl_video_tools.records.view import write_rollout
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
 from verl_video_tools.services.tool_model.client import EndpointToolModel
@@ -25,7 +26,7 @@ async def ask(
     video: str,
     method: Method,
     policy: PolicyConfig,
-    sheets: Path,
+    page: Path,
     tell: Callable[[str], None],
     *,
     seed: int | None = None,
@@ -38,8 +39,7 @@ async def ask(
         question: the whole text that the model reads, options included.
         video: path of the video file.
         policy: without a model's name, the first that the endpoint lists.
-        sheets: what frames of each turn are drawn in: `<sheets>_0.jpg` has the initial ones, and so on. Its folder is
-            made.
+        page: HTML file to draw the rollout in, as `vvt view` draws recorded ones. Its folder is made.
         tell: called with each line of the account.
         retriever: for methods that find frames by text.
         tool_model: for methods whose tools ask a model.
@@ -48,14 +48,16 @@ async def ask(
         The rollout. One that failed has flags, and says why in `error`.
 
     Raises:
-        UsageError: the method needs a retriever or a tool model, and there is none; or a sheet cannot be written.
+        UsageError: the method needs a retriever or a tool model, and there is none; or the page cannot be written.
         EndpointError: the endpoint cannot be reached, refuses an option of sampling, or lists no model.
     """
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; name its encoder: --retrieval model=DIR")
     if method.asks_model and tool_model is None:
         raise UsageError(f"tools of {method.name} ask a model; name its endpoint: --tool-model-base-url URL")
-    account = _Account(sheets, tell)
+    with writing(page.parent, "give another --out"):
+        page.parent.mkdir(parents=True, exist_ok=True)
+    account = _Account(tell)
     sample = Sample(question=question, ground_truth="", video_path=video, question_type="open")
     async with AsyncExitStack() as stack:
         lister = await stack.enter_async_context(ChatPolicy(policy))
@@ -69,6 +71,9 @@ async def ask(
         if rollout.trajectory.flags:
             await chat.check_usable()
     account.end(rollout.trajectory)
+    line = {"trajectory": rollout.trajectory, "extra_info": {"video_path": video}}
+    await asyncio.to_thread(write_rollout, line, page, title=f"{method.name}: {question}")
+    tell(f"page: {page}")
     return rollout.trajectory
 
 
@@ -76,28 +81,14 @@ async def ask(
 class _Account:
     """What is told of a rollout."""
 
-    sheets: Path
     tell: Callable[[str], None]
     _turns_told: int = field(default=0, init=False)
 
     def shown(self, trajectory: Trajectory, messages: Sequence[Message]) -> None:
-        """The model is about to read these messages, the newest ones of the rollout."""
-        images = [image for message in messages for image in content_images(message.content)]
-        sheet = ""
-        if images:
-            path = self.sheets.with_name(f"{self.sheets.name}_{len(trajectory.turns)}.jpg")
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                contact_sheet(images).save(path)
-            except OSError as error:
-                raise UsageError(f"cannot write {path}: {error.strerror or error}; give another --out") from error
-            sheet = f"    {path}"
+        """The model is about to read the newest messages of the rollout."""
         if not trajectory.turns:
-            self.tell(f"initial frames: {_frames([image.record for image in images])}{sheet}")
-        else:
-            self._tell_turns(trajectory)
-            if sheet:
-                self.tell(f"  shown:{sheet}")
+            self.tell(f"initial frames: {_frames(trajectory.initial_frames)}")
+        self._tell_turns(trajectory)
 
     def end(self, trajectory: Trajectory) -> None:
         """What is left to tell of a finished rollout."""

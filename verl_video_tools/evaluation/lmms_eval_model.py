@@ -26,7 +26,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.append import work_through
-from verl_video_tools.evaluation.processor import envelope_of_model
+from verl_video_tools.evaluation.model import envelope_of_model
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService

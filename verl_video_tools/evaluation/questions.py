@@ -1,22 +1,31 @@
-"""What is asked: the rows of a file, or a benchmark's questions."""
+"""What is asked: the rows of a file or a benchmark's questions, which of them, how often, and under which controls."""
 
 from __future__ import annotations
 
 import hashlib
+import random
+import re
+import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.sample import media_of
+from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles, without_subtitles
 from verl_video_tools.data.generation.task import RolloutTask, tasks_of_rows
+from verl_video_tools.evaluation import Control
+from verl_video_tools.methods.direct import Direct
 
 AS_PUBLISHED = "question_as_published"
 """Field of `extra_info`: the question before a control has changed it."""
+
+_MOST_NAMES_SHOWN = 20
+_OTHER_OPTIONS = re.compile(r"\b[A-H](?:, ?[A-H])* ?(?:,|&|/|and|or) ?[A-H]\b|\b(?i:only|options?|not) \(?[A-H]\b")
+"""``Both A and B``, ``Only C``, ``Options A, B and D``."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
         if isinstance(row, RowError):
             faults[number] = row
         else:
-            tasks.append(RolloutTask(str(number), 0, row, is_graded=has_truth(row)))
+            tasks.append(RolloutTask(str(number), 0, row, is_graded=benchmark.is_graded))
     if not tasks:
         first = f"; the first: {next(iter(faults.values()))}" if faults else ""
         raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {benchmark.name}{first}")
@@ -96,3 +105,164 @@ def _subtitles(benchmark: Benchmark, files: BenchmarkFiles) -> str | None:
     form = SUBTITLE_FORMS[benchmark.subtitle_form]
     which = "all" if files.subtitle_frames is None else f"those shown at {files.subtitle_frames} evenly spaced frames"
     return f"{which}, {form}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- scope
+
+
+def scoped(
+    questions: Questions, *, where: Mapping[str, Any] | None = None, limit: int | None = None, repeats: int = 1
+) -> Questions:
+    """Some of the questions, in their order, each asked `repeats` times.
+
+    Args:
+        where: values by field. Fields are those of `extra_info.groups`, `extra_info` and `data_source`; a list of
+            values stands for any of them.
+        limit: so many of these, drawn by a hash of question and video: the same ones in every run and wherever the
+            videos lie, and a larger limit adds to a smaller one's.
+
+    Entries that cannot be read have no fields: a part of the questions does without them.
+
+    Raises:
+        UsageError: no question has such a field or value, or none has all of them.
+    """
+    tasks: Sequence[RolloutTask] = questions.tasks
+    for field, value in (where or {}).items():
+        _check(questions.tasks, field, value)
+        tasks = [task for task in tasks if _wanted(value) & set(_fields(task.row).get(field, ()))]
+    if not tasks:
+        raise UsageError(f"none of {len(questions.tasks)} questions has all of {dict(where or {})}")
+    if limit is not None:
+        chosen = {task.key for task in sorted(tasks, key=_lot)[:limit]}
+        tasks = [task for task in tasks if task.key in chosen]
+    is_part = bool(where) or limit is not None
+    scope = {"where": dict(where or {}), "limit": limit} if is_part else None
+    with_subtitles = None if questions.num_with_subtitles is None else sum(asked_with_subtitles(t.row) for t in tasks)
+    return replace(
+        questions,
+        tasks=[replace(task, session_id=number) for task in tasks for number in range(repeats)],
+        faults={} if is_part else questions.faults,
+        num_with_subtitles=with_subtitles,
+        scope=scope,
+        repeats=repeats,
+    )
+
+
+def _check(tasks: Sequence[RolloutTask], field: str, value: Any) -> None:
+    fields = [_fields(task.row) for task in tasks]
+    names = dict.fromkeys(name for each in fields for name in each)
+    if field not in names:
+        raise UsageError(f"--where: no question has a field {field!r}; there are {_names(list(names))}")
+    values = dict.fromkeys(text for each in fields for text in each.get(field, ()))
+    for text in sorted(_wanted(value) - values.keys()):
+        raise UsageError(f"--where: no question has {field} = {text!r}; its values are {_names(list(values))}")
+
+
+def _fields(row: Mapping[str, Any]) -> dict[str, list[str]]:
+    """A row's values as texts, by field; those of the groups first."""
+    extra_info = row.get("extra_info")
+    given = dict(extra_info) if isinstance(extra_info, Mapping) else {}
+    groups = given.pop("groups", None)
+    found = {**(groups if isinstance(groups, Mapping) else {})}
+    for name, value in (*given.items(), ("data_source", row.get("data_source"))):
+        found.setdefault(name, value)
+    lists = {name: value if isinstance(value, list) else [value] for name, value in found.items()}
+    return {name: [str(each) for each in values if each is not None] for name, values in lists.items() if values}
+
+
+def _wanted(value: Any) -> set[str]:
+    return {str(each) for each in (value if isinstance(value, list) else [value])}
+
+
+def _lot(task: RolloutTask) -> tuple[str, int]:
+    extra_info = task.row.get("extra_info")
+    return question_digest(extra_info if isinstance(extra_info, Mapping) else {}), int(task.uid)
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES_SHOWN} more" if len(names) > _MOST_NAMES_SHOWN else ""
+    return f"{', '.join(repr(name[:80]) for name in names[:_MOST_NAMES_SHOWN])}{more}"
+
+
+# ------------------------------------------------------------------------------------------------------------- controls
+
+
+def controlled(
+    method: Method, questions: Questions, controls: Sequence[Control], seed: int | None
+) -> tuple[Method, Questions]:
+    """Method and questions of a control.
+
+    Args:
+        seed: decides the orders of options; None: 0.
+
+    Raises:
+        UsageError: the method cannot be asked without frames, or no question has options to shuffle.
+    """
+    if Control.NO_VISUAL in controls:
+        if not isinstance(method, Direct):
+            raise UsageError(f"{method.name} cannot be asked without frames: its tools show them. Give --method direct")
+        method = replace(method, initial_frames=0)
+    if Control.SHUFFLED_OPTIONS in controls:
+        questions = with_shuffled_options(questions, seed or 0)
+    return method, questions
+
+
+def with_shuffled_options(questions: Questions, seed: int) -> Questions:
+    """The same questions, each with its options in another order; one whose text does not list them, or whose
+    truth is not published, is a fault.
+
+    Raises:
+        UsageError: there is none whose options can be shuffled.
+    """
+    tasks: list[RolloutTask] = []
+    faults = dict(questions.faults)
+    for task in questions.tasks:
+        try:
+            tasks.append(replace(task, row=_shuffled(task.row, random.Random(f"{seed}/{task.uid}"))))
+        except RowError as error:
+            faults[int(task.uid)] = error
+    if not any(AS_PUBLISHED in task.row["extra_info"] for task in tasks):
+        own = [error for number, error in faults.items() if number not in questions.faults]
+        raise UsageError(
+            f"--control shuffled-options: of {questions.num_questions} questions none has options that can be shuffled"
+            f"{f'; the first: {own[0]}' if own else ''}. Leave the control out, or choose other questions"
+        )
+    return replace(questions, tasks=tasks, faults=faults)
+
+
+def _shuffled(row: Mapping[str, Any], generator: random.Random) -> dict[str, Any]:
+    """A row with its options in another order; as it is where it has none.
+
+    Raises:
+        RowError: no row, its question does not list the options as lines `A. text`, an option names others by their
+            letters, or it has no truth.
+    """
+    sample = Sample.from_row(row)
+    options, truth = sample.options, sample.ground_truth
+    if len(options) < 2 or sample.question_type != "mc":
+        return dict(row)
+    if not truth:
+        raise RowError("options cannot be shuffled: the row has no truth, which would have to follow them")
+    listed = _listed(options)
+    if sample.question.count(listed) != 1:
+        raise RowError(
+            f"options cannot be shuffled: the question does not list them once as lines such as {listed!r:.80}"
+        )
+    if referring := [option for option in options if _OTHER_OPTIONS.search(option)]:
+        raise RowError(f"options cannot be shuffled: {referring[0]!r:.80} names others by their letters")
+    order = list(range(len(options)))
+    while order == sorted(order):
+        generator.shuffle(order)
+    shuffled = [options[place] for place in order]
+    question = sample.question.replace(listed, _listed(shuffled))
+    letter = string.ascii_uppercase[order.index(string.ascii_uppercase.index(truth))]
+    return {
+        **row,
+        "prompt": [{"role": "user", "content": question}],
+        "reward_model": {**row["reward_model"], "ground_truth": letter},
+        "extra_info": {**row["extra_info"], "question": question, "options": shuffled, AS_PUBLISHED: sample.question},
+    }
+
+
+def _listed(options: Sequence[str]) -> str:
+    return "\n".join(f"{letter}. {text}" for letter, text in zip(string.ascii_uppercase, options, strict=False))

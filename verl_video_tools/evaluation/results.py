@@ -1,34 +1,52 @@
-"""The result of an evaluation, from its recorded rollouts: nothing in it depends on their order or on time."""
+"""The result of an evaluation, from its recorded rollouts: nothing in it depends on their order or on time.
+
+Beside `results.json` stand `timing.json`, and the file to hand in where a benchmark keeps its truths.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import stdev
+from functools import partial
+from statistics import fmean, quantiles, stdev
 from typing import Any
 
-from verl_video_tools.core.grading import decided_by_rule
+from verl_video_tools.core.clips import read_clip
+from verl_video_tools.core.grading import decided_by_rule, is_readable
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.core.types import AnswerLabel, Sample, Trajectory
 from verl_video_tools.data.extractors import Extractor
-from verl_video_tools.data.formats import Benchmark, GradedItem
-from verl_video_tools.evaluation.asked_items import AskedItem
-from verl_video_tools.evaluation.calls import call_figures
-from verl_video_tools.evaluation.costs import summed
-from verl_video_tools.evaluation.metrics import mean_metrics
-from verl_video_tools.evaluation.published import SUFFIX, num_unreadable, published_figures
+from verl_video_tools.data.formats import Benchmark, Prediction, Submission
+from verl_video_tools.data.formats.metrics import GradedItem
+from verl_video_tools.data.generation.record import Record
+from verl_video_tools.evaluation.items import COSTS, AskedItem
 from verl_video_tools.evaluation.questions import Questions
-from verl_video_tools.evaluation.uncertainty.results import metric_intervals, share_intervals
+from verl_video_tools.evaluation.statistics import (
+    MIN_VIDEOS,
+    Interval,
+    figures_by_video,
+    mean_by_video,
+    plain_interval,
+    share_interval,
+)
+
+PUBLISHED = "_published"
+"""Suffix of figures by the published verdicts."""
 
 Figures = dict[str, Any]
 """Counts and means over some items: `items`, `failed`, `accuracy`, `partial`, `frames`, `visual_tokens`, the
 benchmark's metrics, the number of `videos`, 95 % `intervals` of accuracy, partial and metrics, and how many answers are
-`unreadable`; with a published extractor also `accuracy_published` and its other figures (`published_figures`).
+`unreadable`: have no option, number or segment. With a published extractor also `accuracy_published`, the metrics by
+its verdicts, `unreadable_published`, and `differing`: how many answers the two judge differently.
 
 Means run over the items that did not fail, those of verdicts over the ones with a truth; None where there are none. An
 item that was asked several times counts as the mean of those times. An interval is None where there are too few videos
 for one.
 """
+
+_INTERVAL_DIGITS = 6
+"""Intervals are rounded, so that machines which add up in another order give the same."""
 
 
 def summarise(
@@ -44,6 +62,7 @@ def summarise(
         extractor: the published rule that the items were also read by.
     """
     groups = _groups(items, questions.benchmark)
+    answered = [item.record for item in items if not item.is_failed]
     return {
         "protocol": dict(protocol),
         "overall": _figures(items, questions.benchmark, extractor, num_faults=len(questions.faults)),
@@ -52,8 +71,11 @@ def summarise(
             for name, values in groups.items()
         },
         "frames": _frames(items),
-        "costs": summed([item.costs for item in items if not item.is_failed]),
-        "calls": _calls(items),
+        "costs": _costs(items),
+        "calls": call_figures(
+            [record["trajectory"] for record in answered],
+            [record["extra_info"].get("classification") for record in answered],
+        ),
         **({"repeats": _repeats(items, questions.repeats)} if questions.repeats > 1 else {}),
         "graded_by": _graded_by(items, questions.benchmark),
         "stop_reasons": dict(sorted(Counter(str(item.record["trajectory"].stop_reason) for item in items).items())),
@@ -61,14 +83,38 @@ def summarise(
     }
 
 
-def differing_items(questions: Questions, items: Iterable[AskedItem]) -> list[dict[str, Any]]:
-    """The answers that our grader and the published extractor judge differently (`ReadItem.difference`); none without
-    an extractor."""
-    return [
-        item.read.difference({"item": _name_of(item, questions.benchmark), **_repeat(item, questions)})
-        for item in items
-        if item.read is not None and item.read.differs
-    ]
+def timing(records: Sequence[Record], concurrency: int) -> dict[str, Any]:
+    """The content of `timing.json`: seconds of the rollouts that did not fail, None where there are none.
+
+    Args:
+        concurrency: rollouts under way at a time; what one waits for the endpoint's work on the others counts.
+    """
+    seconds = [float(record["seconds"]) for record in records]
+    if not seconds:
+        return {"concurrency": concurrency, "rollouts": 0, "seconds": None}
+    percentiles = quantiles(seconds, n=20, method="inclusive") if len(seconds) > 1 else seconds * 19
+    figures = {"mean": fmean(seconds), "median": percentiles[9], "p95": percentiles[18], "sum": sum(seconds)}
+    rounded = {name: round(value, 3) for name, value in figures.items()}
+    return {"concurrency": concurrency, "rollouts": len(seconds), "seconds": rounded}
+
+
+def submission_of(questions: Questions, records: Iterable[Record]) -> Submission | None:
+    """The file of a benchmark that is not graded here (`Benchmark.submission`); None for any other.
+
+    A question that was asked several times is handed in as it was answered the first time.
+
+    Args:
+        records: a record for each time that a question was asked. That of an item that failed has no answer.
+    """
+    if questions.benchmark is None or questions.benchmark.is_graded:
+        return None
+    answers = {str(record["uid"]): record["trajectory"] for record in records if int(record["session_id"]) == 0}
+    predictions = []
+    for task in (task for task in questions.tasks if task.session_id == 0):
+        trajectory = answers.get(task.uid)
+        answer = None if trajectory is None or trajectory.flags else trajectory.answer
+        predictions.append(Prediction(Sample.from_row(task.row), answer))
+    return questions.benchmark.submission(predictions)
 
 
 def _groups(items: Sequence[AskedItem], benchmark: Benchmark | None) -> dict[str, dict[str, list[AskedItem]]]:
@@ -100,35 +146,76 @@ def _figures(
     items: Sequence[AskedItem], benchmark: Benchmark | None, extractor: Extractor | None, num_faults: int = 0
 ) -> Figures:
     answered = _by_item([item for item in items if item.graded is not None])
-    graded = [item.graded for times in answered for item in times if item.graded is not None]
-    read = [item.read for times in answered for item in times if item.read is not None]
-    published = [item.published for item in read]
     videos = [times[0].video for times in answered]
+    ours = [[item.graded for item in times] for times in answered]
+    graded = [item for times in ours for item in times if item is not None]
     shares = {
-        name: [_share([item.graded for item in times], label) for times in answered]
+        name: [_share(times, label) for times in ours]
         for name, label in (("accuracy", AnswerLabel.CORRECT), ("partial", AnswerLabel.PARTIAL))
     }
+    metrics, intervals = mean_metrics(benchmark, graded), metric_intervals(graded, benchmark)
+    counts: dict[str, int] = {"unreadable": sum(not is_readable(item.answer, item.sample) for item in graded)}
     if extractor is not None:
-        verdicts = [[None if item.read is None else item.read.published for item in times] for times in answered]
-        shares[f"accuracy{SUFFIX}"] = [_share(times, AnswerLabel.CORRECT) for times in verdicts]
+        theirs = [[item.published for item in times] for times in answered]
+        published = [item for times in theirs for item in times if item is not None]
+        shares[f"accuracy{PUBLISHED}"] = [_share(times, AnswerLabel.CORRECT) for times in theirs]
+        metrics |= {f"{name}{PUBLISHED}": value for name, value in mean_metrics(benchmark, published).items()}
+        intervals |= {f"{name}{PUBLISHED}": each for name, each in metric_intervals(published, benchmark).items()}
+        counts[f"unreadable{PUBLISHED}"] = sum(item.answer is None for item in published)
+        counts["differing"] = sum(item.differs for item in items)
     num_items = len(_by_item(items)) + num_faults
-    published_metrics = {f"{name}{SUFFIX}": each for name, each in metric_intervals(published, benchmark).items()}
+    visual_tokens = _costs(items)["visual_tokens"]
     return {
         "items": num_items,
         "failed": num_items - len(_by_item([item for item in items if not item.is_failed])),
         **{name: _mean(values) for name, values in shares.items()},
-        "unreadable": num_unreadable(graded),
+        **counts,
         "frames": _frames(items)["total"]["mean"],
-        "visual_tokens": _mean_visual_tokens(items),
-        **mean_metrics(benchmark, graded),
-        **(published_figures(read, benchmark) if extractor is not None else {}),
+        "visual_tokens": None if visual_tokens is None else visual_tokens["mean"],
+        **metrics,
         "videos": len(set(videos)),
-        "intervals": {
-            **share_intervals(shares, videos),
-            **metric_intervals(graded, benchmark),
-            **published_metrics,
-        },
+        "intervals": {**share_intervals(shares, videos), **intervals},
     }
+
+
+def mean_metrics(benchmark: Benchmark | None, items: Sequence[GradedItem]) -> dict[str, float]:
+    """The benchmark's metrics of each time that the items were asked, and of these the mean; none without items or a
+    benchmark. Times are kept apart, as a metric may join items."""
+    times: dict[int, list[GradedItem]] = {}
+    for item in items:
+        times.setdefault(item.repeat, []).append(item)
+    if benchmark is None or not times:
+        return {}
+    found = [benchmark.metrics(each) for each in times.values()]
+    means = {name: fmean(metrics[name] for metrics in found) for name in found[0]}
+    return {name: mean for name, mean in means.items() if not math.isnan(mean)}
+
+
+def share_intervals(values: Mapping[str, Sequence[float]], videos: Sequence[str]) -> dict[str, list[float] | None]:
+    """Of the means of values between 0 and 1, by name of the figure; `videos` names the video of each value."""
+    if len(set(videos)) < MIN_VIDEOS:
+        return dict.fromkeys(values)
+    return {name: _rounded(share_interval(mean_by_video(each, videos))) for name, each in values.items()}
+
+
+def metric_intervals(items: Sequence[GradedItem], benchmark: Benchmark | None) -> dict[str, list[float] | None]:
+    """Of the benchmark's own metrics."""
+    if benchmark is None or not items:
+        return {}
+    videos = [read_clip(item.sample.media or item.sample.question).file for item in items]
+    if len(set(videos)) < MIN_VIDEOS:
+        return dict.fromkeys(mean_metrics(benchmark, items))
+    found = figures_by_video(items, videos, partial(mean_metrics, benchmark))
+    return {
+        name: _rounded(share_interval(estimate) if 0 <= estimate.value <= 1 else plain_interval(estimate))
+        for name, estimate in found.items()
+    }
+
+
+def _rounded(interval: Interval | None) -> list[float] | None:
+    if interval is None or any(map(math.isnan, interval)):
+        return None
+    return [round(bound, _INTERVAL_DIGITS) for bound in interval]
 
 
 def _by_item(items: Sequence[AskedItem]) -> list[list[AskedItem]]:
@@ -141,11 +228,6 @@ def _by_item(items: Sequence[AskedItem]) -> list[list[AskedItem]]:
 
 def _share(times: Sequence[GradedItem | None], label: AnswerLabel) -> float:
     return sum(item is not None and item.label is label for item in times) / len(times)
-
-
-def _mean_visual_tokens(items: Sequence[AskedItem]) -> float | None:
-    found = summed([item.costs for item in items if not item.is_failed])["visual_tokens"]
-    return None if found is None else found["mean"]
 
 
 def _repeats(items: Sequence[AskedItem], repeats: int) -> dict[str, Any]:
@@ -172,11 +254,37 @@ def _frames(items: Sequence[AskedItem]) -> dict[str, Any]:
     return {name: {"sum": sum(values), "mean": _mean(values)} for name, values in numbers.items()}
 
 
-def _calls(items: Sequence[AskedItem]) -> dict[str, Any]:
-    answered = [item.record for item in items if not item.is_failed]
-    classes = [record["extra_info"].get("classification") for record in answered]
-    told = [None if each is None else str(each) for each in classes]
-    return call_figures([record["trajectory"] for record in answered], told)
+def _costs(items: Sequence[AskedItem]) -> dict[str, dict[str, float] | None]:
+    """Sum and mean of each of the `COSTS` over the items that did not fail; None where the cost of one is unknown."""
+    totals: dict[str, dict[str, float] | None] = {}
+    for name in COSTS:
+        costs = [item.costs[name] for item in items if not item.is_failed]
+        known = [cost for cost in costs if cost is not None]
+        is_known = bool(known) and len(known) == len(costs)
+        totals[name] = {"sum": sum(known), "mean": fmean(known)} if is_known else None
+    return totals
+
+
+def call_figures(trajectories: Sequence[Trajectory], classes: Sequence[str | None]) -> dict[str, Any]:
+    """Shares of rollouts with an executed call: of all, `by_tool`, and `by_class` of the question; empty without calls.
+
+    Args:
+        classes: of the question of each rollout (`extra_info.classification`, VideoBrain's); None where it has none.
+    """
+    tools = [{call.name for call in trajectory.executed_calls()} for trajectory in trajectories]
+    if not any(tools):
+        return {}
+    by_class: dict[str, list[bool]] = {}
+    for names, of_class in zip(tools, classes, strict=True):
+        if of_class is not None:
+            by_class.setdefault(str(of_class), []).append(bool(names))
+    by_tool = {name: fmean(name in names for names in tools) for name in sorted(set.union(*tools))}
+    shares_by_class = {name: fmean(by_class[name]) for name in sorted(by_class)}
+    return {
+        "share": fmean(map(bool, tools)),
+        "by_tool": by_tool,
+        **({"by_class": shares_by_class} if by_class else {}),
+    }
 
 
 def _graded_by(items: Sequence[AskedItem], benchmark: Benchmark | None) -> dict[str, int]:

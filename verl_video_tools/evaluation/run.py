@@ -6,16 +6,14 @@
 | `rollouts.jsonl` | a line for each finished item, as `records.records` describes it |
 | `results.json`, `table.*`, `accuracy_*.png` | the result: `results`, `tables`, `plots` |
 | `items.jsonl` | what became of each item: `items` |
-| `differences.jsonl` | a line for each item that the published extractor judges otherwise than our grader |
 | `timing.json` | seconds per item, the one file that another run of the same evaluation writes otherwise |
 """
 
 from __future__ import annotations
 
 import json
-import logging
+import os
 import platform
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -26,22 +24,18 @@ from typing import Any
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import write_json, write_lines, write_text
+from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.types import Judge, Method, Retriever
-from verl_video_tools.data.append import no_progress
+from verl_video_tools.data.append import appended, no_progress
 from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.generation.generate import generate
-from verl_video_tools.data.generation.protocol import made_with
+from verl_video_tools.data.generation.protocol import made_with, settled
 from verl_video_tools.data.generation.summary import RolloutProgress
-from verl_video_tools.evaluation.asked_items import AskedItem, asked_items, graded_anew
-from verl_video_tools.evaluation.control_names import Control
-from verl_video_tools.evaluation.controls import label_of
-from verl_video_tools.evaluation.costs import timing
-from verl_video_tools.evaluation.folder import ROLLOUTS, entered
-from verl_video_tools.evaluation.items import ITEMS, item_lines
+from verl_video_tools.evaluation import Control
+from verl_video_tools.evaluation.items import ITEMS, asked_items, graded_anew, item_lines
 from verl_video_tools.evaluation.plots import PLOTS, write_plots
 from verl_video_tools.evaluation.questions import Questions
-from verl_video_tools.evaluation.results import differing_items, summarise
-from verl_video_tools.evaluation.submission import submission_of
+from verl_video_tools.evaluation.results import submission_of, summarise, timing
 from verl_video_tools.evaluation.tables import TABLES, write_tables
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
@@ -49,10 +43,9 @@ from verl_video_tools.services.judge import JudgeConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
 from verl_video_tools.services.tool_model.client import EndpointToolModel
 
-logger = logging.getLogger(__name__)
-
-RESULTS, TIMING, DIFFERENCES = "results.json", "timing.json", "differences.jsonl"
-WRITTEN = (RESULTS, TIMING, DIFFERENCES, ITEMS, *TABLES, *PLOTS)
+PROTOCOL, ROLLOUTS = "protocol.json", "rollouts.jsonl"
+RESULTS, TIMING = "results.json", "timing.json"
+WRITTEN = (RESULTS, TIMING, ITEMS, *TABLES, *PLOTS)
 """Files of a folder beside those that tell which evaluation it holds, but for a submission."""
 
 _VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers")
@@ -92,7 +85,7 @@ async def evaluate(
             alone does not say.
         seed: of sampling; None leaves it to the endpoint, unless questions are asked several times: then it is 0.
         max_attempts: at each question, where the method's authors verify a rollout and make another.
-        controls: by which method and questions were changed (`evaluation.controls`).
+        controls: by which method and questions were changed (`questions.controlled`).
         progress: called before the first item and after each.
 
     Returns:
@@ -108,7 +101,7 @@ async def evaluate(
     if questions.repeats > 1 and seed is None:
         seed = 0
     run, method = method, method.for_session(0, 1, validate=True)
-    own = method.own_settings(run)
+    own = rollout_overrides(method, run)
     if max_attempts > 1:
         run.attempt(1, max_attempts)  # refused before anything is asked
     found_versions = versions(serves=server is not None)
@@ -132,7 +125,7 @@ async def evaluate(
         "repeats": questions.repeats,
         "model": policy.model,
         "method": method.name,
-        "label": label_of(method, controls),
+        "label": f"{method.label}, shuffled options" if Control.SHUFFLED_OPTIONS in controls else method.label,
         "controls": [str(control) for control in controls],
         "attempts": max_attempts,
         "grader": _grader(rule),
@@ -140,7 +133,7 @@ async def evaluate(
         **await made_with(method, policy, seed=seed, judge=judge, tool_model=tool_model),
         **(settings or {}),
     }
-    protocol = entered(folder, protocol)
+    protocol = settled_protocol(folder, protocol)
     await generate(
         [replace(task, settings=own) for task in questions.tasks],
         folder / ROLLOUTS,
@@ -159,12 +152,8 @@ async def evaluate(
     )
     records = await graded_anew(read_records(folder / ROLLOUTS), rule)
     items = asked_items(questions, records, protocol, published)
-    found = {
-        "items_with_subtitles": questions.num_with_subtitles,
-        "versions": found_versions,
-        "versions_of_rollouts": _versions_of_rollouts(items, folder),
-    }
-    result = summarise(questions, items, {**protocol, **found}, published)
+    facts = {"items_with_subtitles": questions.num_with_subtitles, "versions": found_versions}
+    result = summarise(questions, items, {**protocol, **facts}, published)
     write_lines(folder / ITEMS, item_lines(items))
     write_json(folder / TIMING, timing([item.record for item in items if not item.is_failed], policy.concurrency))
     submission = submission_of(questions, [item.record for item in items])
@@ -172,7 +161,6 @@ async def evaluate(
         result["submission"] = submission.name
         write_text(folder / submission.name, submission.content)
     write_json(folder / RESULTS, result)
-    write_lines(folder / DIFFERENCES, differing_items(questions, items))
     write_tables({folder.name: result}, folder)
     write_plots({folder.name: result}, folder)
     return result
@@ -212,6 +200,25 @@ def read_result(folder: Path) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------ protocol
 
 
+def settled_protocol(folder: Path, protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """Take a folder for an evaluation, or continue the same one.
+
+    Returns:
+        The protocol as it stands there; of a model or a prompt that has been moved since, it names the first place.
+
+    Raises:
+        UsageError: the folder holds another evaluation, is in use by one, or cannot be written.
+    """
+    with appended(folder / ROLLOUTS) as rollouts:  # locked: nobody else is about to write its first line
+        return settled(
+            folder / PROTOCOL,
+            protocol,
+            has_rollouts=rollouts.seek(0, os.SEEK_END) > 0,
+            otherwise=f"{folder} holds another evaluation",
+            advice="Give another --out",
+        )
+
+
 async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | None]:
     """With the name of the model that will be asked; and the version of the server, where it is given."""
     async with ChatPolicy(policy) as chat:
@@ -220,19 +227,6 @@ async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | Non
         else:
             await chat.client.check_reachable()
         return policy, await chat.client.server_version()
-
-
-def _versions_of_rollouts(items: Sequence[AskedItem], folder: Path) -> list[dict[str, Any]]:
-    """How many rollouts were made with which versions, in the order of the questions; null where none are recorded, as
-    before they were. Tells where there are several."""
-    counts = Counter(json.dumps(item.record.get("versions")) for item in items)
-    found = [{"rollouts": count, "versions": json.loads(text)} for text, count in counts.items()]
-    if len(found) > 1:
-        each = [one["versions"] or {} for one in found]
-        names = sorted({name for one in each for name in one if len({other.get(name) for other in each}) > 1})
-        told = (f"{name} {', '.join(str(one.get(name, 'unknown')) for one in each)}" for name in names)
-        logger.warning("%s holds rollouts of several versions, all graded by this one: %s", folder, "; ".join(told))
-    return found
 
 
 def _grader(rule: Judge | None) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +22,6 @@ from verl_video_tools.config import VLLM_CPU_ENVIRONMENT
 from verl_video_tools.core.environment import detect_device
 from verl_video_tools.core.errors import EndpointError, SetupError, UsageError
 from verl_video_tools.core.types import RolloutLimits
-from verl_video_tools.evaluation import serve_guard
 
 # Not `vllm serve`: that command asks for the metadata of a distribution `vllm`, which the CPU build is not named.
 COMMAND = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
@@ -31,7 +32,8 @@ STOP_SECONDS = 30.0
 
 _POLL_SECONDS = 0.2
 _NOTICE_SECONDS = 2.0
-"""Time for the guard to notice that the server has ended."""
+"""Time for a server that has dropped a connection to end."""
+_PR_SET_PDEATHSIG = 1
 _LOG_LINES_SHOWN = 8
 _ERROR = re.compile(r"(?:^|[])] )((?:\w+\.)*\w*(?:Error|Exception): .+)")
 """A line of the log that ends a traceback, after the name of the process and the place in the code."""
@@ -93,52 +95,63 @@ async def served_model(
         **(_CPU_OPTIONS if on_cpu else {}),
         **(options or {}),
     }
-    guard = _start(
+    server = _start(
         [*COMMAND, *_arguments(values)], log, ({**VLLM_CPU_ENVIRONMENT} if on_cpu else {}) | dict(os.environ)
     )
     try:
-        await _await_health(guard, f"http://{values['host']}:{values['port']}/health", log, start_seconds)
+        await _await_health(server, f"http://{values['host']}:{values['port']}/health", log, start_seconds)
         yield f"http://{values['host']}:{values['port']}/v1"
     except EndpointError as error:
         with suppress(subprocess.TimeoutExpired):
-            guard.wait(_NOTICE_SECONDS)
-        if guard.poll() is None:
+            server.wait(_NOTICE_SECONDS)
+        if server.poll() is None:
             raise
-        raise EndpointError(f"{error}; the server ended with status {guard.returncode}; {_tail(log)}") from error
+        raise EndpointError(f"{error}; the server ended with status {server.returncode}; {_tail(log)}") from error
     finally:
-        guard.terminate()
-        with suppress(subprocess.TimeoutExpired):  # it keeps trying
-            guard.wait(STOP_SECONDS + 10.0)
+        _end(server)
 
 
 def _start(command: list[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """The guard of a server that it has started or is about to start."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        output = log.open("ab")  # the server of a run that was just killed may still have a word to add
-        output.truncate(0)
+        output = log.open("wb")
     except OSError as error:
         raise UsageError(f"cannot write {log}: {error.strerror}") from error
-    # Isolated (-I): the folder of the program is not one to import from.
-    guarded = [sys.executable, "-I", serve_guard.__file__, str(os.getpid()), str(STOP_SECONDS), *command]
     with output:
         return subprocess.Popen(
-            guarded,
+            command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
-            start_new_session=True,  # the terminal's interrupt reaches only us
+            start_new_session=True,  # the terminal's interrupt reaches only us, and `_end` the server's workers
+            preexec_fn=_end_with_starter,
         )
 
 
-async def _await_health(guard: subprocess.Popen[bytes], url: str, log: Path, start_seconds: float) -> None:
+def _end_with_starter() -> None:
+    """In the child: Linux asks the server to end when this process is gone, also by SIGKILL."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Ask the server and its workers to end, and kill what is left of them: vLLM's engine outlives a killed server."""
+    with suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        server.wait(STOP_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
+
+
+async def _await_health(server: subprocess.Popen[bytes], url: str, log: Path, start_seconds: float) -> None:
     deadline = time.monotonic() + start_seconds
     # The machine's proxy must not be asked for its own server.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while True:
-        if guard.poll() is not None:
-            raise SetupError(f"the server ended with status {guard.returncode}; {_tail(log)}")
+        if server.poll() is not None:
+            raise SetupError(f"the server ended with status {server.returncode}; {_tail(log)}")
         try:
             with opener.open(url, timeout=5.0):
                 return

@@ -1,22 +1,22 @@
-"""Results as tables: Markdown, LaTeX, CSV and JSON."""
+"""Results as tables: Markdown to read, CSV for programs (pandas makes LaTeX and other forms of it)."""
 
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import writing
-from verl_video_tools.evaluation.costs import COSTS
-from verl_video_tools.evaluation.table_text import Table
-from verl_video_tools.evaluation.uncertainty.intervals import MIN_VIDEOS
+from verl_video_tools.evaluation.items import COSTS
+from verl_video_tools.evaluation.results import PUBLISHED
+from verl_video_tools.evaluation.statistics import MIN_VIDEOS
 
 Results = Mapping[str, Mapping[str, Any]]
 """Contents of `results.json`, by the name that tables show."""
 
-TABLES = ("table.md", "table.tex", "table.json", "table.csv")
+TABLES = ("table.md", "table.csv")
 """What `write_tables` writes."""
 
 OVERALL = "all"
@@ -24,15 +24,43 @@ ADVICE = "name a folder that can be made and written"
 TOO_FEW = "too few"
 
 _COUNTS = ("items", "failed")
-_UNREADABLE = ("unreadable", "unreadable_published")
+_UNREADABLE = ("unreadable", f"unreadable{PUBLISHED}")
+_COMMON = {*_COUNTS, *_UNREADABLE, "accuracy", "partial", "frames", "differing", "visual_tokens", "videos", "intervals"}
+"""Figures that every result has, beside the benchmark's."""
 _NOTE = f"In brackets: 95 % intervals, by video; none where there are too few videos for one (fewer than {MIN_VIDEOS})."
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells as text.
+
+    Attributes:
+        num_text_columns: the columns after these are set flush right, as numbers.
+        note: a sentence below it.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    num_text_columns: int
+    note: str = ""
+
+    def markdown(self) -> str:
+        table = markdown_table(list(self.head), [list(row) for row in self.rows], self.num_text_columns)
+        return f"{table}\n\n{self.note}" if self.note else table
+
+
+def markdown_table(head: list[str], rows: list[list[str]], num_text_columns: int) -> str:
+    """Cells as a table; the columns after the first `num_text_columns` are set flush right, as numbers."""
+    marks = ["---"] * num_text_columns + ["---:"] * (len(head) - num_text_columns)
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in [head, *rows]]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], marks, *cells[1:]])
+
+
 def write_tables(results: Results, folder: Path, further: Sequence[Table] = ()) -> str:
-    """Write `table.md`, `table.tex`, `table.csv` and `table.json` into `folder`.
+    """Write `table.md` and `table.csv` into `folder`.
 
     Args:
-        further: tables for the first two, below the others.
+        further: tables for the first, below the others.
 
     Returns:
         The Markdown.
@@ -40,16 +68,13 @@ def write_tables(results: Results, folder: Path, further: Sequence[Table] = ()) 
     Raises:
         UsageError: they cannot be written.
     """
-    lines = list(long_table(results))
+    lines = list(_long_table(results))
     columns = list(dict.fromkeys(name for line in lines for name in line))
-    tables = [*_tables(results), *further]
-    text = _joined([table.markdown() for table in tables])
+    text = markdown(results, further)
     with writing(folder, ADVICE):
         folder.mkdir(parents=True, exist_ok=True)
-        in_markdown, in_latex, in_json, in_csv = (folder / name for name in TABLES)
+        in_markdown, in_csv = (folder / name for name in TABLES)
         in_markdown.write_text(text, encoding="utf-8")
-        in_latex.write_text(_joined([table.latex() for table in tables]), encoding="utf-8")
-        in_json.write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         with in_csv.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, columns, lineterminator="\n")
             writer.writeheader()
@@ -57,12 +82,21 @@ def write_tables(results: Results, folder: Path, further: Sequence[Table] = ()) 
     return text
 
 
-def long_table(results: Results) -> Iterator[dict[str, Any]]:
+def markdown(results: Results, further: Sequence[Table] = ()) -> str:
+    """The results with their frames, what they cost, and accuracy by group, a column for each result.
+
+    Accuracies and metrics are in percent; in round brackets stands the number of items, without those that failed.
+    """
+    tables = [_overall_table(results), _cost_table(results), _group_table(results), *further]
+    return "\n\n".join(table.markdown() for table in tables if table.rows) + "\n"
+
+
+def _long_table(results: Results) -> Iterator[dict[str, Any]]:
     """A line for each result and group, those of all items first; the bounds of an interval are two columns."""
     for name, result in results.items():
         protocol = result["protocol"]
-        facts = {"result": name, **facts_of(protocol)}
-        for grouping, group, figures in lines_of(result):
+        facts = {"result": name, **_facts_of(protocol)}
+        for grouping, group, figures in _lines_of(result):
             plain = {key: value for key, value in figures.items() if key != "intervals"}
             bounds = {
                 f"{key}_{end}": value
@@ -73,15 +107,7 @@ def long_table(results: Results) -> Iterator[dict[str, Any]]:
             yield {**facts, "grouping": grouping, "group": group, **plain, **bounds, **costs}
 
 
-def markdown(results: Results) -> str:
-    """The results with their frames, what they cost, and accuracy by group, a column for each result.
-
-    Accuracies and metrics are in percent; in round brackets stands the number of items, without those that failed.
-    """
-    return _joined([table.markdown() for table in _tables(results)])
-
-
-def lines_of(result: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _lines_of(result: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Grouping, group and figures: of all items, then of each group."""
     yield OVERALL, OVERALL, result["overall"]
     for grouping, groups in result["groups"].items():
@@ -103,27 +129,19 @@ def bracketed(interval: Sequence[float] | None) -> str:
     return f"[{TOO_FEW}]" if interval is None else f"[{percent(interval[0])}, {percent(interval[1])}]"
 
 
-def _joined(tables: Sequence[str]) -> str:
-    return "\n\n".join(tables) + "\n"
-
-
-def _tables(results: Results) -> list[Table]:
-    return [table for table in (_overall_table(results), _cost_table(results), _group_table(results)) if table.rows]
-
-
 def _overall_table(results: Results) -> Table:
     metrics = _metric_names(results)
     unreadable = [name for name in _UNREADABLE if any(result["overall"].get(name) for result in results.values())]
     repeats = ["repeats"] if any("repeats" in result for result in results.values()) else []
     head = ["result", "questions", "model", "method", *_COUNTS, *repeats, "accuracy"]
-    head += [name.replace("_published", ", published") for name in (*metrics, *unreadable)]
+    head += [name.replace(PUBLISHED, ", published") for name in (*metrics, *unreadable)]
     rows = []
     for name, result in results.items():
         protocol, overall, frames = result["protocol"], result["overall"], result["frames"]
         rows.append(
             [
                 name,
-                *map(str, facts_of(protocol).values()),
+                *map(str, _facts_of(protocol).values()),
                 *(str(overall[key]) for key in _COUNTS),
                 *(_repeats_cell(result.get("repeats")) for _ in repeats),
                 *(_figure_cell(overall, key) for key in ("accuracy", *metrics)),
@@ -131,7 +149,7 @@ def _overall_table(results: Results) -> Table:
                 *(number(frames[key]["mean"]) for key in ("total", "initial", "tool")),
             ]
         )
-    return Table([*head, "frames", "first", "tools"], rows, 4, _NOTE)
+    return Table([*head, "frames", "initial", "tools"], rows, 4, _NOTE)
 
 
 def _cost_table(results: Results) -> Table:
@@ -142,7 +160,7 @@ def _cost_table(results: Results) -> Table:
     return Table(["per item", *(name.replace("_", " ") for name in COSTS)], rows if is_known else [], 1)
 
 
-def facts_of(protocol: Mapping[str, Any]) -> dict[str, Any]:
+def _facts_of(protocol: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: protocol[key] for key in ("questions", "model")}, "method": method_label(protocol)}
 
 
@@ -153,7 +171,7 @@ def method_label(protocol: Mapping[str, Any]) -> str:
 
 def _group_table(results: Results) -> Table:
     by_result = [
-        {(grouping, group): figures for grouping, group, figures in lines_of(result) if grouping != OVERALL}
+        {(grouping, group): figures for grouping, group, figures in _lines_of(result) if grouping != OVERALL}
         for result in results.values()
     ]
     names = dict.fromkeys(name for groups in by_result for name in groups)
@@ -168,22 +186,11 @@ def _mean_costs(result: Mapping[str, Any]) -> dict[str, float | None]:
 
 def _metric_names(results: Results) -> list[str]:
     """Figures beyond those that every result has; of the published ones only the accuracy."""
-    common = {
-        *_COUNTS,
-        *_UNREADABLE,
-        "accuracy",
-        "partial",
-        "frames",
-        "differing",
-        "visual_tokens",
-        "videos",
-        "intervals",
-    }
     found = dict.fromkeys(
         name
         for result in results.values()
         for name in result["overall"]
-        if name not in common and (name == "accuracy_published" or not name.endswith("_published"))
+        if name not in _COMMON and (name == f"accuracy{PUBLISHED}" or not name.endswith(PUBLISHED))
     )
     partial = any(result["overall"]["partial"] for result in results.values())
     return [*(["partial"] if partial else []), *found]

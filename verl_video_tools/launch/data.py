@@ -10,8 +10,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.errors import SetupError, UsageError
+from verl_video_tools.launch.supervise import supervise
 from verl_video_tools.methods import get_method, method_names
-from verl_video_tools.verl_plugin.supervise import supervise
 
 VVT = str(Path(sys.executable).with_name("vvt"))
 """The command, which runs in a process of its own: what it imports does not stay beside the training run."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,20 +105,6 @@ def has_steps(folder: Path) -> bool:
     return bool(step_files(folder) or step_files(folder, validation=True))
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a recorded rollout stands.
-
-    Attributes:
-        line: its number, from 1.
-        offset: of its first byte.
-    """
-
-    file: Path
-    line: int
-    offset: int
-
-
 def read_records(path: Path, *, must_exist: bool = False) -> Iterator[dict[str, Any]]:
     """All lines of a run in order; `line["trajectory"]` is a `Trajectory`.
 
@@ -135,7 +120,7 @@ def read_records(path: Path, *, must_exist: bool = False) -> Iterator[dict[str, 
         raise UsageError(f"{path}: no such file or folder")
     if must_exist and path.is_dir() and not step_files(records_folder(path)):
         raise UsageError(f"{path} holds no recorded rollouts (step_*.jsonl)")
-    return (line for _, line in read_places(path))
+    return (line for file in record_files(path) for line in _read_file(file))
 
 
 def record_files(path: Path) -> list[Path]:
@@ -143,39 +128,14 @@ def record_files(path: Path) -> list[Path]:
     return [path] if path.is_file() else step_files(records_folder(path))
 
 
-def read_places(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """The same lines with their places, so that some can be read again."""
-    for file_path in record_files(path):
-        offset = 0
-        with file_path.open("rb") as file:
-            for number, text in enumerate(file, start=1):
-                if not text.endswith(b"\n"):  # it is still being written, or was cut
-                    break
-                place = Place(file_path, number, offset)
-                yield place, _read_line(text, place)
-                offset += len(text)
-
-
-def read_again(place: Place) -> dict[str, Any]:
-    """The line that stands there.
-
-    Raises:
-        UsageError: it cannot be read any more.
-    """
-    with place.file.open("rb") as file:
-        file.seek(place.offset)
-        return _read_line(file.readline(), place)
-
-
-def _read_line(text: bytes, place: Place) -> dict[str, Any]:
-    """A line of records; `line["trajectory"]` is a `Trajectory`.
-
-    Raises:
-        UsageError: it is no recorded rollout; the message names its place.
-    """
-    try:
-        line: dict[str, Any] = json.loads(text)
-        line["trajectory"] = Trajectory.from_dict(line["trajectory"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{place.file}, line {place.line}: not a recorded rollout ({error!r:.200})") from error
-    return line
+def _read_file(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as file:
+        for number, text in enumerate(file, start=1):
+            if not text.endswith(b"\n"):  # it is still being written, or was cut
+                break
+            try:
+                line: dict[str, Any] = json.loads(text)
+                line["trajectory"] = Trajectory.from_dict(line["trajectory"])
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                raise UsageError(f"{path}, line {number}: not a recorded rollout ({error!r:.200})") from error
+            yield line

@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields, replace
 from typing import Any, get_args, get_type_hints
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.method import method_of_rollout
+from verl_video_tools.core.method import method_of_rollout, rollout_overrides
 from verl_video_tools.core.templates import formatted_placeholder
 from verl_video_tools.core.types import (
     Content,
@@ -24,7 +24,6 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.planner.workload import estimated_tokens
 from verl_video_tools.rollout.cost import planned_images
-from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.testing.subject import NotApplicable, Subject, fail, holds, no_error
 from verl_video_tools.testing.world import QWEN, VIDEOS, with_other_truth, without_file
 from verl_video_tools.video import fit_envelope
@@ -66,17 +65,16 @@ def config_is_a_frozen_dataclass(subject: Subject) -> None:
 
 @holds("config", requires=("config_is_a_frozen_dataclass",))
 def group_configs_are_valid(subject: Subject) -> None:
-    """`for_session` and `sampling_options` accept every group size, and `for_session` changes only numbers, flags and
-    choices, because records and rows may set nothing else."""
+    """`for_session` accepts every group size and changes only numbers, flags and choices, because records and rows may
+    set nothing else."""
     method = subject.method
     members = [(number, size, validate) for size in (1, 2, 8) for number in range(size) for validate in (False, True)]
     for number, size, validate in members:
         where = f"rollout {number} of a group of {size}"
         with no_error(where, "return options within their range for every size"):
             member = method.for_session(number, size, validate)
-            session_sampling(method, number, size, validate, {"temperature": 1.0})
         try:
-            settings = member.own_settings(method)
+            settings = rollout_overrides(member, method)
         except UsageError as error:
             raise fail(f"{where}: {error}", member, "change other fields") from error
         if method_of_rollout(method, settings) != member or method.for_session(number, size, validate) != member:

@@ -38,21 +38,21 @@ class CropVideoTool(VideoTool):
 
 
 class FrameAtTool(VideoTool):
-    """FrameMind's single frame (`methods.framemind.frame_at`): a picture, then one line with its time."""
+    """FrameMind's single frame (`methods.framemind.tools`): a picture, then one line with its time."""
 
     method_name = "framemind"
     tool_name = "FrameAt"
 
 
 class VideoClipTool(VideoTool):
-    """FrameMind's clip (`methods.framemind.video_clip`): pictures, then one line that lists their times in order."""
+    """FrameMind's clip (`methods.framemind.tools`): pictures, then one line that lists their times in order."""
 
     method_name = "framemind"
     tool_name = "VideoClip"
 
 
 class UniformSampleTool(VideoTool):
-    """VideoBrain's uniform agent (`methods.videobrain.uniform_sample`): pictures, then one line that names them in
+    """VideoBrain's uniform agent (`methods.videobrain.tools`): pictures, then one line that names them in
     their order."""
 
     method_name = "videobrain"
@@ -60,7 +60,7 @@ class UniformSampleTool(VideoTool):
 
 
 class ClipSampleTool(SearchTool):
-    """VideoBrain's CLIP agent (`methods.videobrain.clip_sample`): pictures, then one line that names them in their
+    """VideoBrain's CLIP agent (`methods.videobrain.tools`): pictures, then one line that names them in their
     order."""
 
     method_name = "videobrain"

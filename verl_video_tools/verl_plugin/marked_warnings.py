@@ -1,8 +1,8 @@
 """Marks warnings of this package for the user who reads a recipe's output.
 
-verl's format of log lines does not name the logger, so that `console.Console` cannot tell our warnings from those of
-frameworks. With VVT_MARK_WARNINGS=1, which recipes set unless VERBOSE=1, the first line of each is also written with
-our mark; it stays in the log as it is, with its traceback.
+verl's format of log lines does not name the logger, so that `launch.console` cannot tell our warnings from those of
+frameworks. With VVT_MARK_WARNINGS=1, which `vvt train` sets unless VERBOSE=1, the first line of each is also written
+with our mark; it stays in the log as it is, with its traceback.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import logging
 import os
 import sys
 
-from verl_video_tools.verl_plugin.log_lines import MARK
-
+MARK = "[verl_video_tools]"
+"""Begins every line that this package prints for the user."""
 VARIABLE = "VVT_MARK_WARNINGS"
 
 

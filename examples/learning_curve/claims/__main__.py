@@ -33,7 +33,7 @@ from examples.learning_curve.run import StageError
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Retriever
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
-from verl_video_tools.evaluation.table_text import markdown_table
+from verl_video_tools.evaluation.tables import markdown_table
 from verl_video_tools.services.retrieval import RetrievalConfig, local
 from verl_video_tools.synthetic import clip_dir
 

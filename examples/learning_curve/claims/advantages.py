@@ -18,14 +18,14 @@ import numpy as np
 
 from examples.learning_curve.claims.behaviours import Behaviour, Shares, script
 from examples.learning_curve.claims.claim import Arm, Claim, Direction, sampling
+from examples.learning_curve.held_out import Outcome
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.types import Method, Retriever, Sample
 from verl_video_tools.data.export_rollouts import last_segment_iou
 from verl_video_tools.data.sft import execute
 from verl_video_tools.data.synthetic_rows import make_row
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
-from verl_video_tools.records.validation import Outcome
+from verl_video_tools.methods.toolkit.oracle import synthetic_fields
 from verl_video_tools.synthetic.questions import Kind, Question
 from verl_video_tools.synthetic.world import VideoSpec
 

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from examples.learning_curve.claims.behaviours import Behaviour, Shares
+from examples.learning_curve.held_out import Outcome
 from examples.learning_curve.plans import ABLATIONS, Plan
-from verl_video_tools.records.validation import Outcome
 from verl_video_tools.synthetic.questions import Kind
 
 Measure = Literal["accuracy", "called", "answered_at_once", "iou", "asked_for_number"]

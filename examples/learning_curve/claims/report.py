@@ -13,7 +13,7 @@ from examples.learning_curve.claims.verdict import decide, over_seeds
 from examples.learning_curve.report import TRAINING
 from examples.learning_curve.stored import Result
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.evaluation.table_text import markdown_table
+from verl_video_tools.evaluation.tables import markdown_table
 
 _HEADER = ["claim", "verdict", "measured", "seeds", "paper's choice", "other", "difference", "flagged"]
 

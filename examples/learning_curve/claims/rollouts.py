@@ -17,7 +17,7 @@ from examples.learning_curve.measured import kind_of
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.data.export_rollouts import last_segment_iou
-from verl_video_tools.evaluation.table_text import markdown_table
+from verl_video_tools.evaluation.tables import markdown_table
 from verl_video_tools.records.records import read_records, records_folder, step_files
 
 NUM_PARTS = 3

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from examples.learning_curve.claims.behaviours import Mixture
 from examples.learning_curve.claims.claim import Arm, Claim, Metric
+from examples.learning_curve.held_out import Outcome, mean_gain, mean_of, read_outcomes
 from examples.learning_curve.measured import kind_of
 from examples.learning_curve.plans import Ablation
 from examples.learning_curve.run import RESULTS, Learning
@@ -26,7 +27,6 @@ from verl_video_tools.data.sft import write_sft_rows
 from verl_video_tools.data.synthetic_rows import load_rows, make_row, question_from_row, questions_about
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.records import read_records
-from verl_video_tools.records.validation import Outcome, mean_gain, mean_of, read_outcomes
 from verl_video_tools.services.retrieval import local_from_fields
 from verl_video_tools.synthetic.questions import Kind
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from verl_video_tools.records.validation import Estimate
+from examples.learning_curve.held_out import Estimate
 
 Verdict = Literal["supports", "contradicts", "undecided"]
 

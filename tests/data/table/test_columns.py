@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.data.table.tables import touch, write_jsonl
+from tests.data.table.tables import write_jsonl
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.table.columns import Columns, find_columns
 from verl_video_tools.data.table.files import open_table
@@ -16,8 +16,8 @@ from verl_video_tools.data.table.files import open_table
 ASKED = {"question": "Who enters last?", "answer": "A", "video": "a.mp4"}
 
 
-def found(folder: Path, records: Sequence[Mapping[str, Any]], *assignments: str, videos: Path | None = None) -> Columns:
-    return find_columns(open_table(write_jsonl(folder / "t.jsonl", records)), assignments, videos)
+def found(folder: Path, records: Sequence[Mapping[str, Any]], *assignments: str) -> Columns:
+    return find_columns(open_table(write_jsonl(folder / "t.jsonl", records)), assignments)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,6 @@ def found(folder: Path, records: Sequence[Mapping[str, Any]], *assignments: str,
         ({**ASKED, "timestamp": "0:01"}, {"segment": None}),
         ({**ASKED, "start": 1}, {"segment": None}),
         ({**ASKED, "question_type": "mcq"}, {"type": ("question_type",)}),
-        ({**ASKED, "type": "causal"}, {"type": None}),
         ({**ASKED, "qid": 7}, {"id": ("qid",)}),
     ],
 )
@@ -49,34 +48,11 @@ def test_by_name(record: dict[str, Any], names: dict[str, tuple[str, ...] | None
     columns = found(tmp_path, [record])
     for field, expected in names.items():
         assert columns.names.get(field) == expected
-        assert columns.found_by.get(field) == (None if expected is None else "name")
 
 
-def test_by_values(tmp_path: Path) -> None:
-    """Where a name says nothing, a column of paths, or of questions, is taken if there is just one."""
-    columns = found(tmp_path, [{"asked": "Who enters last?", "answer": "a boy", "where": "x/a.mp4"}] * 3)
-    assert (columns.names["question"], columns.names["video"]) == (("asked",), ("where",))
-    assert columns.found_by == {"question": "values", "video": "values", "answer": "name"}
+def test_a_column_of_another_name_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no column was found for video; .* name it: --map video=COLUMN"):
-        found(tmp_path, [{"question": "Who?", "answer": "a", "where": "x/a.mp4", "from": "y/a.mp4"}])
-
-
-def test_a_name_counts_only_with_values_that_fit(tmp_path: Path) -> None:
-    """`path` is a video only if it names one, and ids are no ids that several rows share."""
-    columns = found(tmp_path, [{**ASKED, "path": "notes.txt", "id": "a"}] * 4)
-    assert columns.names["video"] == ("video",) and "id" not in columns.names
-    with pytest.raises(UsageError, match="no column was found for video"):
-        found(tmp_path, [{"question": "Who?", "answer": "a", "path": "notes.txt"}])
-
-
-def test_names_of_videos_without_a_suffix(tmp_path: Path) -> None:
-    """Are taken where the file is there."""
-    touch(tmp_path, "217.mp4", "videos/218.mp4")
-    assert found(tmp_path, [{"question": "Who?", "answer": "a", "vid": 217}]).names["video"] == ("vid",)
-    record = {"question": "Who?", "answer": "a", "vid": 218}
-    assert found(tmp_path, [record], videos=tmp_path / "videos").names["video"] == ("vid",)
-    with pytest.raises(UsageError, match="no column was found for video"):
-        found(tmp_path, [record])
+        found(tmp_path, [{"question": "Who?", "answer": "a", "where": "x/a.mp4"}])
 
 
 def test_what_is_said_wins(tmp_path: Path) -> None:
@@ -84,7 +60,6 @@ def test_what_is_said_wins(tmp_path: Path) -> None:
     columns = found(tmp_path, [record], "question=text, long,answer = a+b", "options=x+y,id=")
     assert columns.names["question"] == ("text, long",) and columns.names["answer"] == ("a+b",)
     assert columns.names["options"] == ("x", "y") and "id" not in columns.names
-    assert columns.found_by["options"] == "map" and columns.found_by["video"] == "name"
     assert columns.used == ("text, long", "a+b", "x", "y", "video")
 
 
@@ -92,9 +67,9 @@ def test_what_is_said_wins(tmp_path: Path) -> None:
     ("assignment", "message"),
     [
         ("question", "--map takes FIELD=COLUMN"),
-        ("colour=x", "--map takes FIELD=COLUMN, with one of the fields question, answer"),
+        ("colour=x", "--map takes FIELD=COLUMN, once for each of question, answer"),
         ("question=none", "there is no column 'none'; there are question, answer, video"),
-        ("question=answer,question=question", "--map names question twice"),
+        ("question=answer,question=question", "once for each of"),
         ("video=video+answer", "video takes 1 column at most"),
         ("segment=video+answer+question", "segment takes 2 columns at most"),
         ("answer=", "no column was found for answer"),

@@ -100,9 +100,6 @@ def t(*crops: str) -> list[str]:
         pytest.param(t(crop(12, 18)), F, {}, 1, 1, 0.6, id="a segment inside the true one"),
         pytest.param(t(crop(0, 100)), F, {}, 1, 1, 0.1, id="the whole video"),
         pytest.param(t(crop(10, 20), crop(30, 40)), F, {}, 1, 1, 0, id="the last of two crops"),
-        pytest.param(t(crop(10, 20), crop(30, 40)), F, {"crop_choice": "best"}, 1, 1, 1, id="best"),
-        pytest.param(t(crop(10, 20), crop(30, 40)), F, {"crop_choice": "union"}, 1, 1, 0.5, id="union"),
-        pytest.param(t(crop(10, 14), crop(14, 20)), F, {"crop_choice": "union"}, 1, 1, 1, id="union of neighbours"),
         pytest.param(t(crop(12, 18)), P, {}, 0.5, 1, 0.6, id="partly right"),
         pytest.param(t(crop(12, 18)), W, {}, 0, 1, 0.6, id="wrong"),
         pytest.param(t(crop(5, 15)), P, {"time_reward": "tool"}, 0.5, 1, 1, id="paid for the call, partly right"),
@@ -191,7 +188,7 @@ async def test_an_answer_that_is_a_segment(video: str, text: str, score: float, 
 
 @pytest.mark.parametrize("compat", ["strict", "reference"])
 async def test_open_and_segment_rows_share_a_run(video: str, compat: str) -> None:
-    """Each is graded by its own type. A crop is paid beside a segment only where asked for: the published sum is the
+    """Each is graded by its own type. A crop is not paid beside a segment: the published sum is the
     answer's IoU and the format."""
     turns = [crop(10, 20), answer("[12, 18]")]
     _, opened, judge = await run(video, turns, compat=compat)
@@ -199,8 +196,6 @@ async def test_open_and_segment_rows_share_a_run(video: str, compat: str) -> Non
     grounding: dict[str, Any] = {"truth": "[10, 20]", "question_type": "segment", "compat": compat}
     _, published, judge = await run(video, turns, **grounding)
     assert (published["score"], published["accuracy"], judge.answers) == (pytest.approx(1.6), 0.6, [])
-    _, asked_for, _ = await run(video, turns, **grounding, crop_pays_on_segments=True)
-    assert asked_for["score"] == pytest.approx(2.6)
 
 
 def test_its_rows_need_no_judge_but_a_segment() -> None:
@@ -365,11 +360,6 @@ def test_the_record(video: str) -> None:
     assert result["counts"] == {"assistant_turns": 2, "executed_calls": 1, "initial_frames": 100, "tool_frames": 10}
 
 
-def test_observations_without_times(video: str) -> None:
-    result = replay("longvt", video, QUESTION, "B", [crop(10, 12, video_path=video)], settings={"show_times": False})
-    assert result["turns"][0]["observation"] == "<tool_response>\n<image><image>\n</tool_response>"
-
-
 def test_an_unreadable_video_earns_nothing(tmp_path: Path) -> None:
     result = replay("longvt", str(tmp_path / "gone.mp4"), QUESTION, "B", [answer("B")])
     assert result["stop_reason"] == "video_error"
@@ -406,9 +396,9 @@ def test_the_prompts_examples_follow_their_own_grammar() -> None:
     assert ends.well_formed and ends.answer == "a red scarf"
 
 
-def test_prompt_that_tells_the_path() -> None:
-    system, user = messages(tell_video_path=True, show_times=False)
-    assert user == f"{QUESTION}\n\n<image><image>\n\nPath of the video: /data/yard.mp4"
+def test_the_published_prompt_tells_the_path_and_no_times() -> None:
+    system, user = messages(compat="reference")
+    assert user == f"<image><image>{QUESTION}\n The Video path for this video is: /data/yard.mp4"
     assert '"video_path"' in system and '"12.0s"' not in system
 
 
@@ -434,7 +424,6 @@ def test_a_video_of_one_frame_is_shown() -> None:
         ({"initial_frames": 1}, "LongVT.initial_frames must be at least 2, got 1"),
         ({"fps": 0}, "LongVT.fps must be above 0, got 0.0"),
         ({"max_pixels": 100}, "LongVT.max_pixels must be at least 784, got 100"),
-        ({"crop_choice": "first"}, "crop_choice"),
         ({"time_reward": "f1"}, "time_reward"),
     ],
 )

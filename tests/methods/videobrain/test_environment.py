@@ -86,19 +86,12 @@ async def test_clip_sample(
 
 
 @pytest.mark.parametrize(
-    ("fields", "start", "end", "candidates"),
-    [
-        ({}, 0, 19_999, 128),
-        ({"clip_long_from_frames": 20_001}, 0, 20_000, 128),  # "above 20,000": paper, and published inference
-        ({}, 0, 10_000, 128),
-        ({"clip_long_by": "video"}, 0, 10_000, 256),
-        ({"clip_candidates": [64, 100]}, 0, 10_000, 64),
-        ({"clip_long_by": "video"}, 0, 200, 200),
-    ],
+    ("start", "end", "candidates"),
+    [(0, 20_000, 256), (0, 19_999, 128), (10_000, 20_000, 128), (0, 100, 100)],  # by the range, not by the video
 )
-async def test_how_many_candidates(fields: dict[str, Any], start: int, end: int, candidates: int) -> None:
+async def test_how_many_candidates(start: int, end: int, candidates: int) -> None:
     retriever, info = ScoringRetriever(), VideoInfo(1000.0, 30_000, 30.0, 640, 360)
-    tool = get_method("videobrain", **fields).tools(info)["clip_sample"]
+    tool = get_method("videobrain").tools(info)["clip_sample"]
     await tool.plan({"start_frame": start, "end_frame": end, "prompt": "dog"}, tool_context(info, retriever))
     assert retriever.queries[0][1] == candidates
 

@@ -13,7 +13,7 @@ from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.types import CallRecord
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.videobrain.gate import record_gate, reference_text_gate
+from verl_video_tools.methods.videobrain.grammar import record_gate, reference_text_gate
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_a_call_counts_as_refused_where_the_policy_is_to_blame(
 ) -> None:
     trajectory, _ = await run(make_video(), [uniform(0, 100), answer()], "strict")
     trajectory.turns[0].calls.append(CallRecord("another_tool", {}, ok=False, error=CallError(code, "so")))
-    assert record_gate(trajectory, 1).fault == fault
+    assert record_gate(trajectory).fault == fault
 
 
 async def test_without_a_gate_the_answer_counts_whatever_the_form(make_video: MakeVideo) -> None:

@@ -56,7 +56,7 @@ class FieldsWithoutType(LongVT):
 
     name: ClassVar[str] = "planted"
 
-    stop = ("</tool_call>",)
+    max_turns = 6
     end_on_call_error = False
 
 
@@ -225,19 +225,19 @@ class BracesInQuestion(VideoZoomer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TemperatureLadder(VideoZoomer):
-    name: ClassVar[str] = "temperature_ladder"
+class FrameLadder(VideoZoomer):
+    name: ClassVar[str] = "frame_ladder"
 
-    def sampling_options(self, session_id: int, group_size: int, validate: bool) -> Mapping[str, float]:
-        return {"temperature": 0.7 + 0.6 * session_id / max(1, group_size - 1)}
+    def for_session(self, session_id: int, group_size: int, validate: bool) -> FrameLadder:
+        return replace(self, initial_frames=8 + 8 * session_id // max(1, group_size - 1))
 
 
 @caught_by("group_configs_are_valid")
 @dataclass(frozen=True, kw_only=True)
-class LadderOfOne(VideoZoomer):
-    """The temperature of a rollout rises with its number in the group, and a group of one divides by zero."""
+class LadderOfOne(FrameLadder):
+    """The frames of a rollout rise with its number in the group, and a group of one divides by zero."""
 
     name: ClassVar[str] = "ladder_of_one"
 
-    def sampling_options(self, session_id: int, group_size: int, validate: bool) -> Mapping[str, float]:
-        return {"temperature": 0.7 + 0.6 * session_id / (group_size - 1)}
+    def for_session(self, session_id: int, group_size: int, validate: bool) -> LadderOfOne:
+        return replace(self, initial_frames=8 + 8 * session_id // (group_size - 1))

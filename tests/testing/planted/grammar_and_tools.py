@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 from tests.testing.planted import caught_by
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind import FrameMind
-from verl_video_tools.methods.framemind.frame_at import FrameAt
-from verl_video_tools.methods.framemind.video_clip import VideoClip
+from verl_video_tools.methods.framemind.tools import FrameAt, VideoClip
 from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.methods.longvt import CropVideo, LongVT
 from verl_video_tools.methods.videobrain import VideoBrain
@@ -96,6 +95,9 @@ class Sized(VideoZoom):
         assert plan.frames is not None
         return replace(plan, frames=replace(plan.frames, width=100, height=100))
 
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        return replace(super().most_expensive_call(info, envelope), width=100, height=100)
+
 
 @caught_by("call_frames_are_valid")
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +108,6 @@ class OddSizes(VideoZoomer):
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         return {Sized.name: Sized(max_frames=self.call_frames, max_pixels=self.max_pixels)}
-
-    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        return replace(super().max_cost_call(info, sample, envelope), width=100, height=100)
 
 
 @caught_by("parse_accepts_any_text")
@@ -189,7 +188,7 @@ class StopInsideTheCall(LongVT):
 
     name: ClassVar[str] = "planted"
 
-    stop: tuple[str, ...] = ("}",)
+    stop: ClassVar[tuple[str, ...]] = ("}",)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isabstract
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, NamedTuple
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.resolve import resolve
-from verl_video_tools.core.types import Judge
+from verl_video_tools.core.types import Judge, Sample
 from verl_video_tools.data.formats.entries import (
     Entry,
     ReadEntry,
@@ -29,10 +29,12 @@ from verl_video_tools.data.formats.entries import (
     read_entries,
 )
 from verl_video_tools.data.formats.metrics import GradedItem, mean_of_groups
-from verl_video_tools.data.formats.submissions import Prediction, Submission
 from verl_video_tools.data.formats.subtitles import SubtitleForm, asked_with_subtitles
 
-__all__ = ["BENCHMARKS", "BENCHMARK_NAMES", "Benchmark", "BenchmarkFiles", "GradedItem", "get_benchmark", "read_rows"]
+__all__ = [
+    *("BENCHMARKS", "BENCHMARK_NAMES", "Benchmark", "BenchmarkFiles", "GradedItem", "Prediction", "Submission"),
+    *("get_benchmark", "read_rows"),
+]
 
 BENCHMARKS = {
     "charades-sta": "verl_video_tools.data.formats.charades_sta:CharadesSTA",
@@ -65,7 +67,6 @@ class BenchmarkFiles:
         subtitles: folder of subtitles; None asks without them.
         subtitle_frames: of the subtitles, only those shown at so many moments spread evenly over the video; None: all.
         questions: rows of the same questions, for dialogues that do not name their videos (`dialogues`).
-        hidden_truths: read questions whose truths are not published, too; their rows have none (`has_truth`).
     """
 
     annotations: Path
@@ -73,7 +74,25 @@ class BenchmarkFiles:
     subtitles: Path | None = None
     subtitle_frames: int | None = None
     questions: Path | None = None
-    hidden_truths: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a model said to a question that is not graded here.
+
+    Attributes:
+        answer: None if it gave none, or the item failed.
+    """
+
+    sample: Sample
+    answer: str | None
+
+
+class Submission(NamedTuple):
+    """A file for the code that grades a benchmark."""
+
+    name: str
+    content: str
 
 
 class Benchmark(ABC):
@@ -92,14 +111,13 @@ class Benchmark(ABC):
     """Its questions come with an assistant's turns, for fine-tuning: `taught_row` makes rows of them."""
     has_found_frames: ClassVar[bool] = False
     """Those turns find frames by text: `taught_row` gives `retrieved_frames`, too."""
-    frames_listed_by: ClassVar[Literal["index", "seconds"] | None] = None
-    """What its dialogues' labels say of each frame that was shown; `taught_row` gives them as `listed_frames`, a list
-    for the initial frames and for each observation with frames. None: nothing."""
     columns: ClassVar[tuple[str, ...] | None] = None
     """Columns to read of a parquet file, as far as it has them, so that images stay unread; None: all."""
     place_field: ClassVar[str | None] = None
     """Field that an entry gets with its place in the file, from 0, if it has no such field; for questions without a
     name."""
+    is_graded: ClassVar[bool] = True
+    """False: its questions are only asked; others' code grades what was answered (`submission`)."""
     judge_prompt: ClassVar[str | None] = None
     """File beside the benchmark's module with the judge's instructions, unless the user gives others (docs/judge.md);
     None: the packaged ones."""
@@ -135,10 +153,6 @@ class Benchmark(ABC):
         """
         raise RowError(f"{self.name} does not tell how its questions were answered")
 
-    def texts(self, entry: Entry) -> list[dict[str, str]]:
-        """What was said in a dialogue, as `role` and `content`; nothing where the format has none."""
-        return []
-
     def judge_prompt_file(self) -> str | None:
         """Path of `judge_prompt`."""
         if self.judge_prompt is None:
@@ -151,8 +165,7 @@ class Benchmark(ABC):
         return None
 
     def submission(self, predictions: Sequence[Prediction]) -> Submission | None:
-        """What was answered to the questions without a truth as the file that whoever has the truths takes; None: there
-        is no such file.
+        """What was answered as the file that its own code grades; None for a benchmark that is graded here.
 
         Args:
             predictions: in the order of the annotations, at least one.
@@ -225,24 +238,12 @@ def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles, taugh
         return RowError(f"an entry is an object with named fields, got {entry!r:.80}")
     try:
         row = (benchmark.taught_row if taught else benchmark.row)(entry, files)
-        _check_characters(row)
+        json.dumps(row, ensure_ascii=False, default=str).encode()
         return row
     except RowError as error:
         return error_in_its_file(error, entry)
+    except UnicodeEncodeError as error:  # bytes that are not UTF-8, or half of a surrogate pair that JSON escapes
+        context = error.object[max(0, error.start - 20) : error.end + 20]
+        return RowError(f"its text is not UTF-8: {context!r}; save the annotations as UTF-8")
     except (TypeError, ValueError, LookupError, AttributeError) as error:  # a field of another type than published
         return RowError(f"the entry is not in the format of {benchmark.name}: {error!r}; it is {entry!r:.200}")
-
-
-def _check_characters(row: Row) -> None:
-    """JSON can escape half of a surrogate pair, which neither a file nor a request can hold.
-
-    Raises:
-        RowError: the row does.
-    """
-    try:
-        json.dumps(row, ensure_ascii=False, default=str).encode()
-    except UnicodeEncodeError as error:
-        half, context = error.object[error.start], error.object[max(0, error.start - 20) : error.end + 20]
-        raise RowError(
-            f"its text holds {half!r}, half of a surrogate pair: {context!r}; fix the annotations"
-        ) from error

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.data.formats.entries import Entry, ReadEntry, not_utf8, numbered, read_entries, required
+from verl_video_tools.data.formats.entries import Entry, ReadEntry, numbered, read_entries, required
 from verl_video_tools.data.formats.fields import segment
 from verl_video_tools.data.formats.mapped import MappedBenchmark
 from verl_video_tools.data.formats.metrics import GradedItem, grounding_metrics
@@ -65,12 +65,10 @@ def _read_lines(path: Path) -> Iterable[ReadEntry]:
         lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
     except OSError as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
-    for number, line in enumerate(lines, start=1):
+    for line in lines:
         head, mark, sentence = line.partition("##")
         parts = head.split()
-        if (fault := not_utf8(line, f"line {number} of {path.name}")) is not None:
-            yield fault
-        elif mark and len(parts) == 3:
+        if mark and len(parts) == 3:
             yield {"video": parts[0], "timestamp": parts[1:], "caption": sentence}
         elif line.strip():
             yield {"line": line}

@@ -7,7 +7,6 @@ import json
 import re
 import string
 import sys
-from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +28,7 @@ Row = dict[str, Any]
 Group = str | Sequence[str]
 """What a question belongs to: one value, or several where its benchmark counts it in each of them."""
 
-VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov")
+VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".flv", ".ts", ".mpg", ".mpeg", ".wmv")
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
@@ -48,45 +47,30 @@ def read_entries(path: Path, columns: Sequence[str] | None = None) -> Iterator[R
     if path.suffix == ".parquet":
         for batch in row_batches(path, columns, content="annotations"):
             yield from batch.to_pylist()
-    elif path.suffix == ".jsonl" or (path.suffix == ".json" and _starts_with_object(path)):
+    elif path.suffix == ".jsonl" or (path.suffix == ".json" and isinstance(next(_read_lines(path), None), dict)):
         yield from _read_lines(path)
     elif path.suffix == ".json":
-        yield from _read_list(path)
+        entries = load_json(path)
+        if not isinstance(entries, list):
+            raise UsageError(f"cannot read annotations from {path}: expected a list of questions")
+        yield from entries
     else:
         raise UsageError(f"cannot read annotations from {path}: expected a .parquet, .json or .jsonl file")
 
 
 def _read_lines(path: Path) -> Iterator[ReadEntry]:
-    for number, line in _lines(path):
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError as error:
-            yield RowError(f"line {number} of {path.name} is not JSON: {error.msg} at column {error.colno}")
-        except (ValueError, RecursionError) as error:
-            yield RowError(f"line {number} of {path.name} is not JSON: {error}")
-
-
-def _starts_with_object(path: Path) -> bool:
-    _, first = next(_lines(path), (0, b""))
-    return first.lstrip().startswith(b"{") and not isinstance(next(_read_lines(path)), RowError)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank with their numbers, from 1. Only line feeds end them: JSON may hold other breaks."""
+    """Each line that is not blank as JSON. Only line feeds end a line: JSON may hold other breaks."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                if (text := line.removeprefix(BOM_UTF8) if number == 1 else line).strip():
-                    yield number, text
+                if not line.strip():
+                    continue
+                try:
+                    yield json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    yield RowError(f"line {number} of {path.name} is not JSON: {error}")
     except OSError as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
-
-
-def _read_list(path: Path) -> Iterator[Entry]:
-    entries = load_json(path)
-    if not isinstance(entries, list):
-        raise UsageError(f"cannot read annotations from {path}: expected a list of questions")
-    yield from entries
 
 
 def load_json(path: Path) -> Any:
@@ -139,71 +123,44 @@ def numbered(entries: Iterable[ReadEntry], field: str) -> Iterator[ReadEntry]:
         yield {field: number, **entry} if isinstance(entry, dict) else entry
 
 
-def not_utf8(text: str, place: str) -> RowError | None:
-    """What is wrong with text that was read with `errors="surrogateescape"`, so that a bad byte costs its row only.
+def read_csv(path: Path, delimiter: str | None = None) -> Iterator[ReadEntry]:
+    """The lines of a table as records by the names in its first line. A line with more or fewer values gives the error.
+
+    Bytes that are not UTF-8 become half surrogate pairs, for which `formats.read_rows` refuses their row alone.
 
     Args:
-        place: where the text stands, for the message.
-
-    Returns:
-        None if all of it was UTF-8.
-    """
-    try:
-        text.encode(errors="surrogateescape").decode()
-    except UnicodeDecodeError as error:
-        context = error.object[max(0, error.start - 20) : error.end + 20]
-        return RowError(f"{place} is not UTF-8: {context!r}; save the annotations as UTF-8")
-    return None
-
-
-def csv_records(
-    reader: csv.DictReader[Any], path: Path, num_lines_before: int = 0
-) -> Iterator[dict[Any, Any] | RowError]:
-    """What a strict reader reads, with the error of a line whose quotation marks it cannot read.
-
-    Args:
-        num_lines_before: of the file, before the reader's first.
+        delimiter: None: what the first line has most of, of a comma, a semicolon, a tab and a bar.
 
     Raises:
-        UsageError: what begins with a quotation mark ends lines later, and not well: all these would be a single value.
+        UsageError: it cannot be read, as where a quotation mark has no end, or columns have no or the same name.
     """
     csv.field_size_limit(sys.maxsize)  # a transcript has more than 131,072 characters
-    if reader.fieldnames is None:  # asking reads the first line, where it names the fields; there is none
-        return
-    while True:
-        first = num_lines_before + reader.reader.line_num + 1
-        try:
-            yield next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            advice = 'within a value in quotation marks write them twice: "a ""b"" c"'
-            if (last := num_lines_before + reader.reader.line_num) > first:
-                raise UsageError(
-                    f"{path}: the quotation mark that opens a value in line {first} has no end up to line {last} "
-                    f"({error}); {advice}"
-                ) from error
-            yield RowError(f"line {first} cannot be read: {error}; {advice}")
-
-
-def read_csv(path: Path, delimiter: str = ",") -> Iterator[ReadEntry]:
-    """The lines of a table as records by the names in its first line; one that is not UTF-8, or whose quotation marks
-    cannot be read, gives the error.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    begin = 1
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            reader = csv.DictReader(file, delimiter=delimiter, strict=True)
-            for entry in csv_records(reader, path):
-                if isinstance(entry, RowError):
-                    yield entry
-                    continue
-                text = json.dumps(list(entry.values()), ensure_ascii=False)  # fields beyond the header are a list
-                yield not_utf8(text, f"line {reader.line_num} of {path.name}") or entry
-    except (OSError, csv.Error) as error:
+            first = file.readline()
+            file.seek(0)
+            reader = csv.reader(file, delimiter=delimiter or max(",;\t|", key=first.count), strict=True)
+            names = [name.strip() for name in next(reader, [])]
+            if len(set(names)) < len(names) or not all(names):
+                raise UsageError(f"{path}: each column needs a name of its own in the first line, got {names}")
+            begin = reader.line_num + 1
+            for values in reader:
+                if values and len(values) != len(names):
+                    yield RowError(
+                        f"line {begin} has {len(values)} values, the first line names {len(names)} columns; a value "
+                        "that holds the delimiter stands in double quotes"
+                    )
+                elif values:
+                    yield dict(zip(names, values, strict=True))
+                begin = reader.line_num + 1
+    except OSError as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
+    except csv.Error as error:
+        raise UsageError(
+            f"cannot read {path}, lines {begin} to {reader.line_num}: {error}; within a value in quotation marks write "
+            'them twice: "a ""b"" c"'
+        ) from error
 
 
 def questions_of_video(fields: Mapping[str, Any], questions: Sequence[Any]) -> Iterator[Entry]:
@@ -226,21 +183,6 @@ def required(entry: Entry, *names: str) -> Any:
     raise RowError(f"the field {names[0]!r} is missing; there are: {', '.join(map(str, entry))}")
 
 
-def path_below(folder: Path, name: str, kind: str) -> Path:
-    """The path of a file that annotations name, whether it exists or not.
-
-    Args:
-        kind: what the file is, for the message.
-
-    Raises:
-        RowError: the name leads out of the folder.
-    """
-    path = folder / name
-    if ".." in Path(name).parts or not path.is_relative_to(folder):
-        raise RowError(f"the {kind} {name!r} lies outside {folder}")
-    return path
-
-
 MediaKind = Literal["video", "image"]
 
 
@@ -257,11 +199,11 @@ def find_video(folder: Path | None, name: str, kind: MediaKind = "video") -> Pat
     path that is named.
 
     Raises:
-        RowError: there is none, or the path leads out of the folder.
+        RowError: there is none.
     """
     if folder is None:
         return Path(name)
-    path = path_below(folder, name, kind)
+    path = folder / name
     for candidate in with_suffixes(path) if kind == "video" else (path,):
         if candidate.is_file():
             return candidate

@@ -19,7 +19,6 @@ from pathlib import PurePosixPath
 from verl_video_tools.data.formats.dialogues import Dialogues, named_videos
 from verl_video_tools.data.formats.entries import Entry
 
-_FRAME = re.compile(r"^\s*frame (\d{1,9}):", re.IGNORECASE | re.MULTILINE)
 _FRAMES = re.compile(r"^\s*frame \d+:.*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
 _ANSWER = re.compile(r"<action>\s*output answer:\s*(\S.*?)\s*</action>", re.DOTALL)
 _NUMBER = re.compile(r"(?:^|[_-])(?:frame[_-]?)?\d+$", re.IGNORECASE)
@@ -31,10 +30,6 @@ class FrameThinkerSFT(Dialogues):
 
     name = "framethinker-sft"
     columns = ("messages", "images", "id", "video")
-    frames_listed_by = "index"
-
-    def frames_in(self, said: str) -> list[float]:
-        return [float(number) for number in _FRAME.findall(said)]
 
     def question_of(self, asked: str) -> str:
         return _FRAMES.sub("", asked).strip()

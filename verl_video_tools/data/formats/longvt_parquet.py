@@ -30,10 +30,9 @@ from typing import Any
 
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
-from verl_video_tools.data.formats.dialogues import locate, read_messages
+from verl_video_tools.data.formats.dialogues import located
 from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES, Entry, Row, benchmark_row, required
 from verl_video_tools.data.formats.fields import find_moved_video, question_of_text, segment, without_media_marks
-from verl_video_tools.data.formats.known_questions import known_questions
 
 _INSTRUCTIONS = re.compile(r"\s*(?:Think first\b|The video path (?:for|of) this video\b).*", re.DOTALL | re.IGNORECASE)
 _TOLD_PATH = re.compile(
@@ -74,14 +73,6 @@ class LongVTParquet(Benchmark):
             video_segment_seconds=seconds,
         )
 
-    def texts(self, entry: Entry) -> list[dict[str, str]]:
-        messages = required(entry, "messages")
-        texts = read_messages(entry)
-        return [
-            {**text, "content": _said(message)} if text["role"] == "assistant" else text
-            for text, message in zip(texts, messages, strict=True)
-        ]
-
     def taught_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         """What the assistant says, turn by turn; its last answer is the truth."""
         messages = required(entry, "messages")
@@ -95,19 +86,14 @@ class LongVTParquet(Benchmark):
         if len(videos) + bool(images) != 1:
             raise RowError(f"the user must show one video, or images, got {len(videos)} and {len(images)}")
         question = question_of_text(_INSTRUCTIONS.sub("", _text(asked[0])), turns[-1])
-        known = None
-        if videos and files.questions is not None:
-            known = known_questions(files.questions).find(question, videos)
-        if known is not None:
-            question |= {"truth": known.truth, "question_type": known.question_type}
+        if videos:
+            question = located(question, videos, files)
         row = benchmark_row(
             self.name,
             index=str(entry.get("id") or ""),
             split="train",
-            video_path=locate(videos, known, files) if videos else None,
             image_paths=[find_moved_video(files.videos, path, "image") for path in images],
-            video_segment_seconds=None if known is None else known.segment_seconds,
-            **question,
+            **{"video_path": None, **question},
         )
         template = "pictures" if images else "trace" if len(turns) > 1 else "reasoning"
         return {**row, "turns": turns, "template": template}

@@ -33,10 +33,6 @@ class VideoBrainSFT(Dialogues):
     name = "videobrain-sft"
     columns = ("messages", "conversations", "id", "video", "video_path", "videos")
     has_found_frames = True
-    frames_listed_by = "index"
-
-    def frames_in(self, said: str) -> list[float]:
-        return [float(number) for number in _FRAME.findall(said)]
 
     def question_of(self, asked: str) -> str:
         return _HEADING.sub("", _FRAMES.sub("", _SECTIONS.sub("", asked))).strip()

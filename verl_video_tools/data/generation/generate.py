@@ -108,7 +108,7 @@ async def generate(
         if isinstance(tool_model, ToolModelConfig):
             tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
         asked = await stack.enter_async_context(make_judge(judge)) if isinstance(judge, JudgeConfig) else judge
-        file = stack.enter_context(appended(Path(out), "step"))
+        file = stack.enter_context(appended(Path(out)))
         summary, done, models = _resumed(Path(out), tasks, method, retry_flagged)
         if protocol is not None:
             settled(

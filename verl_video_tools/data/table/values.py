@@ -14,7 +14,7 @@ from verl_video_tools.core.clips import clip_path, read_clip
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.segments import clock_seconds, read_segment
 from verl_video_tools.core.types import QuestionType
-from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES, with_suffixes, without_letters
+from verl_video_tools.data.formats.entries import with_suffixes, without_letters
 from verl_video_tools.data.formats.fields import find_moved_video, lettered_options, split_options, with_slashes
 
 _SEPARATORS = ("|", ";")
@@ -113,32 +113,28 @@ def _split(text: str) -> list[str]:
 # ------------------------------------------------------------------------------------------------- segments and types
 
 
-def segments_of(values: Sequence[Any]) -> list[tuple[float, float]]:
-    """Segments in seconds: start and end in a cell each, or one cell with a pair, a list of pairs, or a text such as
-    ``[2.5, 7]``, ``0:02-0:07`` or ``from 2.5 s to 7 s``.
+def segment_of(values: Sequence[Any]) -> tuple[float, float] | None:
+    """A segment in seconds: start and end in a cell each, or one cell with a pair or a text such as ``[2.5, 7]``,
+    ``0:02-0:07`` or ``from 2.5 s to 7 s``; None where the cells are empty.
 
     Raises:
-        RowError: a cell holds anything else, or a segment does not end after its start.
+        RowError: a cell holds anything else, several segments, or one that does not end after its start.
     """
     if all(map(is_empty, values)):
-        return []
+        return None
     given = list(values) if len(values) == 2 else _parsed(values[0])
-    pairs = given if isinstance(given, list) and given and isinstance(given[0], list | tuple) else [given]
-    return [_segment(pair) for pair in pairs]
-
-
-def _segment(given: Any) -> tuple[float, float]:
+    if isinstance(given, list) and len(given) == 1:
+        (given,) = given
     if isinstance(given, Mapping):
         given = [given.get("start"), given.get("end")]
+    found = read_segment(given) if isinstance(given, str) else None
     if isinstance(given, list | tuple) and len(given) == 2:
         start, end = map(clock_seconds, given)
         found = None if start is None or end is None else (start, end)
-    else:
-        found = read_segment(given) if isinstance(given, str) else None
     if found is None or not found[0] < found[1]:
         raise RowError(
-            f"the segment must name start and end in seconds or as m:ss, with start < end, got {given!r:.80}; correct "
-            "it, or leave it empty"
+            f"the segment must name one start and end in seconds or as m:ss, with start < end, got {given!r:.80}; "
+            "correct it, leave it empty, or leave the column out: --map segment="
         )
     return found
 
@@ -181,14 +177,6 @@ def named_video(value: Any) -> str:
     if _ADDRESS.match(text):
         raise RowError(f"the video is an address, {text!r:.80}; download it, and name the file")
     return text
-
-
-def looks_like_video(value: Any) -> bool:
-    """Whether a cell names a file with the suffix of a video."""
-    try:
-        return read_clip(named_video(value)).file.lower().endswith(VIDEO_SUFFIXES)
-    except RowError:
-        return False
 
 
 def find_own_video(name: str, folders: Sequence[Path], moved_to: Path | None = None) -> Path:

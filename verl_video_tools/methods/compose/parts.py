@@ -15,7 +15,7 @@ from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.resolve import resolve
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind.method import FrameMind, Rung
-from verl_video_tools.methods.toolkit.frame_size import rate_frames
+from verl_video_tools.methods.toolkit.frames import rate_frames
 from verl_video_tools.video.resize import fit_pixels
 
 
@@ -108,13 +108,13 @@ TOOLS: dict[str, ToolEntry] = {
         "Shows a segment of the video at a chosen rate; (end - start) * fps frames, as long as they are not too many.",
     ),
     "FrameAt": ToolEntry(
-        f"{_METHODS}.framemind.frame_at:FrameAt",
+        f"{_METHODS}.framemind.tools:FrameAt",
         {"side_pixels": 448},
         "Shows the frame nearest to a time.",
     ),
     "VideoClip": ToolEntry(
-        f"{_METHODS}.framemind.video_clip:VideoClip",
-        {"min_frames": 8, "max_frames": 20, "frames_per_second": 2.0, "side_pixels": 448},
+        f"{_METHODS}.framemind.tools:VideoClip",
+        {"min_frames": 8, "max_frames": 20, "side_pixels": 448},
         "Shows frames spread evenly over a part of the video.",
     ),
     "choose_frames": ToolEntry(
@@ -124,16 +124,15 @@ TOOLS: dict[str, ToolEntry] = {
     ),
     "get_frame_number": ToolEntry(f"{_METHODS}.framethinker.get_frame_number:GetFrameNumber"),
     "uniform_sample": ToolEntry(
-        f"{_METHODS}.videobrain.uniform_sample:UniformSample",
+        f"{_METHODS}.videobrain.tools:UniformSample",
         {"num_frames": 8, **_BOX},
         "Shows frames spread evenly over a range of frame numbers.",
     ),
     "clip_sample": ToolEntry(
-        f"{_METHODS}.videobrain.clip_sample:ClipSample",
+        f"{_METHODS}.videobrain.tools:ClipSample",
         {
             "num_frames": 4,
             "num_candidates": (128, 256),
-            "dense_from_frames": 20_000,
             "deadline_seconds": 300.0,
             **_BOX,
         },

@@ -11,12 +11,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from verl_video_tools.core.reasoning import split_thought
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.direct.video_input import sampled_video
+from verl_video_tools.methods.toolkit.frames import PATCH_FACTOR, frame_size
 from verl_video_tools.video.resize import fit_box
 
 _THOUGHT_TAGS = ("think", "thinking")
+
+# The rate, bounds and rounding of a video input are those of `qwen_vl_utils` (Apache-2.0); the code is ours.
+FRAMES_PER_SECOND = 2.0
+"""Of a video input; both Qwen2.5-VL and Qwen3-VL were evaluated with it."""
+FRAMES_PER_PATCH = 2
+"""Frames that one token sees."""
+MIN_FRAMES = 4
+MIN_TOKENS_PER_PATCH, MAX_TOKENS_PER_PATCH = 128, 768
+"""Tokens of a pair of frames. The bound of the whole video comes before the lower one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,20 +52,17 @@ class Direct(vt.Method):
     asks its baselines (B.3)."""
 
     frames_as: Literal["images", "video"] = "images"
-    """`video`: the model's own video input, in evaluation behind a vLLM; the next three fields say which frames, and
+    """`video`: the model's own video input, in evaluation behind a vLLM; the next two fields bound it, and
     `initial_frames` and `box` do not count. Defaults as Qwen2.5-VL was evaluated (arXiv 2502.13923, 3.3.4)."""
-    video_fps: float = 2.0
-    """Frames per second of a video input."""
     max_video_frames: int = 768
-    """Of a video input; those of a longer video are spread over all of it."""
+    """Of a video input, two per second; those of a longer video are spread over all of it. Qwen3-VL: 2048."""
     max_video_tokens: int = 24576
-    """Visual tokens of a video input, whose frames are made small enough."""
+    """Visual tokens of a video input, whose frames are made small enough. Qwen3-VL: 229,376."""
 
     def check_fields(self) -> None:
         vt.require(self, "max_turns", self.max_turns == 1, "1: without tools nothing follows the first turn")
         vt.require(self, "initial_frames", self.initial_frames >= 0, "at least 0")
         vt.require(self, "box", min(self.box) >= 1, "two sides of at least 1 pixel")
-        vt.require(self, "video_fps", self.video_fps > 0, "above 0")
         for name in ("max_video_frames", "max_video_tokens"):
             vt.require(self, name, getattr(self, name) >= 2, "at least 2")
         vt.require(self, "compat", self.compat == "strict", "'strict': there is no published code to follow")
@@ -78,15 +86,12 @@ class Direct(vt.Method):
     def _shows_any(self) -> bool:
         return self.initial_frames > 0
 
-    def without_visuals(self) -> Direct:
-        return replace(self, initial_frames=0)
-
     # ------------------------------------------------------------------------------------------------ prompt and turns
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """`initial_frames` frames spread evenly, all of a shorter video; or those of the video input."""
         if self.initial_frames_as_video:
-            return sampled_video(info, self.video_fps, self.max_video_frames, self.max_video_tokens, envelope)
+            return sampled_video(info, self.max_video_frames, self.max_video_tokens, envelope)
         if not self._shows_any:
             return vt.FrameRequest(width=1, height=1, indices=())
         return vt.spread_frames(info, self.initial_frames, fit_box(info.width, info.height, *self.box, envelope))
@@ -191,3 +196,20 @@ class Direct(vt.Method):
         is_correct = await vt.grade_answer(trajectory.answer, sample, judge) is vt.AnswerLabel.CORRECT
         accuracy = self.accuracy_reward if is_correct else 0.0
         return {"accuracy": accuracy}
+
+
+def sampled_video(info: vt.VideoInfo, max_frames: int, max_tokens: int, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+    """An even number of frames spread over the whole video, from the first to the last; all of a shorter one.
+
+    Args:
+        max_frames: where two per second make more; they are at least 4.
+        max_tokens: of all frames together.
+    """
+    wanted = min(max(info.duration_seconds * FRAMES_PER_SECOND, MIN_FRAMES), max_frames, info.num_frames)
+    num_frames = max(1, int(wanted) // FRAMES_PER_PATCH * FRAMES_PER_PATCH)
+    factor = PATCH_FACTOR if envelope.factor == 1 else envelope.factor
+    tokens_per_patch = min(MAX_TOKENS_PER_PATCH, max_tokens * FRAMES_PER_PATCH // max(num_frames, FRAMES_PER_PATCH))
+    max_pixels = max(1, tokens_per_patch) * factor**2
+    width, height = frame_size(info, MIN_TOKENS_PER_PATCH * factor**2, max_pixels, envelope)
+    indices = np.linspace(0, info.num_frames - 1, num_frames).round().astype(int)
+    return vt.FrameRequest(width=width, height=height, indices=tuple(indices.tolist()))

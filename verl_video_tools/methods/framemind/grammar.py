@@ -14,10 +14,9 @@ import re
 from collections.abc import Sequence
 
 from verl_video_tools.methods import toolkit as vt
+from verl_video_tools.methods.framemind.tools import FrameAt, VideoClip
 
-FRAME_AT = "FrameAt"
-VIDEO_CLIP = "VideoClip"
-PARAMETERS = {FRAME_AT: ("t",), VIDEO_CLIP: ("t_start", "t_end")}
+_PARAMETERS = {tool.name: tuple(tool.description.parameters) for tool in (FrameAt, VideoClip)}
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(([^()]*)\)\s*")
 _NUMBER = re.compile(r"[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})")
 _TAG = re.compile(r"</?(?:think|tool_call|turn_sum|answer)>")
@@ -96,10 +95,10 @@ def _read_call(text: str) -> vt.ToolCall:
     if match is None:
         return vt.malformed_call(text, f"{text.strip()[:80]!r} is not one function call", _ADVICE)
     name, listed = match.groups()
-    if name not in PARAMETERS:
+    if name not in _PARAMETERS:
         error = vt.CallError(vt.CallErrorCode.UNKNOWN_TOOL, f"no tool is called {name[:80]!r}; {_ADVICE}")
         return vt.ToolCall(name[:80], {"text": text.strip()[:200]}, error)
-    parameters = PARAMETERS[name]
+    parameters = _PARAMETERS[name]
     values = [value.strip() for value in listed.split(",")]
     if len(values) != len(parameters):
         return vt.malformed_call(text, f"{name} takes {len(parameters)} numbers, got {len(values)}", _ADVICE, name)

@@ -1,7 +1,7 @@
 """FrameMind (arXiv 2509.24008): look again by frames and clips, trained on a ladder of resolutions in every group.
 
-The paper's code is not public. Sources named at the fields: "paper" with its section; "ours" where the paper is silent
-or contradicts itself, with its number in the table of the method's page.
+The paper's code is not public. Sources named at the fields and constants: "paper" with its section; "ours" where the
+paper is silent or contradicts itself, with its number in the table of the method's page.
 """
 
 from __future__ import annotations
@@ -16,12 +16,19 @@ import numpy as np
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind import grammar as protocol
-from verl_video_tools.methods.framemind.frame_at import FrameAt, frame_size
-from verl_video_tools.methods.framemind.video_clip import VideoClip
+from verl_video_tools.methods.framemind.tools import FrameAt, VideoClip
+from verl_video_tools.video.resize import fit_envelope
 from verl_video_tools.video.sampling import linspace_indices
 
 Rung = tuple[int, int]
 """Number of frames, and side in pixels of the square that each is scaled to."""
+
+TOOLS_SCORES = (0.0, 1.0, 1.2)
+"""Score of a rollout that used none, one or both of the tools (paper 3.3)."""
+
+CORRECT_FROM = 0.5
+"""Score from which an answer is correct, so a partly correct one is (ours, gap 23: the paper's judge is described as
+nuanced, its accuracy is 0 or 1)."""
 
 _ROUNDED = {"nearest": lambda exact: math.floor(exact + Fraction(1, 2)), "floor": math.floor, "ceil": math.ceil}
 
@@ -79,8 +86,6 @@ class FrameMind(vt.Method):
     (paper B.1), or a call (paper 3.2). Calls of a turn that ends the rollout are not carried out."""
     max_calls_per_turn: int = 2
     """Calls of one turn that are carried out; further ones are refused as `multiple_calls` (ours, gap 2)."""
-    force_answer_turn: bool = False
-    """Say before the last turn that it has to answer, besides the system prompt (ours, gap 14)."""
     context: vt.ContextPolicy = "append"
     """Which frames later turns see (gap 10). `append`: all; one training sequence per rollout (paper E.1).
     `last_evidence`: those of the last observation (paper eq. 1). `initial_plus_last`: these and the initial frames."""
@@ -98,13 +103,9 @@ class FrameMind(vt.Method):
     initial_frames: int | None = None
     """Initial frames in validation; their side is the ladder's for so many (ours, gap 16). None: as many as
     the first rung has (table E1: 64)."""
-    frame_rounding: Literal["nearest", "floor", "ceil"] = "nearest"
-    """How a rung's number of frames becomes whole (ours, gap 18)."""
     nested_times: bool = False
     """True: every rung takes its frames from those of the rung with most frames, so that a group decodes no frame
     besides. False: every rung spreads its own frames evenly (paper 4.1 says "uniformly")."""
-    resize: Literal["square", "area"] = "square"
-    """`square` stretches frames to the square (paper B.2, 4.1), `area` keeps their aspect ratio (ours, gap 7)."""
     label_decimals: int = 2
     """Decimals of a frame's time in its label (ours, gap 8)."""
 
@@ -115,35 +116,17 @@ class FrameMind(vt.Method):
     """Frames of a clip at least (paper B.2)."""
     call_frames: int = 20
     """Frames of a clip at most (paper B.2). Equal bounds fix the number."""
-    clip_frames_per_second: float = 2.0
-    """Frames of a clip per second, between the bounds (ours, gap 3)."""
-    clip_endpoints: Literal["inclusive", "half_open"] = "inclusive"
-    """Whether a clip shows the frame at its end (ours, gap 4)."""
-    empty_clip: Literal["frame", "error"] = "frame"
-    """A clip of no length shows one frame, or is refused (ours, gap 5)."""
-    time_rounding: Literal["nearest", "shown"] = "nearest"
-    """Frame for a time: the nearest, half way the later one (paper B.2: "closest"), or the one on screen (gap 6)."""
 
     # ---- reward
     format_penalty: float = 1.0
     """Taken off for a rollout whose format is not valid (paper 3.3)."""
-    format_scope: Literal["rollout", "last_turn"] = "rollout"
-    """Text that the format is read from, without calls and summaries: all assistant turns, or the last (gap 24)."""
-    one_tool_reward: float = 1.0
-    """Score of a rollout that used one of the tools (paper 3.3)."""
-    both_tools_reward: float = 1.2
-    """Score of a rollout that used both (paper 3.3); a clip that showed one frame counts as `FrameAt` (ours, gap 5)."""
     exploration_share: float = 0.2
     """Part of the tools' score that is paid whatever the answer is, the rest only beside a correct one (paper 3.3).
     0 is the paper's ablation "strict gating"."""
-    bad_calls: Literal["ignored", "void"] = "ignored"
-    """Tools count where a call was executed; `void`: not if any call of the rollout was refused (ours, gap 25)."""
     turn_reward: float = 0.5
     """Bonus of a rollout with 2 to `max_turns` turns (paper 3.3)."""
     turn_counting: Literal["turns", "summaries"] = "turns"
     """What counts as turns: assistant turns (paper 3.3), or closed summaries (paper appendix; gap 26)."""
-    judge_threshold: float = 0.5
-    """Score from which a judged answer is correct: correct 1, partly correct 0.5 (ours, gap 23)."""
 
     def check_fields(self) -> None:
         for name in ("low", "high"):
@@ -157,11 +140,8 @@ class FrameMind(vt.Method):
         vt.require(self, "initial_frames", frames is None or frames >= 1, "at least 1, or None")
         bounds = f"at least {self.min_call_frames}"
         vt.require(self, "call_frames", self.call_frames >= self.min_call_frames, bounds)
-        vt.require(self, "clip_frames_per_second", self.clip_frames_per_second > 0, "above 0")
-        vt.require(self, "clip_frames_per_second", math.isfinite(self.clip_frames_per_second), "a finite number")
         vt.require(self, "label_decimals", 0 <= self.label_decimals <= 6, "0 to 6")
-        for name in ("exploration_share", "judge_threshold"):
-            vt.require(self, name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
+        vt.require(self, "exploration_share", 0 <= self.exploration_share <= 1, "between 0 and 1")
         vt.require(self, "compat", self.compat == "strict", "'strict': there is no published code to follow")
 
     # ---------------------------------------------------------------------------------------------------------- ladder
@@ -176,7 +156,7 @@ class FrameMind(vt.Method):
         return self.context
 
     def ladder(self) -> list[Rung]:
-        return resolution_ladder(self.num_rungs, self.low, self.high, self.frame_rounding)
+        return resolution_ladder(self.num_rungs, self.low, self.high)
 
     def own_rung(self) -> Rung:
         """Number and side of this rollout's initial frames."""
@@ -189,9 +169,12 @@ class FrameMind(vt.Method):
         return num_frames, _ROUNDED["nearest"](self.low[1] + share * (self.high[1] - self.low[1]))
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """Frames of the whole video at the rung's number and size; a video of fewer frames shows each of them once."""
+        """Frames of the whole video at the rung's number and size; a video of fewer frames shows each of them once.
+
+        Frames are stretched to the square, whatever their aspect ratio (paper 4.1; gap 7).
+        """
         num_frames, side_pixels = self.own_rung()
-        width, height = frame_size(info, side_pixels, self.resize, envelope)
+        width, height = fit_envelope(side_pixels, side_pixels, envelope)
         indices = self._indices(info, num_frames)
         return vt.FrameRequest(width=width, height=height, indices=indices)
 
@@ -228,19 +211,11 @@ class FrameMind(vt.Method):
         return has_summary or has_call
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
-        frame_at = FrameAt(side_pixels=self.tool_side_pixels, resize=self.resize, rounding=self.time_rounding)
-        return {frame_at.name: frame_at, VideoClip.name: self.video_clip()}
+        return {FrameAt.name: FrameAt(side_pixels=self.tool_side_pixels), VideoClip.name: self.video_clip()}
 
     def video_clip(self) -> VideoClip:
         return VideoClip(
-            min_frames=self.min_call_frames,
-            max_frames=self.call_frames,
-            frames_per_second=self.clip_frames_per_second,
-            side_pixels=self.tool_side_pixels,
-            endpoints=self.clip_endpoints,
-            empty=self.empty_clip,
-            resize=self.resize,
-            rounding=self.time_rounding,
+            min_frames=self.min_call_frames, max_frames=self.call_frames, side_pixels=self.tool_side_pixels
         )
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
@@ -251,8 +226,6 @@ class FrameMind(vt.Method):
         if not outcomes:
             content.append("No frames were asked for.\n")
         content.append(f"Turn {self.max_turns - turns_left + 1} of {self.max_turns}.")
-        if self.force_answer_turn and turns_left == 1:
-            content.append(" Answer now.")
         return tuple(content)
 
     def _evidence(self, outcome: vt.ToolOutcome) -> vt.Content:
@@ -272,32 +245,24 @@ class FrameMind(vt.Method):
     ) -> dict[str, float]:
         """`accuracy`, `format` (0 or below), `tool` and `turn` (paper 3.3).
 
-        Tools count by type, from executed calls: using one often earns no more than using it once. What counts is
-        what was shown, so one frame is not paid as two tools.
+        The format is read from all assistant turns (ours, gap 24). Tools count by type, from executed calls: using one
+        often earns no more than using it once, and refused calls change nothing (ours, gap 25). What counts is what
+        was shown, so one frame is not paid as two tools.
 
         Raises:
             JudgeError: the judge gave no verdict.
         """
         score = await vt.answer_score(trajectory.answer, sample, judge)
-        correct = score > 0 and score >= self.judge_threshold
+        correct = score >= CORRECT_FROM
         paid_share = 1.0 if correct else self.exploration_share
+        used = {_tool_used(call) for call in trajectory.executed_calls()}
+        is_valid = protocol.is_valid_transcript("\n".join(turn.text for turn in trajectory.turns))
         return {
             "accuracy": self.accuracy_reward if correct else 0.0,
-            "format": 0.0 if self._is_valid(trajectory) else -self.format_penalty,
-            "tool": self._tools_score(trajectory) * paid_share,
+            "format": 0.0 if is_valid else -self.format_penalty,
+            "tool": TOOLS_SCORES[len(used)] * paid_share,
             "turn": self.turn_reward if 2 <= self._num_turns(trajectory) <= self.max_turns else 0.0,
         }
-
-    def _is_valid(self, trajectory: vt.Trajectory) -> bool:
-        turns = trajectory.turns if self.format_scope == "rollout" else trajectory.turns[-1:]
-        return protocol.is_valid_transcript("\n".join(turn.text for turn in turns))
-
-    def _tools_score(self, trajectory: vt.Trajectory) -> float:
-        calls = trajectory.calls()
-        if self.bad_calls == "void" and not all(call.ok for call in calls):
-            return 0.0
-        used = {_tool_used(call) for call in calls if call.ok}
-        return (0.0, self.one_tool_reward, self.both_tools_reward)[len(used)]
 
     def _num_turns(self, trajectory: vt.Trajectory) -> int:
         if self.turn_counting == "turns":

@@ -12,10 +12,19 @@ from typing import ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker import grammar as protocol
-from verl_video_tools.methods.framethinker.consistency import ConsistencyRules, Verdict, verify_consistency
+from verl_video_tools.methods.framethinker.consistency import (
+    ConsistencyRules,
+    Verdict,
+    read_transcript,
+    verify_consistency,
+)
 from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
-from verl_video_tools.methods.framethinker.reference import MIN_GAP, read_transcript
 from verl_video_tools.video.resize import fit_box
+
+LONG_VIDEO_SECONDS = 300.0
+"""A video is long if it lasts longer than this, not if exactly as long (code)."""
+MAX_TURN_BONUS = 0.6
+"""Upper bound of the ablation's bonus per turn (paper D.2)."""
 
 _TIME = re.compile(r"\d+:\d+(:\d+)?")
 
@@ -45,8 +54,6 @@ class FrameThinker(vt.Method):
         vt.ChooseFrames.description,
         GetFrameNumber.description,
     )
-    tool_agent_tools: ClassVar[tuple[str, ...]] = (vt.ChooseFrames.name, GetFrameNumber.name)
-    dialogue_templates: ClassVar[str | None] = "dialogue_templates.toml"
 
     max_turns: int = 5
     """Assistant turns, the answer's included (code)."""
@@ -65,8 +72,6 @@ class FrameThinker(vt.Method):
     """Pixels (width, height) that a frame of a short video is shrunk to fit (code)."""
     box_long: tuple[int, int] = (448, 252)
     """The same on a long video (code)."""
-    long_video_seconds: float = 300.0
-    """Seconds; a video is long if it lasts longer than this, not if exactly as long (code)."""
 
     accuracy_reward: float = 1.0
     """Reward of a correct answer (paper eq. 4; code)."""
@@ -85,9 +90,8 @@ class FrameThinker(vt.Method):
     """`correct`: bonuses only beside a correct answer (paper eq. 5). `always` is the ablation of paper D.1, run there
     with 0.2 for one action type."""
     turn_bonus: float = 0.0
-    """Ablation of paper eq. 7: above 0 it replaces both action bonuses by `turn_bonus * (turns - 1)`; paper: 0.2."""
-    turn_bonus_cap: float = 0.6
-    """Upper bound of the turn bonus (paper D.2)."""
+    """Ablation of paper eq. 7: above 0 it replaces both action bonuses by `turn_bonus * (turns - 1)`, at most
+    0.6; paper: 0.2."""
     format_reward: float = 0.0
     """Ablation of paper 3.3.1: reward of a rollout that answers and whose every turn follows the grammar to the letter.
     The paper's weight is "comparable to the accuracy reward"; its own recipe has none."""
@@ -96,8 +100,6 @@ class FrameThinker(vt.Method):
     """Cognitive Consistency Verification: an inconsistent rollout earns nothing (paper eq. 6, D.3)."""
     ccv_profile: Literal["train", "inference"] = "train"
     """Rules of the reward or of the run-time safeguard (code); see `methods.framethinker.consistency`."""
-    min_gap: int | None = None
-    """Frames; verification wants end - start > min_gap. None: the number of frames that a zoom shows on this video."""
 
     answer_only: bool = False
     """System prompt that asks for an answer without actions, for the last of several attempts in evaluation
@@ -108,8 +110,7 @@ class FrameThinker(vt.Method):
             vt.require(self, name, getattr(self, name) >= 1, "at least 1")
         for name in ("box", "box_long"):
             vt.require(self, name, min(getattr(self, name)) >= 1, "sides of at least 1 pixel")
-        for name in ("turn_bonus", "turn_bonus_cap"):
-            vt.require(self, name, getattr(self, name) >= 0.0, "at least 0")
+        vt.require(self, "turn_bonus", self.turn_bonus >= 0.0, "at least 0")
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
@@ -148,10 +149,6 @@ class FrameThinker(vt.Method):
             max_turns=self.max_turns,
         )
         return [vt.Message("system", (system,)), vt.Message("user", user)]
-
-    def tool_agent_prompt(self) -> str:
-        """Frames, tools, how to call and how to answer, for chat templates that do not render the tools' schemas."""
-        return vt.load_prompt(__package__, "prompt_tool_agent.txt", None)
 
     def message_templates(self) -> Mapping[str, vt.Template]:
         return {
@@ -221,7 +218,7 @@ class FrameThinker(vt.Method):
         """Cognitive Consistency Verification of a rollout under `ccv_profile`, from its executed calls."""
         if trajectory.video is None:
             return Verdict(ok=False, failed="structure", reason="the video was never opened")
-        min_gap = self.frames_per_call(trajectory.video) if self.min_gap is None else self.min_gap
+        min_gap = self.frames_per_call(trajectory.video)
         if self.ccv_profile == "inference":
             rules = ConsistencyRules.inference(min_gap)
         else:
@@ -258,9 +255,8 @@ class FrameThinker(vt.Method):
         well_formed = answered and all(turn.well_formed for turn in trajectory.turns)
         if self.compat == "reference":
             transcript = "\n".join(text for turn in trajectory.turns for text in (turn.text, turn.observation or ""))
-            min_gap = MIN_GAP if self.min_gap is None else self.min_gap
             assert trajectory.video is not None  # a rollout without one is lost
-            read = read_transcript(transcript, trajectory.video.num_frames, min_gap)
+            read = read_transcript(transcript, trajectory.video.num_frames)
             correct = await self._is_correct(read.answer, sample, judge)
             return _Findings(correct, read.consistent, read.chose_frames, read.times, well_formed)
         calls = trajectory.executed_calls()
@@ -280,7 +276,7 @@ class FrameThinker(vt.Method):
         if self.bonus_condition == "correct" and not findings.correct:
             return 0.0
         if self.turn_bonus > 0.0:
-            return min(self.turn_bonus * max(0, num_turns - 1), self.turn_bonus_cap)
+            return min(self.turn_bonus * max(0, num_turns - 1), MAX_TURN_BONUS)
         bonus = self.choose_bonus if findings.chose_frames else 0.0
         return bonus + (self.time_bonus if self._time_counts(findings.times, question) else 0.0)
 
@@ -303,7 +299,7 @@ class FrameThinker(vt.Method):
         return self.answer_grading == "exact" and sample.question_type in ("mc", "numeric")
 
     def _is_long(self, info: vt.VideoInfo) -> bool:
-        return info.duration_seconds > self.long_video_seconds
+        return info.duration_seconds > LONG_VIDEO_SECONDS
 
     def _box(self, info: vt.VideoInfo) -> tuple[int, int]:
         return self.box_long if self._is_long(info) else self.box

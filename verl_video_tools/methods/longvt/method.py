@@ -12,13 +12,71 @@ from typing import Any, ClassVar, Literal
 
 from verl_video_tools.core.temporal import boundary_agreement, segments_iou, segments_recall
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.longvt import messages
 from verl_video_tools.methods.longvt import reference as reference
-from verl_video_tools.methods.longvt.crop_video import CropVideo, nearest_frames, video_seconds
-from verl_video_tools.methods.longvt.crop_video_reference import published_indices
+from verl_video_tools.methods.longvt.crop_video import (
+    CropVideo,
+    format_values,
+    nearest_frames,
+    published_indices,
+    video_seconds,
+)
 from verl_video_tools.methods.toolkit import hermes
 
 Segment = tuple[float, float]
+
+MAX_CALLS_REFERENCE = 5
+"""Calls after which a rollout ends, unanswered, with `compat="reference"` (code: `multi_turn.max_tool_call`)."""
+MAX_ANSWER_CHARACTERS = 1000
+"""An answer of this length or longer earns neither accuracy nor format: it would be a list of guesses (code)."""
+
+# What a rollout is shown after its system prompt. In the reference profile order, tags and the phrases around frames,
+# errors and the path are the published ones. The reasons of its errors are in our words, until a user's
+# `templates_file` brings those of a checkpoint.
+_FRAMES, _ERROR = ("frames",), ("error",)
+
+
+_STRICT: Mapping[str, vt.Template] = {
+    "user": vt.Template("{question}\n\n{frames}", once=("frames", "question"), optional=("path",)),
+    "observation": vt.Template("<tool_response>\n{frames}\n</tool_response>", once=_FRAMES),
+    "refusal": vt.Template("<tool_response>\nError: {error}\n</tool_response>", once=_ERROR),
+    "between": vt.Template("\n"),
+}
+"""Ours: the question before the frames."""
+
+_REFERENCE: Mapping[str, vt.Template] = {
+    "user": vt.Template(
+        "{frames}{question}\n The Video path for this video is: {path}",
+        once=("frames", "question"),
+        optional=("path",),
+    ),
+    "observation": vt.Template(
+        "<tool_response>\n{frames}The tool executed successfully. Here are the processed result</tool_response>",
+        once=_FRAMES,
+    ),
+    "refusal": vt.Template(
+        "<tool_response>\nTool execution failed: Error executing tool crop_video: {error}</tool_response>", once=_ERROR
+    ),
+    "between": vt.Template(""),
+    "path_missing": vt.Template("video_path is missing"),
+    "start_missing": vt.Template("start_time is missing"),
+    "end_missing": vt.Template("end_time is missing"),
+    "path_empty": vt.Template("video_path is empty"),
+    "start_negative": vt.Template("start_time {start} is below 0", optional=("start", "end")),
+    "end_not_after_start": vt.Template("end_time {end} is not after start_time {start}", optional=("start", "end")),
+    "file_missing": vt.Template("there is no video {path}", optional=("path",)),
+    "start_beyond": vt.Template(
+        "start_time {start} is not before the end of the video, {duration} s", optional=("start", "end", "duration")
+    ),
+    "end_beyond": vt.Template(
+        "end_time {end} is after the end of the video, {duration} s", optional=("start", "end", "duration")
+    ),
+    "too_short": vt.Template("there are no two frames between {start} and {end} s", optional=("start", "end", "path")),
+    "wrong_types": vt.Template("times must be numbers, and video_path a text", optional=("arguments",)),
+}
+"""`between` stands between two replies; what follows it are the reasons that stand for ``{error}``, one for each check
+of the published tool. A failure that is none of them is reported as it is."""
+
+_REASONS = _REFERENCE.keys() - {"user", "observation", "refusal", "between"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +92,6 @@ class LongVT(vt.Method):
     oracle: ClassVar[str | None] = "verl_video_tools.methods.longvt.oracle:LongVTOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (CropVideo.description,)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
-    tool_agent_tools: ClassVar[tuple[str, ...]] = (CropVideo.name,)
 
     max_turns: int = 5
     """Assistant turns, the answer's included (code)."""
@@ -53,16 +110,6 @@ class LongVT(vt.Method):
     """Largest area of a frame in pixels (code: 224 x 224)."""
     max_calls_per_turn: int = 5
     """Calls of one turn that are carried out; further ones are refused as `multiple_calls` (code)."""
-    max_calls_reference: int = 5
-    """With `compat="reference"`: a rollout ends, unanswered, once it made so many calls (code)."""
-    show_times: bool = True
-    """Write each frame's time beside it. Never with `compat="reference"`: the published code shows bare frames, so that
-    a policy cannot tell a frame's place from its time once a video is skimmed at less than one frame per second."""
-    tell_video_path: bool = False
-    """Name the video's path to the model and let calls repeat it; always with `compat="reference"`, as published. A
-    name may give the answer away. The tool is bound to the row's video either way."""
-    picture_prompt_file: str | None = None
-    """Path of a system prompt that replaces the packaged one of rows about pictures, which only fine-tuning has."""
 
     accuracy_reward: float = 1.0
     """Reward of a correct answer; half of it for a partly correct one (paper 4.2)."""
@@ -75,17 +122,9 @@ class LongVT(vt.Method):
     `recall` (paper 5.3: invites inflated spans), `tool` (1 for a call beside an answer that is not wrong; paper 5.3),
     `none` (without the decoupled reward; paper table 3), `boundary` (IoU times the agreement of both ends; code of a
     later branch)."""
-    crop_choice: Literal["last", "best", "union"] = "last"
-    """Which crops count: the last one (code), the one that earns most, or all together."""
-    crop_pays_on_segments: bool = False
-    """Pay the component `temporal_iou` also for questions of type `segment`. Their answer is a list ``[start, end]`` in
-    seconds, whose IoU with the truth is the accuracy; the published sum of such rows is that and the format (code)."""
-    max_answer_characters: int = 1000
-    """An answer of this length or longer earns neither accuracy nor format: it would be a list of guesses (code)."""
 
     def check_fields(self) -> None:
-        for name in ("max_calls_per_turn", "max_calls_reference", "max_answer_characters"):
-            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require(self, "max_calls_per_turn", self.max_calls_per_turn >= 1, "at least 1")
         for name in ("initial_frames", "call_frames"):
             vt.require(self, name, getattr(self, name) >= 2, "at least 2")
         vt.require(self, "fps", self.fps > 0, "above 0")
@@ -105,15 +144,16 @@ class LongVT(vt.Method):
         return nearest_frames(video_seconds(info, self.fps, self.initial_frames), size)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
-        """The system prompt with the tool's schema; then question, frames, and the path where it is given. With
-        `compat="reference"` frames, question and path, as published."""
+        """The system prompt with the tool's schema; then question and frames, each after its time. With
+        `compat="reference"` bare frames, question and the video's path, as published: so a policy cannot tell a frame's
+        place from its time once a video is skimmed at less than one frame per second."""
         with_times = 'You see frames of it, each after its time in seconds, such as "12.0s".'
         system = vt.load_prompt(
             __package__,
             "prompt.txt",
             self.prompt_file,
             duration=vt.format_seconds(info.duration_seconds, decimals=1),
-            frames=with_times if self._times else "You see frames of it, spread evenly over its length.",
+            frames=with_times if self.compat == "strict" else "You see frames of it, spread evenly over its length.",
             fps=f"{self.fps:g}",
             call_frames=self.call_frames,
             max_turns=self.max_turns,
@@ -126,11 +166,11 @@ class LongVT(vt.Method):
 
     def picture_prompt(self, question: str, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The pictures, then the question: 58,022 rows of the published cold start are about pictures (table 1)."""
-        system = vt.load_prompt(__package__, "prompt_pictures.txt", self.picture_prompt_file)
+        system = vt.load_prompt(__package__, "prompt_pictures.txt", None)
         return [vt.Message("system", (system,)), vt.Message("user", (*images, f"\n{question.strip()}"))]
 
     def message_templates(self) -> Mapping[str, vt.Template]:
-        return messages.REFERENCE if self.compat == "reference" else messages.strict_templates(self.tell_video_path)
+        return _REFERENCE if self.compat == "reference" else _STRICT
 
     def parse(self, text: str) -> vt.ParsedTurn:
         if self.compat == "reference":
@@ -152,16 +192,34 @@ class LongVT(vt.Method):
         )
 
     def tool_schemas(self) -> list[dict[str, Any]]:
-        """The tools as the model reads about them."""
+        """The tools as the model reads about them. Only the published dialogue names the video's path, which may give
+        the answer away; the tool is bound to the row's video either way."""
         path = ("string", "Path of the video, as given with the question.")
         parameters = {**CropVideo.description.parameters, "video_path": path}
-        if not self.tell_video_path and self.compat == "strict":
+        if self.compat == "strict":
             del parameters["video_path"]
         return [hermes.tool_schema(CropVideo.name, "Shows a part of the video more closely.", parameters)]
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """One `<tool_response>` per call: its frames, or why it was refused."""
-        return messages.observation(self, self.compat, outcomes, self.shown)
+        parts: list[vt.Content] = []
+        for outcome in outcomes:
+            parts.append(() if not parts else vt.render(self, "between"))
+            if outcome.record.ok:
+                frames = vt.with_text(outcome, self.shown(outcome.images))
+                parts.append(vt.render(self, "observation", frames=frames))
+            else:
+                parts.append(vt.render(self, "refusal", error=self._reason(outcome)))
+        return tuple(piece for part in parts for piece in part)
+
+    def _reason(self, outcome: vt.ToolOutcome) -> str:
+        error = vt.format_error(outcome.record)
+        if self.compat == "strict":
+            return str(error)
+        name = error.message.partition(":")[0]
+        if name not in _REASONS:
+            return error.message
+        return vt.content_text(vt.render(self, name, **format_values(outcome.record.arguments, outcome.video)))
 
     def ends_on_budget(self) -> bool:
         """With `compat="reference"`, as published: it costs the answer. Else the model reads an error, and may crop
@@ -170,7 +228,7 @@ class LongVT(vt.Method):
 
     def ends_after(self, trajectory: vt.Trajectory) -> vt.StopReason | None:
         """As published, with `compat="reference"` only: no turn follows once the calls of a rollout are used up."""
-        used_up = len(trajectory.calls()) >= self.max_calls_reference
+        used_up = len(trajectory.calls()) >= MAX_CALLS_REFERENCE
         return vt.StopReason.MAX_TURNS if self.compat == "reference" and used_up else None
 
     # ---------------------------------------------------------------------------------------------------------- reward
@@ -188,7 +246,7 @@ class LongVT(vt.Method):
         if self.compat == "reference":
             return await self._components_reference(trajectory, sample, judge)
         answer = trajectory.answer or ""
-        too_long = len(answer) >= self.max_answer_characters
+        too_long = len(answer) >= MAX_ANSWER_CHARACTERS
         score = 0.0 if too_long else await self._answer_score(answer, sample, judge)
         well_formed = not too_long and is_well_formed(trajectory)
         results = [call.result for call in trajectory.executed_calls()]
@@ -208,7 +266,7 @@ class LongVT(vt.Method):
             well_formed = reference.is_in_form_of_segments(text)
         else:
             answer = reference.answer_of(text)
-            too_long = len(answer) >= self.max_answer_characters
+            too_long = len(answer) >= MAX_ANSWER_CHARACTERS
             score = 0.0 if too_long else await self._answer_score(answer, sample, judge)
             well_formed = not too_long and reference.is_in_form(text)
         return self._weighted(score, well_formed, self._time_term(trajectory, segments, sample, score, called))
@@ -238,37 +296,31 @@ class LongVT(vt.Method):
     def _time_term(
         self, trajectory: vt.Trajectory, segments: Sequence[Segment], sample: vt.Sample, score: float, called: bool
     ) -> float:
-        """The temporal reward of segments that count, in order; `called` says that the rollout used its tool."""
-        if self.time_reward == "none" or (sample.question_type == "segment" and not self.crop_pays_on_segments):
+        """The temporal reward of the last segment; `called` says that the rollout used its tool.
+
+        Questions whose answer is a segment have none: that answer's IoU is their accuracy, and their published sum is
+        accuracy and format (code).
+        """
+        if self.time_reward == "none" or sample.question_type == "segment":
             return 0.0
         if self.time_reward == "tool":
             return float(called and score >= 0.5)
         truth, info = sample.video_segment_seconds, trajectory.video
         if truth is None or info is None or not segments:
             return 0.0
-        if self.crop_choice == "union":
-            return self._overlap(segments, truth, info)
-        counted = segments[-1:] if self.crop_choice == "last" else segments
-        return max(self._overlap([segment], truth, info) for segment in counted)
-
-    def _overlap(self, segments: Sequence[Segment], truth: Segment, info: vt.VideoInfo) -> float:
+        last = segments[-1]
         if self.time_reward == "recall":
-            return segments_recall(segments, truth)
-        iou = segments_iou(segments, truth)
+            return segments_recall([last], truth)
+        iou = segments_iou([last], truth)
         if self.time_reward == "boundary":
-            hull = min(start for start, _ in segments), max(end for _, end in segments)
-            return iou * boundary_agreement(hull, truth, info.duration_seconds)
+            return iou * boundary_agreement(last, truth, info.duration_seconds)
         return iou
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    @property
-    def _times(self) -> bool:
-        return self.show_times and self.compat == "strict"
-
     def shown(self, images: Sequence[vt.ImagePart]) -> vt.Content:
-        """Bare images, or one line per frame with its time before it."""
-        if not self._times:
+        """One line per frame with its time before it; bare images with `compat="reference"`, as published."""
+        if self.compat == "reference":
             return tuple(images)
         return vt.frame_lines(images, lambda seconds: f"{seconds:.1f}s ")
 

@@ -1,6 +1,7 @@
 """VideoBrain (arXiv 2602.04094): sample again, evenly or by a text, only where the initial frames do not suffice.
 
-Sources named at the fields: "paper" with its section; "code" is the published training code where the paper is silent.
+Sources named at the fields and constants: "paper" with its section; "code" is the published training code where the
+paper is silent.
 """
 
 from __future__ import annotations
@@ -13,9 +14,7 @@ from typing import ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.videobrain import grammar as protocol
-from verl_video_tools.methods.videobrain.clip_sample import ClipSample
-from verl_video_tools.methods.videobrain.gate import GateFindings, record_gate, reference_text_gate
-from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
+from verl_video_tools.methods.videobrain.tools import ClipSample, UniformSample
 from verl_video_tools.video.resize import Aspect, size_in_box
 
 logger = logging.getLogger(__name__)
@@ -37,6 +36,11 @@ CLASS_OF_LETTER: Mapping[str, QuestionClass] = {
 }
 """Classes by the letters of the published data. Its letters c and d belong to none: the paper filters such rows out."""
 
+CLIP_CANDIDATES = (128, 256)
+"""Frames that clip_sample compares with the prompt: in short ranges, and in long ones (paper 3.1)."""
+
+RIGHT_FROM = 1.0
+"""Score of an answer, from 0 to 1, from which it counts as right for the behaviour (code)."""
 
 _LAST = (
     "No call is left, so do not write <tool_call> again: think between <thinking> and </thinking>, then give your "
@@ -59,7 +63,6 @@ class VideoBrain(vt.Method):
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (UniformSample.description, ClipSample.description)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.search:asked_by_frames"
-    tool_agent_tools: ClassVar[tuple[str, ...]] = (UniformSample.name, ClipSample.name)
 
     max_turns: int = 6
     """Five rounds of sampling (paper 4.1) and the answer."""
@@ -74,12 +77,6 @@ class VideoBrain(vt.Method):
     """Frames shown by uniform_sample, and the least length of its range (paper 4.1; code)."""
     clip_frames: int = 4
     """Frames shown by clip_sample (paper 4.1)."""
-    clip_candidates: tuple[int, int] = (128, 256)
-    """Frames that clip_sample compares with the prompt: in short ranges, and in long ones (paper 3.1)."""
-    clip_long_from_frames: int = 20_000
-    """Length from which a range is long. Code; the paper and the published inference code say above 20,000."""
-    clip_long_by: Literal["range", "video"] = "range"
-    """What has to be long: the range of the call (code) or the whole video (paper 3.1)."""
     box: tuple[int, int] = (640, 360)
     """Pixels (width, height) that a frame is shown in (code)."""
     aspect: Aspect = "fit"
@@ -92,8 +89,6 @@ class VideoBrain(vt.Method):
     """Reward of a rollout that passes the format gate; one that does not earns nothing at all (paper 3.3)."""
     format_gate: bool = True
     """False: the answer counts whatever the form of the rollout, and no form is rewarded (ablation of paper 4.3)."""
-    duplicate_frames: int = 1
-    """Frames; calls of uniform_sample whose two ends differ by no more are the same one (code)."""
     direct_behavior: Outcomes = (0.5, 0.0, 0.0, 0.0)
     """What a rollout on a direct question earns for how it went: right without a call, right with calls, wrong without
     a call, wrong with calls (paper table 1; code, since the table's numbers are lost in the text that we have)."""
@@ -101,18 +96,15 @@ class VideoBrain(vt.Method):
     """The same for an adaptive question."""
     active_behavior: Outcomes = (0.0, 0.5, 0.0, 0.2)
     """The same for an active question."""
-    right_from: float = 1.0
-    """Score of an answer, from 0 to 1, from which it counts as right for the behaviour (code: 1)."""
 
     def check_fields(self) -> None:
         for name in ("initial_frames", "call_frames", "clip_frames"):
             vt.require(self, name, getattr(self, name) >= 1, "at least 1")
         names = self.tool_names
         vt.require(self, "tool_names", len(set(names)) == len(names) > 0, "one or both of uniform_sample, clip_sample")
-        vt.require(self, "clip_candidates", min(self.clip_candidates) >= self.clip_frames, "at least clip_frames each")
+        most = min(CLIP_CANDIDATES)
+        vt.require(self, "clip_frames", self.clip_frames <= most, f"at most {most}, the candidates of a short range")
         vt.require(self, "box", min(self.box) >= 1, "sides of at least 1 pixel")
-        vt.require(self, "duplicate_frames", self.duplicate_frames >= 0, "at least 0")
-        vt.require(self, "right_from", 0.0 < self.right_from <= 1.0, "above 0, at most 1")
 
     @property
     def searches(self) -> bool:
@@ -183,9 +175,7 @@ class VideoBrain(vt.Method):
         )
         clip_sample = ClipSample(
             num_frames=self.clip_frames,
-            num_candidates=self.clip_candidates,
-            dense_from_frames=self.clip_long_from_frames,
-            dense_by=self.clip_long_by,
+            num_candidates=CLIP_CANDIDATES,
             box_width=box_width,
             box_height=box_height,
             deadline_seconds=self.tool_deadline_seconds,
@@ -228,17 +218,17 @@ class VideoBrain(vt.Method):
         return {
             "accuracy": self.accuracy_reward * score,
             "format": self.format_reward if self.format_gate else 0.0,
-            "behavior": self.behavior(sample, score >= self.right_from, gate.num_calls > 0),
+            "behavior": self.behavior(sample, score >= RIGHT_FROM, gate.num_calls > 0),
         }
 
-    def gate(self, trajectory: vt.Trajectory) -> GateFindings:
+    def gate(self, trajectory: vt.Trajectory) -> protocol.GateFindings:
         """Whether a rollout keeps the rules of form: by its record, or (reference) by its text. Without a gate every
         rollout does, and answer and calls are those of the record."""
         if not self.format_gate:
-            return GateFindings(None, trajectory.answer, len(trajectory.executed_calls()))
+            return protocol.GateFindings(None, trajectory.answer, len(trajectory.executed_calls()))
         if self.compat == "reference":
-            return reference_text_gate([(turn.text, turn.observation or "") for turn in trajectory.turns])
-        return record_gate(trajectory, self.duplicate_frames)
+            return protocol.reference_text_gate([(turn.text, turn.observation or "") for turn in trajectory.turns])
+        return protocol.record_gate(trajectory)
 
     def check_earnable(self, sample: vt.Sample, judge: object | None) -> None:
         """As every method's; and whether the row names the class of its question, where behaviour is paid for.

@@ -19,8 +19,7 @@ from typing import Any, ClassVar, Literal
 
 from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind
 from verl_video_tools.methods.videobrain import VideoBrain
-from verl_video_tools.methods.videobrain.clip_sample import ClipSample
-from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
+from verl_video_tools.methods.videobrain.tools import ClipSample, UniformSample
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.search import asked_by_frames, search_words
 from verl_video_tools.synthetic.world import VideoSpec

@@ -57,7 +57,7 @@ function videoSection(summary, record) {
   if (trajectory.more_videos) nodes.push(element("div", { class: "soft" }, `and ${plural(trajectory.more_videos.length, "further video")}; times of frames are those of their own video`));
   if (video !== null && video.note !== null) nodes.push(element("p", { class: "bad" }, `No thumbnails: ${video.note}`));
   nodes.push(timeline(trajectory, record.evidence_seconds, summary.in_frames), timelineLegend(trajectory, record.evidence_seconds, summary.in_frames),
-    element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
+    element("h3", {}, "Initial frames"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
   return nodes;
 }
 

@@ -4,10 +4,10 @@ const ROW_HEIGHT = 34;
 const AXIS_HEIGHT = 20;
 const MARGIN = 8;
 
-// One row for the first look, one for each call, and one for the verification; a tick is a frame, the band of a call is
+// One row for the initial frames, one for each call, and one for the verification; a tick is a frame, the band of a call is
 // what it spans.
 function looksOf(trajectory) {
-  const looks = [{ label: `first look: ${plural(trajectory.initial_frames.length, "frame")}`, frames: trajectory.initial_frames, kind: "first" }];
+  const looks = [{ label: `initial frames: ${trajectory.initial_frames.length}`, frames: trajectory.initial_frames, kind: "first" }];
   trajectory.turns.forEach((turn, index) => {
     for (const call of turn.calls) {
       const outcome = call.ok ? plural(call.frames.length, "frame") : (call.error || "refused").split(":")[0];
@@ -22,7 +22,7 @@ function looksOf(trajectory) {
 }
 
 function timelineLegend(trajectory, evidenceSeconds, inFrames) {
-  const items = [["first", "first look"], ["tool", "shown by calls"]];
+  const items = [["first", "initial frames"], ["tool", "shown by calls"]];
   if (trajectory.verification) items.push(["verification", "shown for the verification"]);
   if (evidenceSeconds) items.push(["evidence", segmentText(trajectory, evidenceSeconds, inFrames)]);
   const swatch = (kind) => element("span", { class: `swatch ${kind}` });
