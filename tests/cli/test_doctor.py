@@ -1,4 +1,4 @@
-"""`vvt doctor` as a whole: the two reports, the exit code, and one finding per missing package."""
+"""`vvt doctor` as a whole: the two reports, the exit code, one finding per missing package, and checks of a run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from verl_video_tools.cli import doctor_report as doctor
+from verl_video_tools.cli.main import run
 from verl_video_tools.core.check import Check, Status
+from verl_video_tools.launch.checks import installation
+from verl_video_tools.launch.checks.report import Report
+from verl_video_tools.launch.environment import CPU
 
 CHECKS = (
     Check("packages", "good", Status.OK, "1.0"),
@@ -80,28 +84,34 @@ complete = pytest.mark.skipif(
 
 
 def test_table() -> None:
-    table = doctor.render_table(CHECKS, "cpu")
+    table = Report("cpu", CHECKS).table()
     lines = [line.split() for line in table.splitlines()]
     assert ["ok", "good", "1.0"] in lines
     assert ["fix:", "uv", "pip", "install", "'gone==2.0'"] in lines
     assert ["fix:", "ulimit", "-n", "65536"] in lines
-    assert "Missing or wrong: gone." in table
-    assert "Everything needed is in place." in doctor.render_table(CHECKS[:1], "cpu")
+    assert table.endswith("1 problem to fix: gone. In a checkout, `make install` fixes all packages at once.")
+    assert Report("cpu", CHECKS[:1]).table().endswith("No problem found.")
 
 
 def test_json() -> None:
-    report = json.loads(doctor.render_json(CHECKS, "gpu"))
+    report = json.loads(Report("gpu", CHECKS).as_json())
     assert (report["ok"], report["device"]) == (False, "gpu")
     assert report["checks"][1]["fix"] == "uv pip install 'gone==2.0'"
-    assert json.loads(doctor.render_json(CHECKS[:1], "cpu"))["ok"] is True
+    assert json.loads(Report("cpu", CHECKS[:1]).as_json())["ok"] is True
+
+
+def test_problems_are_what_failed_or_may_give_trouble() -> None:
+    problems = Report("cpu", CHECKS).problems()
+    assert "gone" in problems and "limits" in problems and "good" not in problems
+    assert Report("cpu", CHECKS[:1]).problems() == ""
 
 
 @pytest.mark.parametrize(("checks", "exit_code"), [(CHECKS, 1), ((CHECKS[0], CHECKS[2]), 0)])
 def test_only_failures_count(
     checks: tuple[Check, ...], exit_code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda device: list(checks))
-    assert doctor.report(as_json=True) == exit_code
+    monkeypatch.setattr(installation, "check_installation", lambda device: list(checks))
+    assert run(["doctor", "--json"]) == exit_code
     assert json.loads(capsys.readouterr().out)["ok"] is (exit_code == 0)
 
 
@@ -150,3 +160,46 @@ def test_without_typer_other_commands_say_what_is_missing() -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == "vvt: the module 'typer' is not installed; 'vvt doctor' prints the command that fixes it\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a=b"], "vvt doctor --run GROUP a=b"),
+        (["--run", "nonesuch"], "--run nonesuch: give a method and a stage"),
+        (["--run", "longvt_grpo", "--judge-base-url", "http://x"], "the judge is the one that the run's options name"),
+        (["--judge-base-url", "localhost"], "localhost"),
+    ],
+)
+def test_bad_usage(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """The same with `vvt train --dry-run`."""
+    pytest.importorskip("verl", reason="recipes configure verl")
+    from verl_video_tools.data.synthetic_rows import make_demo
+    from verl_video_tools.methods import method_class
+    from verl_video_tools.methods.toolkit.oracle import write_prompt
+    from verl_video_tools.synthetic import base_model_dir
+
+    make_demo(tmp_path / "demo", num_train_videos=2, num_test_videos=1, questions_per_video=2, num_processes=1)
+    write_prompt(method_class("framethinker"), tmp_path / "demo" / "prompts")
+    os.symlink(base_model_dir(), tmp_path / "demo" / "base")
+    for name in (*CPU, "VVT_FRAME_CACHE_BYTES", "VVT_FRAME_CACHE_DISK"):  # which are set, and have to go again
+        monkeypatch.setenv(name, CPU.get(name, "0"))
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
+    monkeypatch.setenv("DEVICE", "cpu")
+    demo = [f"video_tools.demo_dir={tmp_path / 'demo'}", "video_tools.demo.is_made=true"]
+    assert run(["doctor", "--run", "framethinker_grpo", *demo]) == 0, capfd.readouterr()
+    table = capfd.readouterr()
+    assert "not there yet: trained first" in table.out and table.out.endswith("No problem found.\n")
+    assert table.err == ""
+    assert run(["train", "grpo", "+video_tools=framethinker_grpo", "--dry-run", *demo]) == 0
+    assert capfd.readouterr().out == table.out
+    assert run(["doctor", "--run", "framethinker_grpo", *demo, "data.max_prompt_length=10", "--json"]) == 1
+    report = json.loads(capfd.readouterr().out)
+    assert [check["name"] for check in report["checks"] if check["status"] == "failed"] == ["training prompts"]
+    assert not (tmp_path / "framethinker_grpo").exists()

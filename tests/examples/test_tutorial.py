@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.page_commands import page_commands
-from verl_video_tools.cli import doctor_report
 from verl_video_tools.cli.main import run
 from verl_video_tools.data import synthetic_rows
 from verl_video_tools.data.synthetic_rows import load_rows
+from verl_video_tools.launch.checks import installation
 
 TUTORIAL = Path(__file__).parents[2] / "examples" / "tutorial"
 
@@ -42,7 +42,7 @@ def test_the_judge_compares_words(label: Callable[[str, str], str], answer: str,
 @pytest.mark.slow
 def test_the_doctor_accepts_the_judge(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Which asks it with an answer that is right in other words, and with a wrong one."""
-    monkeypatch.setattr(doctor_report, "examine", lambda device: [])  # no look at the installation
+    monkeypatch.setattr(installation, "check_installation", lambda device: [])  # no look at the installation
     judge: dict[str, Any] = runpy.run_path(str(TUTORIAL / "judge.py"))
     server = judge["ThreadingHTTPServer"](("127.0.0.1", 0), judge["Handler"])
     Thread(target=server.serve_forever, daemon=True).start()

@@ -15,7 +15,9 @@ import pytest
 pytest.importorskip("verl", reason="a run configures verl")
 
 from tests.recipes.options import OF_THE_CALLER
+from verl_video_tools.core.check import Check
 from verl_video_tools.launch import data, train
+from verl_video_tools.launch.checks.report import Report
 from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
 
 
@@ -28,6 +30,8 @@ class Launcher:
         stop_files: those of the programs, which end a step with a checkpoint.
         vvt: commands that make the rows.
         reports: other programs that were started, and `export_model`.
+        checked: runs whose checks were asked for, and whether thoroughly.
+        found: what these find.
         exit_code: of the training programs.
         report_code: of the other programs.
     """
@@ -37,6 +41,8 @@ class Launcher:
     stop_files: list[Path | None] = field(default_factory=list)
     vvt: list[str] = field(default_factory=list)
     reports: list[list[str]] = field(default_factory=list)
+    checked: list[tuple[train.Plan, bool]] = field(default_factory=list)
+    found: list[Check] = field(default_factory=list)
     exit_code: int = 0
     report_code: int = 0
 
@@ -59,6 +65,11 @@ class Launcher:
                 (run_dir / "huggingface" / "config.json").write_text("{}")
         return self.exit_code
 
+    def check(self, plan: train.Plan, thorough: bool) -> Report:
+        """In the place of the checks, which need rows and a model."""
+        self.checked.append((plan, thorough))
+        return Report(plan.device, self.found)
+
     def report(self, command: Sequence[str], **_: Any) -> SimpleNamespace:
         """In the place of subprocesses."""
         self.reports.append([str(word) for word in command])
@@ -72,6 +83,7 @@ def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launch
     monkeypatch.setattr("verl_video_tools.launch.supervise.supervise", found.supervise)
     export = "verl_video_tools.verl_plugin.export_model.export_model"
     monkeypatch.setattr(export, lambda *folders: found.reports.append(["export_model"]))
+    monkeypatch.setattr(train, "_check", found.check)
     monkeypatch.setattr(train, "subprocess", SimpleNamespace(run=found.report))
     monkeypatch.setattr(data, "_vvt", lambda *arguments: found.vvt.append(" ".join(arguments)))
     variables = {name: os.environ[name] for name in OF_THE_CALLER if name in os.environ}

@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("verl", reason="a run configures verl")
 
 from tests.launch.conftest import Launcher
+from verl_video_tools.core.check import Check, Status
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.launch.train import STARTED_WITH, Request, _program, plan_run
+from verl_video_tools.launch.train import STARTED_WITH, Request, _planned, _program, dry_run, plan_run
 from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
 
 pytestmark = pytest.mark.slow
@@ -63,8 +64,9 @@ def test_a_cold_start_that_fails_ends_the_run(launcher: Launcher) -> None:
 
 
 def test_another_model_that_is_missing_is_not_trained(launcher: Launcher) -> None:
-    with pytest.raises(UsageError, match="/no/model holds no model"):
-        launcher.run("grpo", GROUP, "actor_rollout_ref.model.path=/no/model")
+    """The checks, which this launcher has none of, refuse it."""
+    assert launcher.run("grpo", GROUP, "actor_rollout_ref.model.path=/no/model") == 0
+    assert CPU_SFT not in launcher.modules
 
 
 def test_rows_of_a_run_that_goes_on_stay(launcher: Launcher) -> None:
@@ -206,7 +208,7 @@ def test_a_run_goes_on_from_its_own_checkpoints_alone(launcher: Launcher, monkey
             run(rows, *options)
         assert kept.read_text() == before
     with pytest.raises(UsageError, match="holds checkpoints"):
-        launcher.run("sft", SFT_GROUP, "model.path=/b", dry_run=True)
+        dry_run(Request("sft", (SFT_GROUP, "model.path=/b")))
 
     (folder / "moved").mkdir()
     (folder / "moved" / "one.parquet").write_text("one.parquet")
@@ -251,25 +253,51 @@ def test_nodes_have_logs_and_rows_of_their_own(launcher: Launcher, monkeypatch: 
     assert not (launcher.folder / "framethinker_sft" / STARTED_WITH).exists() and launcher.reports == []
 
 
-# ------------------------------------------------------------------------------------------------------------- dry run
+# -------------------------------------------------------------------------------------------------------------- checks
+
+
+def test_a_check_that_fails_comes_before_the_cold_start(launcher: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
+    launcher.found.append(Check("model", "weights", Status.FAILED, "/a", "no file of weights", "download it"))
+    assert launcher.run("grpo", GROUP) == 1
+    assert launcher.programs == [] and not (launcher.folder / "framethinker_grpo").exists()
+    told = " ".join(capsys.readouterr().err.split())
+    assert told == (
+        "[verl_video_tools] framethinker_grpo: model failed weights /a, no file of weights fix: download it"
+    )
+
+
+def test_what_may_give_trouble_is_told_and_good_checks_are_silent(
+    launcher: Launcher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cold_started(launcher.folder)
+    launcher.found.append(Check("model", "weights", Status.OK))
+    assert launcher.run("grpo", GROUP) == 0
+    assert capsys.readouterr().err == ""
+    launcher.found.append(Check("rows", "training rows", Status.WARNING, detail="3 rows cannot be used"))
+    assert launcher.run("grpo", GROUP) == 0 and len(launcher.programs) == 2
+    assert "3 rows cannot be used" in capsys.readouterr().err
+    assert [thorough for _, thorough in launcher.checked] == [False, False]
 
 
 def test_a_dry_run_checks_the_options_of_the_run(launcher: Launcher) -> None:
-    launcher.report_code = 1
-    assert launcher.run("grpo", GROUP, "data.train_batch_size=2", dry_run=True) == 1
-    (command,) = launcher.reports
-    end = command.index("--")
-    assert command[1:end] == [
-        *("-m", "verl_video_tools.dry_run", "--kind", "grpo", "--device", "cpu"),
-        *("--stand-in", f"{launcher.folder}/demo_framethinker/base"),
-    ]
-    run = plan_run(Request("grpo", (GROUP, "data.train_batch_size=2")))
-    assert command[end + 1 :] == list(run.overrides)
+    dry_run(Request("grpo", (GROUP, "data.train_batch_size=2")))
+    ((plan, thorough),) = launcher.checked
+    assert thorough and plan.config == plan_run(plan.request).config
     assert launcher.programs == [] and not list(launcher.folder.glob("*_*/*"))
+
+
+def test_the_base_model_stands_in_until_there_is_a_cold_start(launcher: Launcher) -> None:
+    plan = plan_run(Request("grpo", (GROUP,)))
+    assert _planned(plan, thorough=False).stand_in == f"{launcher.folder}/demo_framethinker/base"
+    cold_started(launcher.folder)
+    assert _planned(plan, thorough=False).stand_in is None
+    other = plan_run(Request("grpo", (GROUP, "actor_rollout_ref.model.path=/no/model")))
+    assert _planned(other, thorough=True).stand_in is None
 
 
 def test_several_nodes_are_not_asked_for_their_rank(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"DEVICE": "gpu", "NNODES": "4", "TRAIN_FILES": "train.parquet"}.items():
         monkeypatch.setenv(name, value)
-    assert launcher.run("sft", "+video_tools=longvt_sft", dry_run=True) == 0
-    assert launcher.reports[0][3:7] == ["--kind", "sft", "--device", "gpu"]
+    dry_run(Request("sft", ("+video_tools=longvt_sft",)))
+    ((plan, _),) = launcher.checked
+    assert plan.device == "gpu" and _planned(plan, thorough=True).uses_other_nodes

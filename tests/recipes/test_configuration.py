@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
+from verl_video_tools.rollout.cost import max_cost_call
+
 pytest.importorskip("verl", reason="recipes configure verl")
 from omegaconf import DictConfig
 
 from tests.method_costs import LABEL_TOKENS
-from tests.recipes.options import SETTINGS, TEXT_TOKENS, VIDEOS, Composed, grpo_recipes, sft_recipes
+from tests.recipes.options import SETTINGS, TEXT_TOKENS, VIDEOS, Composed, grpo_recipes, program_of, sft_recipes
+from verl_video_tools.core.check import Status
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
+from verl_video_tools.launch.checks.planned import PlannedRun
+from verl_video_tools.launch.checks.sizes import check_sizes
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.planner.options import recipe_options, run_options
 from verl_video_tools.verl_plugin.settings import method_from_config
@@ -46,6 +51,14 @@ def test_configuration_and_budgets(recipe: str, setting: str, composed: Composed
         check_budget(method, config, VIDEOS[setting], TEXT_TOKENS[setting])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("recipe", [*grpo_recipes(), *sft_recipes()])
+def test_sizes_can_be_divided(recipe: str, setting: str, composed: Composed) -> None:
+    run = PlannedRun(program_of(recipe), composed(recipe, setting), setting, thorough=False)
+    assert [check.status for check in check_sizes(run)] == [Status.OK]
+
+
 def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_tokens: int) -> None:
     """What the method shows of these videos fits the configuration, whatever the model."""
     kwargs, rollout = config.data.mm_processor_kwargs, config.actor_rollout_ref.rollout
@@ -55,7 +68,7 @@ def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_
         look = method.plan_initial_frames(info, sample, envelope)
         frame_tokens = image_tokens(look.width, look.height, factor) + label_tokens(method)
         assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
-        call = method.max_cost_call(info, sample, envelope)
+        call = max_cost_call(method, info, envelope)
         assert call is not None
         call_tokens = image_tokens(call.width, call.height, factor) + label_tokens(method)
         assert len(look) * frame_tokens + text_tokens <= config.data.max_prompt_length

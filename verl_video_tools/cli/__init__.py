@@ -3,9 +3,7 @@
     main.py           the commands by their names, and how one is run
     options.py        what several of them share: options, and options as a config
     progress.py       bars, or lines in a file, on standard error
-    output.py         keeps what libraries print out of a command's own output
     files.py          refuses to write where something would be lost
-    doctor_report.py  the work of `vvt doctor`, which needs no Typer; probes.py is what it looks at
 
 Every other module is one command: a dataclass whose fields are its options, and whose method `run` does it.
 Each module imports what it needs when it runs, so that `vvt doctor` also works where packages are missing.
@@ -28,10 +26,10 @@ def console_main() -> NoReturn:
 
 def _run_without_typer(error: ModuleNotFoundError) -> int:
     """Typer reads the options, so without it only the doctor, which names the fix, can be of use."""
-    from verl_video_tools.cli.doctor_report import report
-
     if sys.argv[1:2] == ["doctor"]:
-        return report(as_json="--json" in sys.argv[2:])
+        from verl_video_tools.launch.checks.installation import installation_report
+
+        return installation_report().show(as_json="--json" in sys.argv[2:])
     print(
         f"vvt: the module {error.name!r} is not installed; 'vvt doctor' prints the command that fixes it",
         file=sys.stderr,

@@ -43,8 +43,8 @@ class Budget:
     assignments: Settings = None
 
     def run(self) -> None:
-        from verl_video_tools.cli.output import hold_output
         from verl_video_tools.core.assignments import read_assignments
+        from verl_video_tools.core.output import hold_output
         from verl_video_tools.core.types import VideoInfo
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import estimate_cost

@@ -1,8 +1,8 @@
-"""`vvt doctor`: its options. The work is in doctor_report.py, which runs without Typer."""
+"""`vvt doctor`: checks of an installation, or of a run before its start."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
@@ -37,14 +37,18 @@ class Doctor:
     ] = None
 
     def run(self) -> int:
-        if self.group is not None:
-            if self.judge_base_url or self.judge_model:
-                raise UsageError("with --run the judge is the one that the run's options name")
-            from verl_video_tools.cli.run_check import dry_run
+        if self.group is None:
+            if self.options:
+                raise UsageError(f"options of verl belong to a run: vvt doctor --run GROUP {' '.join(self.options)}")
+            from verl_video_tools.launch.checks.installation import installation_report
 
-            return dry_run(self.group, self.options or [], self.as_json)
-        if self.options:
-            raise UsageError(f"options of verl belong to a run: vvt doctor --run GROUP {' '.join(self.options)}")
-        from verl_video_tools.cli.doctor_report import report
+            return installation_report(self.judge_base_url, self.judge_model).show(self.as_json)
+        if self.judge_base_url or self.judge_model:
+            raise UsageError("with --run the judge is the one that the run's options name")
+        from verl_video_tools.launch.train import Request, Stage, dry_run
 
-        return report(self.as_json, self.judge_base_url, self.judge_model)
+        stage = self.group.rpartition("_")[2]
+        if stage not in get_args(Stage):
+            raise UsageError(f"--run {self.group}: give a method and a stage, such as longvt_grpo")
+        overrides = (f"+video_tools={self.group}", *(self.options or ()))
+        return dry_run(Request(cast(Stage, stage), overrides)).show(self.as_json)

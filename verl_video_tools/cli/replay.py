@@ -24,9 +24,9 @@ from verl_video_tools.cli.options import (
     command,
     tool_model_config,
 )
-from verl_video_tools.cli.output import hold_output
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.output import hold_output
 
 if TYPE_CHECKING:
     from verl_video_tools.services.tool_model import ScriptedToolModel, ToolModelConfig

@@ -44,17 +44,16 @@ class Train:
     def run(self) -> None:
         from omegaconf import OmegaConf
 
-        from verl_video_tools.launch.train import Request, plan_run, train
+        from verl_video_tools.launch.train import Request, dry_run, plan_run, train
 
         request = Request(
             self.stage,
             tuple(self.overrides),
             synthetic=self.synthetic,
             smoke_test=self.smoke_test,
-            dry_run=self.dry_run,
             save_on_signal=self.save_on_signal,
         )
         if self.cfg:
             print(OmegaConf.to_yaml(plan_run(request).config))
             return
-        raise typer.Exit(train(request))
+        raise typer.Exit(dry_run(request).show() if self.dry_run else train(request))

@@ -17,7 +17,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools import config as config_package
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.output import hold_output
 from verl_video_tools.core.pages import page
+from verl_video_tools.launch.checks.planned import ROWS_OF_A_START, PlannedRun
+from verl_video_tools.launch.checks.report import Report
 from verl_video_tools.launch.data import export_expert, export_rollouts, make_demo, run_methods
 from verl_video_tools.launch.environment import CPU, ray_options, run_environment
 from verl_video_tools.launch.variables import Variables, quoted, read_variables
@@ -41,7 +44,6 @@ class Request:
         overrides: of Hydra: groups (`+video_tools=longvt_grpo`) and options.
         synthetic: train the tiny model in the synthetic world, as a run without a GPU does in any case.
         smoke_test: two steps with a real run's options in the synthetic world, then a third that resumes.
-        dry_run: only check what can be checked without Ray, an engine or weights.
         save_on_signal: at the first SIGINT, SIGTERM or SIGHUP, end the step and save a checkpoint.
         variables: of the run; None: those of the environment.
     """
@@ -50,7 +52,6 @@ class Request:
     overrides: tuple[str, ...]
     synthetic: bool = False
     smoke_test: bool = False
-    dry_run: bool = False
     save_on_signal: bool = False
     variables: Variables | None = None
 
@@ -101,17 +102,15 @@ def train(request: Request) -> int:
     Raises:
         UsageError: the request does not make a run.
     """
-    plan = plan_run(request)
-    has_rows = any(option.startswith("data.train_files=") for option in plan.overrides)
-    if not (has_rows or plan.is_synthetic):
-        raise UsageError(f"set TRAIN_FILES to a parquet file of rows ({page('rows')})")
-    if plan.is_synthetic and not plan.config.video_tools.demo.is_made:
-        make_demo(plan.config)
-    if status := _prepare(plan):
+    plan = _plan_with_rows(request)
+    report = _check(plan, thorough=False)
+    if problems := report.problems():
+        print(f"{PREFIX} {plan.config.trainer.experiment_name}:{problems}", file=sys.stderr, flush=True)
+    if report.failed:
+        return 1
+    if status := _cold_start(plan):
         return status
-    _refuse_foreign_checkpoints(plan)
-    if request.dry_run:
-        return _check(plan)
+    _note_origin(plan)
     status = _start(plan)
     if request.smoke_test and status == 0:
         steps = int(plan.config.trainer.total_training_steps)
@@ -123,6 +122,18 @@ def train(request: Request) -> int:
         return status
     _report(plan)
     return 0
+
+
+def dry_run(request: Request) -> Report:
+    """Check all that can be checked of a run without Ray, an engine or weights. It may make the rows first.
+
+    Raises:
+        UsageError: the request does not make a run.
+    """
+    # The frames of a dry run are shown to nobody: they stay out of caches.
+    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"
+    os.environ.pop("VVT_FRAME_CACHE_DISK", None)
+    return _check(_plan_with_rows(request), thorough=True)
 
 
 # ---------------------------------------------------------------------------------------------------------------- plan
@@ -311,42 +322,85 @@ def _images(name: str) -> int:
 # --------------------------------------------------------------------------------------------------------------- start
 
 
-def _prepare(plan: Plan) -> int:
-    """The rows and the model that the run starts from, where it makes them itself; an exit code."""
+def _plan_with_rows(request: Request) -> Plan:
+    """The run, with the rows that it makes itself."""
+    plan = plan_run(request)
+    has_rows = any(option.startswith("data.train_files=") for option in plan.overrides)
+    if not (has_rows or plan.is_synthetic):
+        raise UsageError(f"set TRAIN_FILES to a parquet file of rows ({page('rows')})")
+    if plan.is_synthetic and not plan.config.video_tools.demo.is_made:
+        make_demo(plan.config)
+    _make_rows(plan)
+    _refuse_foreign_checkpoints(plan)
+    return plan
+
+
+def _make_rows(plan: Plan) -> None:
+    """Of the dialogues that the run trains on, where it writes them itself."""
     rows = plan.folder / _rows_name(plan.variables)
-    if plan.request.stage == "rft" and str(rows) == str(plan.config.data.train_files):
-        export_rollouts(plan.config, rows)
-    if not plan.is_synthetic:
+    if str(rows) == str(plan.config.data.train_files):
+        if plan.request.stage == "rft":
+            export_rollouts(plan.config, rows)
+        elif plan.request.stage == "sft" and plan.is_synthetic and not _has_checkpoint(plan):
+            export_expert(plan.config, rows)
+
+
+def _check(plan: Plan, thorough: bool) -> Report:
+    """What the checks of a run find; what libraries print meanwhile is not shown."""
+    from verl_video_tools.launch.checks.run import check_run
+
+    with hold_output() as held:
+        held.discarded = True
+        return check_run(_planned(plan, thorough))
+
+
+def _planned(plan: Plan, thorough: bool) -> PlannedRun:
+    """The run as its checks see it."""
+    return PlannedRun(
+        plan.request.program,
+        plan.config,
+        plan.device,
+        thorough,
+        num_rows=100 if thorough else ROWS_OF_A_START,
+        stand_in=f"{plan.config.video_tools.demo_dir}/base" if _lacks_cold_start(plan) else None,
+        uses_other_nodes=plan.joins_cluster or int(plan.config.trainer.nnodes) > 1,
+    )
+
+
+def _lacks_cold_start(plan: Plan) -> bool:
+    """Whether the run's model has to be trained first."""
+    is_missing = plan.is_synthetic and not Path(plan.model_path, "config.json").exists()
+    return is_missing and Path(plan.model_path) == _cold_start_folder(plan) / "huggingface"
+
+
+def _cold_start_folder(plan: Plan) -> Path:
+    return plan.variables.output_dir / f"{_run_name(_split(plan.request.overrides)[0], plan.request.stage)}_sft"
+
+
+def _cold_start(plan: Plan) -> int:
+    """Train the model that the run starts from, where it is not there yet; an exit code."""
+    if plan.request.stage != "grpo" or not _lacks_cold_start(plan):
         return 0
-    if plan.request.stage == "sft" and str(rows) == str(plan.config.data.train_files) and not _has_checkpoint(plan):
-        export_expert(plan.config, rows)
-    if plan.request.stage == "grpo" and not Path(plan.model_path, "config.json").exists():
-        if plan.request.dry_run:
-            return 0
-        name = _run_name(_split(plan.request.overrides)[0], "grpo")
-        sft = plan.variables.output_dir / f"{name}_sft"
-        if Path(plan.model_path) != sft / "huggingface":
-            raise UsageError(f"{plan.model_path} holds no model")
-        verbose = {"VERBOSE": "1"} if plan.variables.is_verbose else {}
-        demo, composition = plan.config.video_tools.demo, plan.config.video_tools.get("compose")
-        return train(
-            Request(
-                "sft",
-                (
-                    *(option for option in plan.request.overrides if option.startswith("hydra.searchpath=")),
-                    f"+video_tools={name}_sft",
-                    f"trainer.default_local_dir={quoted(sft)}",
-                    f"video_tools.demo_dir={quoted(plan.config.video_tools.demo_dir)}",
-                    *(f"video_tools.demo.{key}={demo[key]}" for key in demo if key != "is_made"),
-                    *([f"video_tools.compose.file={quoted(composition.file)}"] if composition else []),
-                    "video_tools.demo.is_made=true",
-                ),
-                synthetic=True,
-                # What else the environment says is meant for this run.
-                variables=Variables({"OUTPUT_DIR": str(plan.variables.output_dir), "DEVICE": plan.device} | verbose),
-            )
+    folder = _cold_start_folder(plan)
+    verbose = {"VERBOSE": "1"} if plan.variables.is_verbose else {}
+    demo, composition = plan.config.video_tools.demo, plan.config.video_tools.get("compose")
+    return train(
+        Request(
+            "sft",
+            (
+                *(option for option in plan.request.overrides if option.startswith("hydra.searchpath=")),
+                f"+video_tools={folder.name}",
+                f"trainer.default_local_dir={quoted(folder)}",
+                f"video_tools.demo_dir={quoted(plan.config.video_tools.demo_dir)}",
+                *(f"video_tools.demo.{key}={demo[key]}" for key in demo if key != "is_made"),
+                *([f"video_tools.compose.file={quoted(composition.file)}"] if composition else []),
+                "video_tools.demo.is_made=true",
+            ),
+            synthetic=True,
+            # What else the environment says is meant for this run.
+            variables=Variables({"OUTPUT_DIR": str(plan.variables.output_dir), "DEVICE": plan.device} | verbose),
         )
-    return 0
+    )
 
 
 def _has_checkpoint(plan: Plan) -> bool:
@@ -363,20 +417,27 @@ def _refuse_foreign_checkpoints(plan: Plan) -> None:
         return
     if plan.request.smoke_test and _has_checkpoint(plan):
         raise UsageError(f"{plan.folder} holds checkpoints, from which a smoke test would go on; name an empty folder")
-    files = plan.config.data.train_files
-    # Files may have moved: a job of Ray unpacks its folder anew.
-    sizes = [f"{Path(file).name} ({_size(file)} bytes)" for file in ([files] if isinstance(files, str) else files)]
-    given = f"MODEL_PATH {plan.model_path}\nTRAIN_FILES {' '.join(sizes)}\n"
-    path = plan.folder / STARTED_WITH
+    given, path = _origin(plan), plan.folder / STARTED_WITH
     if _has_checkpoint(plan) and path.exists() and path.read_text() != given:
         raise UsageError(
             f"{plan.folder} holds checkpoints of a run that was started with {path.read_text().strip()!r} and not "
             f"with {given.strip()!r}. Give this one another OUTPUT_DIR. To go on from those checkpoints all the same, "
             f"remove {path}"
         )
-    if not plan.request.dry_run:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(given)
+
+
+def _note_origin(plan: Plan) -> None:
+    """Leave word of what the checkpoints of the run's folder come from."""
+    if not plan.variables.node_rank:
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        (plan.folder / STARTED_WITH).write_text(_origin(plan))
+
+
+def _origin(plan: Plan) -> str:
+    files = plan.config.data.train_files
+    # Files may have moved: a job of Ray unpacks its folder anew.
+    sizes = [f"{Path(file).name} ({_size(file)} bytes)" for file in ([files] if isinstance(files, str) else files)]
+    return f"MODEL_PATH {plan.model_path}\nTRAIN_FILES {' '.join(sizes)}\n"
 
 
 def _size(file: str) -> int | str:
@@ -425,18 +486,10 @@ def _start(plan: Plan) -> int:
         os.environ.clear()
         os.environ.update(before)
     if status and status not in SIGNALS and plan.joins_cluster:
-        lost_nodes = [sys.executable, "-m", "verl_video_tools.launch.lost_nodes"]
+        lost_nodes = [sys.executable, "-m", "verl_video_tools.verl_plugin.lost_nodes"]
         with suppress(TimeoutExpired):
             subprocess.run(lost_nodes, timeout=120, stdout=sys.stderr)
     return status
-
-
-def _check(plan: Plan) -> int:
-    command = [sys.executable, "-m", "verl_video_tools.dry_run"]
-    command += ["--kind", plan.request.program, "--device", plan.device]
-    if plan.is_synthetic and not Path(plan.model_path, "config.json").exists():
-        command += ["--stand-in", f"{plan.config.video_tools.demo_dir}/base"]
-    return subprocess.run([*command, "--", *plan.options], env=plan.environment).returncode
 
 
 def _report(plan: Plan) -> None:

@@ -1,1 +1,1 @@
-"""An estimate of the tokens and the memory that a GRPO run needs (`vvt plan`, the memory checks of a dry run)."""
+"""An estimate of the tokens and the memory that a GRPO run needs (`vvt plan`)."""

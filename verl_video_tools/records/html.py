@@ -165,7 +165,7 @@ def _summary_of(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> di
         "calls": counts["executed_calls"],
         "frames": counts["initial_frames"] + counts["tool_frames"],
         "answer": trajectory.answer,
-        "own": {**trajectory.settings, **trajectory.sampling},
+        "own": trajectory.settings,
         "question": " ".join(trajectory.question.split())[:_QUESTION_CHARACTERS],
         "in_frames": speaks_frame_numbers(trajectory),
         "video": None if path is None else video_numbers[path],

@@ -19,9 +19,8 @@ from verl_video_tools.core.hub import locate_model
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.hydra_groups import register
-from verl_video_tools.verl_plugin.settings import check_sections, configured_methods, judge_config, plain_dict
-from verl_video_tools.verl_plugin.trainer_defaults import check_reward_function, check_validation_rows
-from verl_video_tools.verl_plugin.trainer_options import trainer_options
+from verl_video_tools.verl_plugin.run_checks import check_run_options
+from verl_video_tools.verl_plugin.settings import check_sections, plain_dict
 from verl_video_tools.video import envelope_of
 
 Kind = Literal["grpo", "sft"]
@@ -60,12 +59,8 @@ def check_grpo_options(config: DictConfig) -> None:
             validate_config(config, need_reference_policy(config), need_critic(config))
     except (AssertionError, ArithmeticError, ValueError, TypeError, OmegaConfBaseException, HydraException) as error:
         raise UsageError(f"verl refuses the options: {' '.join(str(error).split()) or repr(error)}") from error
-    check_reward_function(config)
-    judge_config(config)
-    trainer_options(config)
-    honour_freeze_vision_tower(config)
-    check_validation_rows(config)
-    configured_methods(config.actor_rollout_ref.rollout)
+    check_run_options(config)
+    honour_freeze_vision_tower(config.copy())
 
 
 def known_loggers() -> tuple[str, ...]:

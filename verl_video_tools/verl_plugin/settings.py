@@ -7,7 +7,7 @@ The groups copy the node `video_tools` to `actor_rollout_ref.rollout.custom.vide
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,7 +17,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import RowError, SetupError, UsageError
-from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG, REWARD_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
@@ -79,31 +78,6 @@ def group_methods(method: Method, rollout_config: DictConfig, validate: bool) ->
     options = rollout_config.val_kwargs if validate else rollout_config
     group_size = int(options.get("n", 1))
     return [method.for_session(number, group_size, validate) for number in range(group_size)]
-
-
-def tokens_missing(rollout_config: DictConfig) -> int:
-    """Tokens by which the inference engine's sequences are shorter than a rollout may be; 0 if they are long enough."""
-    longest = rollout_config.max_model_len
-    needed = int(rollout_config.prompt_length) + int(rollout_config.response_length)
-    return 0 if longest is None else max(needed - int(longest), 0)
-
-
-def check_engine_length(config: DictConfig) -> None:
-    """Before any rollout: verl's server would cut turns of the longest without a word, and fail their next ones.
-
-    Args:
-        config: verl's whole configuration.
-
-    Raises:
-        UsageError: the inference engine's sequences are shorter than a rollout may be.
-    """
-    rollout = config.actor_rollout_ref.rollout
-    if missing := tokens_missing(rollout):
-        raise UsageError(
-            f"rollout.max_model_len={rollout.max_model_len} is {missing} short of "
-            f"prompt_length={rollout.prompt_length} and response_length={rollout.response_length}; set "
-            f"actor_rollout_ref.rollout.max_model_len={rollout.max_model_len + missing}, or smaller lengths"
-        )
 
 
 def judge_config(config: DictConfig, router_address: str | None = None) -> JudgeConfig | None:
@@ -185,24 +159,6 @@ def retrieval_config(rollout_config: DictConfig) -> RetrievalConfig | None:
     return None if fields.get("model") is None else RetrievalConfig.from_fields(fields)
 
 
-def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> None:
-    """Ask for a retriever where rows name methods that, as configured, search; without one every search would flag its
-    rollout.
-
-    Raises:
-        UsageError: there is none; names the methods and the option.
-    """
-    if retrieval_config(rollout_config) is not None:
-        return
-    named = set(agent_names) & set(method_names())
-    searching = sorted(name for name in named if method_from_config(name, rollout_config).searches)
-    if searching:
-        raise UsageError(
-            f"rows of {', '.join(searching)} search for frames by text, and the run has no retriever; set "
-            f"video_tools.retrieval.model=<folder or name> ({page('retrieval')})"
-        )
-
-
 def tool_model_config(rollout_config: DictConfig) -> ToolModelConfig | None:
     """The model that tools ask, from `video_tools.tool_model`; None without a `base_url` there.
 
@@ -236,23 +192,6 @@ def check_media(method: Method, sample: Sample) -> None:
         method.picture_prompt(sample.question, ())
     if sample.more_video_paths and not method.asks_about_several_videos:
         raise UsageError(f"{method.name} does not ask about several videos, and the row has {len(sample.videos)}")
-
-
-def check_tool_model(agent_names: Iterable[str], rollout_config: DictConfig) -> None:
-    """Ask for a tool model where rows name methods that, as configured, ask one; without one every question would flag
-    its rollout.
-
-    Raises:
-        UsageError: there is none; names the methods and the option.
-    """
-    if tool_model_config(rollout_config) is not None:
-        return
-    named = set(agent_names) & set(method_names())
-    if asking := sorted(name for name in named if method_from_config(name, rollout_config).asks_model):
-        raise UsageError(
-            f"tools of {', '.join(asking)} ask a model, and the run has none; set "
-            f"video_tools.tool_model.base_url=http://host:8000/v1 ({page('tools')})"
-        )
 
 
 def plain_dict(config: DictConfig | None) -> dict[str, Any]:

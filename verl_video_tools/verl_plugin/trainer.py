@@ -57,15 +57,15 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.verl_plugin import trainer_defaults
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remove_old_checkpoints
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.epochs import end_with_epochs
-from verl_video_tools.verl_plugin.row_check import check_datasets
-from verl_video_tools.verl_plugin.settings import check_engine_length, describe_run, judge_config
+from verl_video_tools.verl_plugin.run_checks import check_batch, check_datasets, check_run_options
+from verl_video_tools.verl_plugin.settings import describe_run, judge_config
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import correct_by_group, exclude, scored, write_no_advantages
+from verl_video_tools.verl_plugin.trainer_defaults import set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_options import trainer_options
 from verl_video_tools.verl_plugin.trainer_packing import deal_masked, deal_padding, keys_of, lengthen_equal, rollouts_of
@@ -101,14 +101,10 @@ class VideoToolsMixin(TellingMixin):
     """verl's own name of the mode."""
 
     def __init__(self, config: Any) -> None:
-        trainer_defaults.check_reward_function(config)  # wrong options are told before any worker starts
-        judge_config(config)
-        check_engine_length(config)
-        trainer_defaults.check_switching(config)
+        check_run_options(config)  # wrong options are told before any worker starts
         options = trainer_options(config)
         honour_freeze_vision_tower(config)
-        trainer_defaults.check_validation_rows(config)
-        trainer_defaults.set_defaults(config)
+        set_defaults(config)
         super().__init__(config)
         self._init_telling(options)
         self._watchdog_grace_seconds = options.watchdog_grace_seconds
@@ -148,12 +144,7 @@ class VideoToolsMixin(TellingMixin):
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
         check_datasets(self.train_dataset, self.val_dataset, self.config, self.processor)
-        if self.steps_per_epoch == 0:
-            batch_size = self.config.data.train_batch_size
-            raise UsageError(
-                f"{len(self.train_dataset)} training rows do not fill one batch of {batch_size}; give more rows, or "
-                "lower data.train_batch_size"
-            )
+        check_batch(len(self.train_dataset), self.config.data.train_batch_size)
         if (last := end_with_epochs(self.config.trainer, self.steps_per_epoch)) is not None:
             self.total_training_steps = last
             self.config.actor_rollout_ref.actor.optim.total_training_steps = last * self.parameter_sync_step

@@ -9,23 +9,23 @@ from pathlib import Path
 import pytest
 
 from tests.judge_server import MODEL, JudgeServer, Reply, completion
-from verl_video_tools.cli import probes
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.check import Status
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.dry_run.judge import judge_checks
+from verl_video_tools.launch.checks import installation
+from verl_video_tools.launch.checks.installation import judge_checks
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 
 
 def outcome(base_url: str, model: str | None = None) -> dict[str, Status]:
-    return {check.name: check.status for check in probes.check_judge(base_url, model)}
+    return {check.name: check.status for check in judge_checks(JudgeConfig(base_url=base_url, model=model))}
 
 
 def test_a_good_judge() -> None:
     with JudgeServer() as server:
-        checks = probes.check_judge(server.base_url, None)
+        checks = judge_checks(JudgeConfig(base_url=server.base_url))
     assert [check.status for check in checks] == [Status.OK] * 4
     assert [check.found for check in checks] == [server.base_url, MODEL, "correct", "incorrect"]
 
@@ -67,7 +67,7 @@ def test_a_judge_that_never_judges() -> None:
 
 def test_a_model_that_is_not_served() -> None:
     with JudgeServer() as server:
-        checks = probes.check_judge(server.base_url, "other")
+        checks = judge_checks(JudgeConfig(base_url=server.base_url, model="other"))
     assert checks[-1].status is Status.FAILED
     assert "'other' is not served" in checks[-1].detail
     assert server.requests == []
@@ -77,7 +77,7 @@ def test_a_model_that_is_not_served() -> None:
 def test_nobody_there() -> None:
     with JudgeServer() as server:
         pass
-    (check,) = probes.check_judge(server.base_url, None)
+    (check,) = judge_checks(JudgeConfig(base_url=server.base_url))
     assert (check.name, check.status) == ("endpoint", Status.FAILED)
     assert "docs/judge.md" in check.fix
 
@@ -87,23 +87,16 @@ def test_nobody_there() -> None:
 def test_an_odd_list_of_models_is_one_line(models: bytes) -> None:
     kind = "text/html" if models.startswith(b"<") else "application/json"
     with JudgeServer(models_reply=Reply(models, content_type=kind)) as server:
-        (check,) = probes.check_judge(server.base_url, None)
+        (check,) = judge_checks(JudgeConfig(base_url=server.base_url))
     assert (check.name, check.status) == ("endpoint", Status.FAILED)
     assert "GET /models lists no model" in check.detail and "\n" not in check.detail
-
-
-def test_no_address() -> None:
-    (check,) = probes.check_judge("localhost", None)
-    assert check.status is Status.FAILED
 
 
 @pytest.mark.parametrize("by_variable", [False, True])
 def test_the_doctor_asks(
     by_variable: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from verl_video_tools.cli import doctor_report
-
-    monkeypatch.setattr(doctor_report, "examine", lambda device: [])
+    monkeypatch.setattr(installation, "check_installation", lambda device: [])
     with JudgeServer() as server:
         if by_variable:
             monkeypatch.setenv("VVT_JUDGE_BASE_URL", server.base_url)

@@ -18,7 +18,8 @@ from verl_video_tools.core.errors import SetupError, UsageError
 from verl_video_tools.services.retrieval import RetrievalConfig, transformers_encoder
 from verl_video_tools.services.retrieval.load_encoder import load_encoder
 from verl_video_tools.verl_plugin.retrieval_actor import connect
-from verl_video_tools.verl_plugin.settings import check_retriever, retrieval_config
+from verl_video_tools.verl_plugin.run_checks import check_services
+from verl_video_tools.verl_plugin.settings import retrieval_config
 
 
 def _rollout(fields: dict[str, Any]) -> Any:
@@ -35,19 +36,19 @@ def test_section_of_verls_configuration() -> None:
 
 
 def test_methods_that_search_ask_for_a_retriever() -> None:
-    check_retriever(["longvt", "a loop of a user"], _rollout({}))
-    check_retriever(["longvt", "videobrain"], _rollout({"model": "x"}))
+    check_services({"longvt", "a loop of a user"}, _rollout({}))
+    check_services({"longvt", "videobrain"}, _rollout({"model": "x"}))
     with pytest.raises(UsageError, match=r"rows of videobrain search .* video_tools\.retrieval\.model="):
-        check_retriever(["longvt", "videobrain"], _rollout({}))
+        check_services({"longvt", "videobrain"}, _rollout({}))
 
 
 def test_a_config_that_does_not_search_needs_no_retriever() -> None:
     def rollout(*tool_names: str) -> Any:
         return OmegaConf.create({"custom": {"video_tools": {"videobrain": {"tool_names": list(tool_names)}}}})
 
-    check_retriever(["videobrain"], rollout("uniform_sample"))
+    check_services({"videobrain"}, rollout("uniform_sample"))
     with pytest.raises(UsageError, match="rows of videobrain search"):
-        check_retriever(["videobrain"], rollout("clip_sample"))
+        check_services({"videobrain"}, rollout("clip_sample"))
 
 
 def test_threads_of_the_encoder_reach_the_thread_that_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:

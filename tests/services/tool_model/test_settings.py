@@ -21,7 +21,8 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods.toolkit import AskModel
 from verl_video_tools.replay import replay
 from verl_video_tools.services.tool_model import ScriptedToolModel, ToolModelConfig
-from verl_video_tools.verl_plugin.settings import check_tool_model, tool_model_config
+from verl_video_tools.verl_plugin.run_checks import check_services
+from verl_video_tools.verl_plugin.settings import tool_model_config
 
 TURNS = [call("ask_model", question="What is there?", time=3), ANSWER]
 
@@ -51,10 +52,10 @@ def test_section_of_verls_configuration() -> None:
 
 
 def test_methods_whose_tools_ask_need_a_model(talking: str) -> None:
-    check_tool_model(["longvt"], rollout({}))
-    check_tool_model([talking], rollout({"base_url": "http://h/v1"}))
+    check_services({"longvt"}, rollout({}))
+    check_services({talking}, rollout({"base_url": "http://h/v1"}))
     with pytest.raises(UsageError, match=r"tools of talking ask a model, .*video_tools\.tool_model\.base_url"):
-        check_tool_model(["longvt", talking], rollout({}))
+        check_services({"longvt", talking}, rollout({}))
 
 
 def test_options_of_commands() -> None:

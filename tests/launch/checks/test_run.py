@@ -1,0 +1,237 @@
+"""The checks of a GRPO run: a good run passes, and each fault is found, named and given a fix."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from tests.judge_server import JudgeServer
+from tests.launch.checks.conftest import ChecksOf, failed
+from verl_video_tools.core.check import Status
+from verl_video_tools.launch.checks import run as run_module
+from verl_video_tools.launch.checks.planned import PlannedRun
+from verl_video_tools.launch.checks.run import RunCheck, check_run
+from verl_video_tools.synthetic import base_model_dir, clip_dir
+
+pytestmark = pytest.mark.slow
+
+WriteRows = Callable[[list[dict[str, Any]]], str]
+CUSTOM = "++video_tools"
+ONE_ROLLOUT = "actor_rollout_ref.rollout.n=1 data.train_batch_size=8 actor_rollout_ref.actor.ppo_mini_batch_size=8"
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_good_run_passes(thorough: bool, checks_of: ChecksOf, tmp_path: Path) -> None:
+    """Nothing is started, and nothing left behind."""
+    import ray
+
+    checks = checks_of(f"trainer.default_local_dir={tmp_path / 'run'}", thorough=thorough)
+    assert {check.status for check in checks.values()} == {Status.OK}
+    assert checks["training rows"].found == "4 of 40 looked at"
+    assert ("initial frames" in checks) == thorough
+    assert not ray.is_initialized() and not (tmp_path / "run").exists()
+
+
+def test_an_engine_as_long_as_the_model_is_no_fault(checks_of: ChecksOf) -> None:
+    assert failed(checks_of("actor_rollout_ref.rollout.max_model_len=null", thorough=False)) == set()
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "detail"),
+    [
+        ("data.max_prompt_length=64", "training prompts", "4 rows would be left out of training: row 0: the"),
+        ("actor_rollout_ref.rollout.limit_images=3", "training prompts", "images, the run allows 3"),
+        ("actor_rollout_ref.rollout.max_model_len=600", "options", "set actor_rollout_ref.rollout.max_model_len=1024"),
+        (ONE_ROLLOUT, "group", "1 per question, temperature 1 GRPO compares"),
+        ("actor_rollout_ref.rollout.temperature=0", "group", "without sampling all rollouts of a question are the"),
+        ("trainer.n_gpus_per_node=0", "options", "verl refuses the options: "),
+        ("actor_rollout_ref.actor.ppo_mini_batch_size=99", "options", "verl refuses the options"),
+        (f"{CUSTOM}.framethinker.no_such_field=1", "options", "no_such_field"),
+        (f"{CUSTOM}.judge.no_such_field=1", "options", "no_such_field"),
+        ("++video_tools.trainer.record_token=true", "options", "did you mean 'record_tokens'?"),
+        ("actor_rollout_ref.model.path=nodir", "processor", "'nodir' is no folder here"),
+        ("data.mm_processor_kwargs.min_pixels=50176", "processor", "no image has an area from min_pixels=50176"),
+        ("data.train_files=/no/such.parquet", "training rows", "/no/such.parquet"),
+        ("data.val_files=/no/such.parquet", "validation rows", "/no/such.parquet"),
+        ("data.train_batch_size=44", "training rows", "40 training rows do not fill one batch of 44"),
+        (f"{CUSTOM}.judge.base_url=not-an-address", "options", "not-an-address"),
+        ('trainer.logger=["console","swanlab"]', "logger", "not installed: swanlab"),
+        ("actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2", "flash-attn", "needs a GPU"),
+    ],
+)  # fmt: skip
+def test_a_wrong_option_stops_a_start(option: str, name: str, detail: str, checks_of: ChecksOf) -> None:
+    checks = checks_of(*option.split(), thorough=False)
+    assert failed(checks) == {name}
+    assert detail in f"{checks[name].found} {checks[name].detail}"
+
+
+def test_a_limit_is_given_with_the_value_to_set(checks_of: ChecksOf) -> None:
+    fix = checks_of("data.max_prompt_length=64", "actor_rollout_ref.rollout.limit_images=3")["training prompts"].fix
+    assert fix.startswith("set data.max_prompt_length=") and " actor_rollout_ref.rollout.limit_images=8," in fix
+
+
+def test_validation_rows_count_where_the_run_validates(checks_of: ChecksOf) -> None:
+    long = "data.max_prompt_length=64"
+    assert checks_of(long)["validation prompts"].status is Status.WARNING
+    assert failed(checks_of(long, "trainer.test_freq=5")) == {"training prompts", "validation prompts"}
+
+
+def test_some_bad_rows_fail_a_check_and_stop_no_start(
+    checks_of: ChecksOf, write_rows: WriteRows, rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    bad = copy.deepcopy(rows[:5])
+    bad[1]["extra_info"]["video_path"] = "/no/such.mp4"
+    bad[2]["reward_model"]["ground_truth"] = "Z"
+    bad[3]["extra_info"]["video_path"] = str(tmp_path / "broken.mp4")
+    (tmp_path / "broken.mp4").write_bytes(b"no video" * 100)
+    file = f"data.train_files={write_rows(bad)}"
+    checks = checks_of(file, num_rows=5)
+    assert failed(checks) == {"training rows", "training prompts"}
+    contents, opened = checks["training rows"].detail, checks["training prompts"].detail
+    assert contents.startswith("2 rows cannot be used: row 1: no such file: /no/such.mp4; row 2: ")
+    assert opened.startswith("1 row would be left out of training: row 3: ") and "broken.mp4" in opened
+    started = checks_of(file, num_rows=5, thorough=False)
+    assert failed(started) == set() and started["training rows"].status is Status.WARNING
+
+
+def test_videos_that_are_not_there_stop_a_start(
+    checks_of: ChecksOf, write_rows: WriteRows, rows: list[dict[str, Any]]
+) -> None:
+    bad = copy.deepcopy(rows[:4])
+    for row in bad:
+        row["extra_info"]["video_path"] = "/not/mounted.mp4"
+    assert failed(checks_of(f"data.train_files={write_rows(bad)}", thorough=False)) == {"training rows"}
+
+
+def test_other_nodes_need_absolute_paths(
+    checks_of: ChecksOf, write_rows: WriteRows, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = copy.deepcopy(rows[:4])
+    path = Path(some[2]["extra_info"]["video_path"])
+    some[2]["extra_info"]["video_path"] = path.name
+    monkeypatch.chdir(path.parent)
+    file = f"data.train_files={write_rows(some)}"
+    assert failed(checks_of(file)) == set()
+    assert f"row 2: {path.name} is no absolute path" in checks_of(file, uses_other_nodes=True)["training rows"].detail
+
+
+def test_an_unknown_loop_and_a_missing_retriever(
+    checks_of: ChecksOf, write_rows: WriteRows, rows: list[dict[str, Any]]
+) -> None:
+    file = f"data.train_files={write_rows([{**row, 'agent_name': 'nobody'} for row in rows[:4]])}"
+    assert "not registered: nobody" in checks_of(file)["training rows"].detail
+    file = f"data.train_files={write_rows([{**row, 'agent_name': 'videobrain'} for row in rows[:4]])}"
+    assert "the run has no retriever" in checks_of(file)["training rows"].detail
+
+
+def test_rows_of_other_loops_and_formats_are_left_alone(
+    checks_of: ChecksOf, write_rows: WriteRows, rows: list[dict[str, Any]]
+) -> None:
+    other = {**rows[0], "agent_name": "single_turn_agent", "extra_info": {"index": 0}}
+    assert failed(checks_of(f"data.train_files={write_rows([other] * 4)}")) == set()
+    for option in ("data.train_files=rows.jsonl", "data.custom_cls.path=own.py"):
+        assert checks_of(option, thorough=False)["training rows"].status is Status.SKIPPED
+
+
+@pytest.mark.parametrize("num_open", [1, 4])
+def test_open_questions_need_a_judge_that_answers(
+    num_open: int, checks_of: ChecksOf, write_rows: WriteRows, rows: list[dict[str, Any]]
+) -> None:
+    pytest.importorskip("openai", reason="the extra `judge` is not installed")
+    asked = copy.deepcopy(rows[:4])
+    for row in asked[:num_open]:
+        row["extra_info"] |= {"question_type": "open", "options": []}
+        row["reward_model"]["ground_truth"] = "a yellow circle"
+    file = f"data.train_files={write_rows(asked)}"
+    without = checks_of(file, thorough=False)["training rows"]
+    assert without.status is Status.FAILED and "needs a judge" in without.detail
+    assert without.fix.startswith("set video_tools.judge.base_url=URL for open questions")
+    with JudgeServer() as server:
+        good = checks_of(file, f"{CUSTOM}.judge.base_url={server.base_url}")
+    assert failed(good) == set() and good["known correct answer"].found == "correct"
+
+
+@pytest.mark.usefixtures("short_backoff")
+def test_services_that_are_down(checks_of: ChecksOf) -> None:
+    pytest.importorskip("openai", reason="the extra `judge` is not installed")
+    with JudgeServer() as server:
+        pass
+    options = (
+        f"{CUSTOM}.judge.base_url={server.base_url}",
+        f"{CUSTOM}.tool_model.base_url={server.base_url}",
+        f"{CUSTOM}.tool_model.deadline_seconds=2",
+        f"{CUSTOM}.retrieval.model=/no/such/encoder",
+    )
+    assert failed(checks_of(*options)) == {"endpoint", "reply", "encoder"}
+    assert failed(checks_of(*options, thorough=False)) == set(), "a start asks nobody"
+
+
+def test_the_retriever_loads(checks_of: ChecksOf) -> None:
+    assert checks_of(f"{CUSTOM}.retrieval.model={clip_dir()}")["encoder"].status is Status.OK
+
+
+def test_the_base_model_stands_in_for_a_missing_cold_start(checks_of: ChecksOf) -> None:
+    checks = checks_of("actor_rollout_ref.model.path=/not/yet", stand_in=str(base_model_dir()), thorough=False)
+    assert failed(checks) == set() and checks["training prompts"].status is Status.OK
+    assert "not there yet" in checks["weights"].detail
+
+
+def test_weights_that_are_not_all_there(checks_of: ChecksOf, tmp_path: Path) -> None:
+    for file in base_model_dir().iterdir():
+        if file.suffix != ".safetensors":
+            os.symlink(file, tmp_path / file.name)
+    path = f"actor_rollout_ref.model.path={tmp_path}"
+    assert checks_of(path, thorough=False)["weights"].detail == "no file of weights"
+    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    (tmp_path / "model-1.safetensors").touch()
+    assert checks_of(path, thorough=False)["weights"].detail == "missing: model-2.safetensors"
+
+
+def test_a_folder_without_a_tokenizer_is_named(checks_of: ChecksOf, tmp_path: Path) -> None:
+    for file in base_model_dir().iterdir():
+        if not file.name.startswith("token"):
+            os.symlink(file, tmp_path / file.name)
+    checks = checks_of(f"actor_rollout_ref.model.path={tmp_path}", thorough=False)
+    assert failed(checks) == {"processor"} and f"the tokenizer in {tmp_path} is not" in checks["processor"].detail
+
+
+FLASH = "actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "fault", "status"),
+    [
+        (["H100"], "", Status.OK),
+        (["H100"], "not installed", Status.FAILED),
+        ([], "not installed", Status.SKIPPED),  # another machine trains
+    ],
+)
+def test_the_attention_kernel(
+    gpus: list[str], fault: str, status: Status, checks_of: ChecksOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("verl_video_tools.launch.checks.planned.list_gpus", lambda: gpus)
+    monkeypatch.setattr(run_module, "flash_attention_fault", lambda loads: fault)
+    check = checks_of(FLASH, device="gpu", thorough=False)["flash-attn"]
+    assert check.status is status and ("attn_implementation=sdpa" in check.fix) == (status is Status.FAILED)
+
+
+def test_a_check_that_breaks_hides_nothing_and_stops_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check_weather(run: PlannedRun) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(run_module, "RUN_CHECKS", [RunCheck("x", check_weather), *run_module.RUN_CHECKS[-1:]])
+    config = OmegaConf.create({"trainer": {"logger": "console"}})
+    report = check_run(PlannedRun("grpo", config, "cpu", thorough=False))
+    assert [(check.name, check.status) for check in report.checks] == [
+        ("weather", Status.WARNING),
+        ("logger", Status.OK),
+    ]
+    assert report.checks[0].detail == "not checked: RuntimeError: a bug" and not report.failed

@@ -1,0 +1,119 @@
+"""Rows that can never be paid in full are named before a run begins."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from tests.data.row_files import make_row
+from verl_video_tools import methods
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.methods.direct import Direct
+from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.verl_plugin.run_checks import check_rows
+
+
+def config(**video_tools: Any) -> DictConfig:
+    agent = {"default_agent_loop": "single_turn_agent"}
+    return OmegaConf.create({"agent": agent, "n": 4, "val_kwargs": {"n": 1}, "custom": {"video_tools": video_tools}})
+
+
+def rows_of(truths: list[str], agent_name: str = "framethinker", **extra: Any) -> list[dict[str, Any]]:
+    return [make_row("v.mp4", truth, agent_name, index=i, split="train", **extra) for i, truth in enumerate(truths)]
+
+
+def test_bad_rows_are_named_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    rows = rows_of(["(A)", "B.", "b", "a chair", *["a foul"] * 7]) + rows_of(["B"], "longvt")
+    check_rows(rows, config(), None, validate=False)
+    (line,) = caplog.messages
+    assert line.startswith("7 of 11 training rows of framethinker cannot earn what the method pays: row index=4 split=")
+    assert line.count("got 'a foul' for options ['a lamp', 'a chair']") == 5 and "index=8 split=train" in line
+    assert "; .... `vvt data validate --out` leaves such rows out" in line
+
+
+def test_rows_of_which_none_can_earn_end_the_run() -> None:
+    rows = rows_of(["B"], "longvt") + rows_of(["B", "A"], "videobrain")
+    with pytest.raises(UsageError, match=r"2 of 2 training rows of videobrain cannot .*classification '' is no"):
+        check_rows(rows, config(), None, validate=False)
+    zeros = {f"{name}_behavior": [0, 0, 0, 0] for name in ("direct", "adaptive", "active")}
+    check_rows(rows, config(videobrain=zeros), None, validate=False)
+
+
+def test_validation_asks_only_for_what_can_be_graded(caplog: pytest.LogCaptureFixture) -> None:
+    check_rows(rows_of(["B", "A"], "videobrain"), config(), None, validate=True)
+    assert not caplog.messages
+    check_rows(rows_of(["a foul"], "videobrain"), config(), None, validate=True)
+    assert caplog.messages[0].startswith("1 of 1 validation rows of videobrain cannot earn")
+
+
+def test_open_rows_need_the_runs_judge() -> None:
+    rows = rows_of(["he left"], question_type="open", options=None)
+    with pytest.raises(UsageError, match="needs a judge and none is configured"):
+        check_rows(rows, config(), None, validate=False)
+    check_rows(rows, config(), JudgeConfig(), validate=False)
+
+
+def test_rows_of_other_loops_and_without_a_name() -> None:
+    other = {name: value for name, value in rows_of(["a foul"])[0].items() if name != "agent_name"}
+    check_rows([other, {**other, "agent_name": "tool_agent"}], config(), None, validate=False)
+    configuration = config()
+    configuration.agent.default_agent_loop = "framethinker"
+    with pytest.raises(UsageError, match="1 of 1 training rows of framethinker"):
+        check_rows([other], configuration, None, validate=False)
+    with pytest.raises(UsageError, match=r"1 of 1 .* row index=\? split=\?: extra_info.question is missing"):
+        check_rows([{"agent_name": "framethinker"}], configuration, None, validate=False)
+
+
+def test_a_name_that_is_no_text_names_no_method(caplog: pytest.LogCaptureFixture) -> None:
+    """Lists come as NumPy's, which are neither true nor false."""
+    row = {**rows_of(["a foul"])[0], "agent_name": np.array(["framethinker", "longvt"])}
+    check_rows([row], config(), None, validate=False)
+    assert not caplog.messages
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnFiles(Direct):
+    """Gives each rollout of a group a file of its own."""
+
+    name: ClassVar[str] = "own_files"
+    lexicon: str = "words.txt"
+
+    def for_session(self, session_id: int, group_size: int, validate: bool) -> OwnFiles:
+        return replace(self, lexicon=f"words_{session_id}.txt")
+
+
+def test_a_group_that_differs_in_files_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("own_files", f"{__name__}:OwnFiles", methods.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(methods, "installed_methods", lambda: {"own_files": point})
+    with pytest.raises(UsageError, match="may not hold lexicon of OwnFiles"):
+        check_rows(rows_of(["B"], "own_files"), config(), None, validate=False)
+
+
+@pytest.mark.timeout(60)
+def test_many_rows_are_checked(caplog: pytest.LogCaptureFixture) -> None:
+    """5 seconds for 100,000 rows. A row that were compared with every other, or checked anew, would not end in time."""
+    rows = rows_of(["A", "B"] * 10_000) + rows_of(
+        [f"{i / 4}" for i in range(20_000)], question_type="numeric", options=None
+    )
+    with caplog.at_level(logging.WARNING):
+        check_rows(rows, config(), None, validate=False)
+
+
+def test_rows_without_a_video_are_for_methods_that_ask_on_such(caplog: pytest.LogCaptureFixture) -> None:
+    """Images for those with a prompt for them; a text alone for none, since verl cannot train on it."""
+    (about_images,) = rows_of(["B"], "longvt")
+    del about_images["extra_info"]["video_path"]
+    text = {**about_images, "extra_info": {**about_images["extra_info"], "visuals": "none"}}
+    about_images["extra_info"]["image_paths"] = ["a.png"]
+    check_rows([about_images], config(), None, validate=False)
+    assert not caplog.messages
+    with pytest.raises(UsageError, match="framethinker does not ask about pictures"):
+        check_rows([{**about_images, "agent_name": "framethinker"}], config(), None, validate=False)
+    check_rows([about_images, text], config(), None, validate=False)
+    assert "1 of 2 training rows of longvt" in caplog.text and "is a text alone" in caplog.text

@@ -1,0 +1,67 @@
+"""What checks have found, as a table for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from verl_video_tools import __version__
+from verl_video_tools.core.check import Check, Status
+
+
+@dataclass(frozen=True)
+class Report:
+    """The checks of an installation or of a run on a device, `cpu` or `gpu`."""
+
+    device: str
+    checks: Sequence[Check]
+
+    @property
+    def failed(self) -> list[Check]:
+        return [check for check in self.checks if check.status is Status.FAILED]
+
+    def as_json(self) -> str:
+        """One JSON object: version, device, ok, checks with the fields of `Check`."""
+        checks = [asdict(check) for check in self.checks]
+        return json.dumps(
+            {"version": __version__, "device": self.device, "ok": not self.failed, "checks": checks}, indent=2
+        )
+
+    def table(self) -> str:
+        """A line per check, below a heading per group, then what has to be fixed."""
+        lines = [f"verl_video_tools {__version__}, DEVICE={self.device}", *_lines(self.checks), "", self._verdict()]
+        return "\n".join(lines)
+
+    def show(self, as_json: bool = False) -> int:
+        """Print it on standard output; the exit code of a command that does no more."""
+        print(self.as_json() if as_json else self.table())
+        return 1 if self.failed else 0
+
+    def problems(self) -> str:
+        """The lines of what failed or may give trouble; empty where nothing does."""
+        return "\n".join(_lines([check for check in self.checks if check.status in (Status.FAILED, Status.WARNING)]))
+
+    def _verdict(self) -> str:
+        failed = self.failed
+        if not failed:
+            return "No problem found."
+        problems = "1 problem" if len(failed) == 1 else f"{len(failed)} problems"
+        verdict = f"{problems} to fix: {', '.join(check.name for check in failed)}."
+        if any(check.group == "packages" for check in failed):
+            verdict += " In a checkout, `make install` fixes all packages at once."
+        return verdict
+
+
+def _lines(checks: Sequence[Check]) -> Iterator[str]:
+    name_width = max((len(check.name) for check in checks), default=0)
+    status_width = max(len(status) for status in Status)
+    group = ""
+    for check in checks:
+        if check.group != group:
+            group = check.group
+            yield from ("", group)
+        text = ", ".join(part for part in (check.found, check.detail) if part)
+        yield f"  {check.status:<{status_width}}  {check.name:<{name_width}}  {text}".rstrip()
+        if check.fix:
+            yield f"  {'':<{status_width}}  {'':<{name_width}}  fix: {check.fix}"

@@ -1,0 +1,264 @@
+"""A sample of a run's rows: whether they can be graded, name files that exist, and fit the run's limits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from omegaconf import OmegaConf
+
+from verl_video_tools.core.check import Check, Status, one_line
+from verl_video_tools.core.clips import read_clip
+from verl_video_tools.core.errors import RowError, UsageError, VideoToolsError
+from verl_video_tools.core.pages import page
+from verl_video_tools.core.sample import all_media_of
+from verl_video_tools.data.parquet import count_rows, row_batches
+from verl_video_tools.launch.checks.planned import PlannedRun
+from verl_video_tools.launch.checks.prompts import PromptMeter, decode_prompts, measure_rows
+from verl_video_tools.verl_plugin.run_checks import (
+    CHECKED_COLUMNS,
+    check_agent_names,
+    check_batch,
+    checked_method,
+    row_fault,
+    row_method_name,
+    validates,
+)
+from verl_video_tools.verl_plugin.settings import group_methods, judge_config, plain_dict
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
+
+START_SECONDS = 2.0
+"""Time in which the start of a run opens videos and measures prompts; rows whose turn does not come are not."""
+OPEN_SECONDS, DECODE_SECONDS, ENCODE_SECONDS = 20.0, 12.0, 35.0
+"""The same of a thorough check: to open videos, then to decode initial frames, or to encode rows of fine-tuning."""
+_NUM_NAMED = 3
+_SFT_FIX = f"vvt data export-sft writes such rows; {page('cold-start')} says what they hold"
+
+
+@dataclass(frozen=True)
+class SampledRows:
+    """Rows of one or several files.
+
+    Attributes:
+        num_rows: of all files.
+        rows: some of them, evenly spaced, by their labels: the place in the file, and the file where there are several.
+        agent_names: of all rows, as far as they name one.
+    """
+
+    num_rows: int
+    rows: Mapping[str, Mapping[str, Any]]
+    agent_names: frozenset[str]
+
+    @property
+    def found(self) -> str:
+        return f"{len(self.rows):,} of {self.num_rows:,} looked at"
+
+
+def sample_rows(files: Sequence[str], num_wanted: int, columns: Sequence[str] | None = None) -> SampledRows:
+    """Read rows from first to last, evenly spaced.
+
+    Args:
+        num_wanted: rows to keep at most, at least 1.
+        columns: those that are read; by default all.
+
+    Raises:
+        UsageError: a file cannot be read.
+        RowError: there are no rows.
+    """
+    total = sum(map(count_rows, files))
+    if not total:
+        raise RowError(f"{', '.join(files)}: no rows")
+    wanted = {index * total // num_wanted for index in range(num_wanted)} if num_wanted < total else set(range(total))
+    rows: dict[str, Mapping[str, Any]] = {}
+    names: set[str] = set()
+    first = 0  # of the batch, counted over all files
+    for file in files:
+        start = first  # of the file
+        for batch in row_batches(file, columns):
+            if "agent_name" in batch.schema.names:
+                names |= {name for name in batch.column("agent_name").unique().to_pylist() if isinstance(name, str)}
+            here = [index for index in range(batch.num_rows) if first + index in wanted]
+            for index, row in zip(here, batch.take(pa.array(here, pa.int64())).to_pylist(), strict=True):
+                place = f"row {first + index - start}"
+                rows[place if len(files) == 1 else f"{file} {place}"] = row
+            first += batch.num_rows
+    return SampledRows(total, rows, frozenset(names))
+
+
+def files_of(option: Any) -> tuple[str, ...]:
+    """The files of `data.train_files` or `data.val_files`: one path, a list, or none."""
+    if not option:
+        return ()
+    return (option,) if isinstance(option, str) else tuple(option)
+
+
+# --------------------------------------------------------------------------------------- rows of reinforcement learning
+
+
+def check_grpo_rows(run: PlannedRun) -> Iterator[Check]:
+    """The rows of `data.train_files` and `data.val_files`. verl reads the latter in any run, also where none is
+    measured."""
+    data = run.config.data
+    train, validation = files_of(data.train_files), files_of(data.val_files)
+    for split, files in {"training": train, **({"validation": validation} if validation != train else {})}.items():
+        if OmegaConf.select(data, "custom_cls.path") or not all(file.endswith(".parquet") for file in files):
+            yield Check("rows", f"{split} rows", Status.SKIPPED, ", ".join(files), "not our format")
+        else:
+            yield from _check_split(run, split, files)
+
+
+def _check_split(run: PlannedRun, split: str, files: Sequence[str]) -> Iterator[Check]:
+    rollout, validate = run.config.actor_rollout_ref.rollout, split == "validation"
+    judge = judge_config(run.config)
+    try:
+        sampled = sample_rows(files, run.num_rows, CHECKED_COLUMNS)
+        check_agent_names(sampled.agent_names, run.config)
+        if not validate:
+            check_batch(sampled.num_rows, int(run.config.data.train_batch_size))
+        names = {label: row_method_name(row, rollout) for label, row in sampled.rows.items()}
+        methods = {name: checked_method(name, rollout, validate) for name in set(names.values()) if name is not None}
+    except (UsageError, RowError) as error:
+        fix = f"{'VAL_FILES' if validate else 'TRAIN_FILES'}: a parquet file of rows ({page('rows')}), or as said"
+        yield Check("rows", f"{split} rows", Status.FAILED, detail=str(error), fix=fix)
+        return
+    method_of = {label: methods[name] for label, name in names.items() if name is not None}
+    faults = {}
+    for label, method in method_of.items():
+        row = sampled.rows[label]
+        if fault := row_fault(row, method, judge, validate=validate) or _missing_file(run, row):
+            faults[label] = fault
+    fix = " && ".join(f"vvt data validate {file} --out good.parquet" for file in files)
+    lacks_judge = judge is None and any(_is_open(sampled.rows[label]) for label in faults)
+    if lacks_judge:
+        fix = f"set video_tools.judge.base_url=URL for open questions ({page('judge')}); for the rest {fix}"
+    num_rows = 0 if lacks_judge else len(method_of)
+    yield _verdict(run, f"{split} rows", sampled.found, faults, num_rows, "cannot be used", fix)
+    usable = {label: method for label, method in method_of.items() if label not in faults}
+    if run.model is None or not usable:
+        return
+    groups = {label: group_methods(method, rollout, validate) for label, method in usable.items()}
+    meter = _meter(run)
+    prompts = asyncio.run(measure_rows(meter, sampled.rows, groups, OPEN_SECONDS if run.thorough else START_SECONDS))
+    run.prompts += [prompt for prompt in prompts if not prompt.problem]
+    longest = max(prompt.tokens for prompt in prompts)
+    found = f"{longest:,} tokens at most, of {meter.prompt_length:,}"
+    long = {prompt.label: prompt.problem for prompt in prompts if prompt.problem}
+    images = max(prompt.images for prompt in prompts)
+    limits = f"data.max_prompt_length={longest}"
+    if meter.max_images is not None and images > meter.max_images:
+        limits += f" actor_rollout_ref.rollout.limit_images={images}"
+    fix = f"set {limits}, show fewer frames, or leave such rows out: vvt data validate --help"
+    yield _verdict(run, f"{split} prompts", found, long, len(prompts), f"would be left out of {split}", fix)
+
+
+def check_initial_frames(run: PlannedRun) -> Iterator[Check]:
+    """Decode the initial frames of rows whose prompts fit."""
+    if run.model is None or not run.prompts:
+        return
+    decoded = asyncio.run(decode_prompts(_meter(run), run.prompts, DECODE_SECONDS))
+    found = f"of {len(decoded):,} rows decoded"
+    faults = {label: problem for label, problem in decoded if problem}
+    fix = "repair the files, or leave them out: vvt data validate ROWS --out good.parquet"
+    yield _verdict(run, "initial frames", found, faults, len(decoded), "cannot be shown", fix)
+
+
+def _is_open(row: Mapping[str, Any]) -> bool:
+    return (row.get("extra_info") or {}).get("question_type") == "open"
+
+
+def _meter(run: PlannedRun) -> PromptMeter:
+    assert run.model is not None
+    rollout = run.config.actor_rollout_ref.rollout
+    images = rollout.get("limit_images")
+    limits = int(rollout.prompt_length), int(rollout.response_length), None if images is None else int(images)
+    return PromptMeter(run.model, *limits)
+
+
+# -------------------------------------------------------------------------------------------------- rows of fine-tuning
+
+
+def check_sft_rows(run: PlannedRun) -> Iterator[Check]:
+    """Whether rows of fine-tuning fill a batch and name files that exist."""
+    files = files_of(run.config.data.train_files)
+    if not _has_our_rows(run):
+        yield Check("rows", "training rows", Status.SKIPPED, ", ".join(files), "not our data set")
+        return
+    try:
+        sampled = sample_rows(files, run.num_rows, ("extra_info",))
+        check_batch(sampled.num_rows, int(run.config.data.train_batch_size))
+    except (UsageError, RowError) as error:
+        yield Check("rows", "training rows", Status.FAILED, detail=str(error), fix=_SFT_FIX)
+        return
+    faults = {label: fault for label, row in sampled.rows.items() if (fault := _missing_file(run, row))}
+    yield _verdict(run, "training rows", sampled.found, faults, len(sampled.rows), "cannot be used", _SFT_FIX)
+
+
+def check_sequences(run: PlannedRun) -> Iterator[Check]:
+    """Encode rows as training does: decode their frames, execute their calls, count their tokens."""
+    data = run.config.data
+    if run.model is None or not _has_our_rows(run):
+        return
+    options = {**plain_dict(data), "truncation": "error", "trajectory_cache_mib": 0}  # `skip` would encode every row
+    files, model = list(files_of(data.train_files)), run.model
+    try:
+        dataset = TrajectorySFTDataset(files, model.tokens.tokenizer, options, model.processor)
+    except (VideoToolsError, OSError, ValueError, KeyError, TypeError) as error:
+        yield Check("rows", "sequences", Status.FAILED, ", ".join(files), one_line(error), _SFT_FIX)
+        return
+    end, longest, faults = time.monotonic() + ENCODE_SECONDS, 0, {}
+    encoded = 0
+    for index in range(0, len(dataset), max(1, len(dataset) // run.num_rows)):
+        if encoded and time.monotonic() > end:
+            break
+        encoded += 1
+        try:
+            length = len(dataset.stream(index).ids)
+        except (VideoToolsError, ValueError, KeyError, TypeError) as error:
+            faults[f"row {index}"] = one_line(error)
+            continue
+        longest = max(longest, length)
+        if length > int(data.max_length) and data.truncation != "skip":
+            faults[f"row {index}"] = f"{length:,} tokens, the run allows {int(data.max_length):,}"
+    found = f"{encoded:,} of {len(dataset):,} encoded; {longest:,} tokens at most, of {int(data.max_length):,}"
+    fix = f"set data.max_length={longest} or data.truncation=skip for long rows; {_SFT_FIX}"
+    yield _verdict(run, "sequences", found, faults, encoded, "cannot be trained on", fix)
+
+
+def _has_our_rows(run: PlannedRun) -> bool:
+    return bool(run.config.data.custom_cls.name == TrajectorySFTDataset.__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------- common
+
+
+def _missing_file(run: PlannedRun, row: Mapping[str, Any]) -> str:
+    """What is wrong with the first file that a row names and that processes do not find; empty where they do."""
+    for path in all_media_of(row.get("extra_info") or {}):
+        file = read_clip(path).file
+        if not os.path.isfile(file):
+            return f"no such file: {file}"
+        if run.uses_other_nodes and not os.path.isabs(file):
+            return f"{file} is no absolute path, and other nodes look it up in folders of their own"
+    return ""
+
+
+def _verdict(
+    run: PlannedRun, name: str, found: str, faults: Mapping[str, str], num_rows: int, what: str, fix: str
+) -> Check:
+    """One check of rows. A run leaves out what it cannot use, so its start is refused only where no row is left of
+    `num_rows`."""
+    if not faults:
+        return Check("rows", name, Status.OK, found)
+    named = [f"{label}: {fault}" for label, fault in list(faults.items())[:_NUM_NAMED]]
+    if more := len(faults) - len(named):
+        named.append(f"and {more} others")
+    rows = "1 row" if len(faults) == 1 else f"{len(faults)} rows"
+    is_read_only = name.startswith("validation") and not validates(run.config)
+    fails = (run.thorough or len(faults) >= num_rows) and not is_read_only
+    status = Status.FAILED if fails else Status.WARNING
+    return Check("rows", name, status, found, f"{rows} {what}: {'; '.join(named)}", fix)

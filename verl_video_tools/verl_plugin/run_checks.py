@@ -1,0 +1,300 @@
+"""What can be said of a run's options and rows before it spends anything on them.
+
+The trainer checks them when it starts, and so does `vvt train` (`launch.checks`) before it starts Ray.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+from verl.utils.import_utils import resolve_config_path
+
+from verl_video_tools.config import agent_loop_targets
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.method import rollout_overrides
+from verl_video_tools.core.pages import page
+from verl_video_tools.core.types import Method, Sample
+from verl_video_tools.methods import method_names
+from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.verl_plugin.settings import (
+    check_media,
+    configured_methods,
+    group_methods,
+    judge_config,
+    method_from_config,
+    plain_dict,
+    retrieval_config,
+    tool_model_config,
+)
+from verl_video_tools.verl_plugin.trainer_options import trainer_options
+from verl_video_tools.video import envelope_of
+
+logger = logging.getLogger(__name__)
+
+CHECKED_COLUMNS = ("agent_name", "reward_model", "extra_info")
+_NUM_NAMED = 5
+
+
+# ------------------------------------------------------------------------------------------------------------- options
+
+
+def check_run_options(config: DictConfig) -> None:
+    """Ask of the options of a GRPO run what verl does not.
+
+    Args:
+        config: verl's whole configuration.
+
+    Raises:
+        UsageError: an option is wrong, or contradicts another.
+    """
+    check_reward_function(config)
+    judge_config(config)
+    check_engine_length(config)
+    check_switching(config)
+    trainer_options(config)
+    check_validation_rows(config)
+    configured_methods(config.actor_rollout_ref.rollout)
+
+
+def check_reward_function(config: DictConfig) -> None:
+    """Our reward manager scores by a row's method and asks no function; verl would take one without a word.
+
+    Raises:
+        UsageError: one is configured. `scored_by_manager` is none, and verl's reward model needs it.
+    """
+    name = OmegaConf.select(config, "reward.custom_reward_function.name")
+    is_given = OmegaConf.select(config, "reward.custom_reward_function.path") is not None
+    manager = OmegaConf.select(config, "reward.reward_manager.name")
+    if is_given and name != "scored_by_manager" and manager == "VideoToolsRewardManager":
+        raise UsageError(
+            f"reward.custom_reward_function.name={name} would never be called: {manager} scores a rollout by its "
+            f"method; leave the function out, and override the method's `components` ({page('rewards')})"
+        )
+
+
+def check_engine_length(config: DictConfig) -> None:
+    """Before any rollout: verl's server would cut turns of the longest without a word, and fail their next ones.
+
+    Raises:
+        UsageError: the inference engine's sequences are shorter than a rollout may be.
+    """
+    rollout = config.actor_rollout_ref.rollout
+    if rollout.max_model_len is None:
+        return
+    needed = int(rollout.prompt_length) + int(rollout.response_length)
+    if needed > int(rollout.max_model_len):
+        raise UsageError(
+            f"rollout.max_model_len={rollout.max_model_len} is {needed - int(rollout.max_model_len)} short of "
+            f"prompt_length={rollout.prompt_length} and response_length={rollout.response_length}; set "
+            f"actor_rollout_ref.rollout.max_model_len={needed}, or smaller lengths"
+        )
+
+
+def check_switching(config: DictConfig) -> None:
+    """verl waits for groups and refills between two steps where it lends devices: without our bound, and unseen by the
+    watch on the judge.
+
+    Raises:
+        UsageError: the run does that with dynamic sampling.
+    """
+    switches = OmegaConf.select(config, "trainer.v1.separate_async.hybrid_rollout.enable_switch")
+    if switches and OmegaConf.select(config, "algorithm.filter_groups.enable"):
+        raise UsageError(
+            "trainer.v1.separate_async.hybrid_rollout.enable_switch=True and algorithm.filter_groups.enable=True: a "
+            "step that dynamic sampling cannot fill would never end; switch one off"
+        )
+
+
+def validates(config: DictConfig) -> bool:
+    """Whether the run measures held-out rows at all; verl reads `data.val_files` in any case."""
+    trainer = config.trainer
+    return bool(trainer.test_freq > 0 or trainer.get("val_before_train") or trainer.get("val_only"))
+
+
+def check_validation_rows(config: DictConfig) -> None:
+    """verl makes a data set of `data.val_files` in every run, so recipes give it the training rows if there are none.
+
+    Raises:
+        UsageError: the run would measure itself on these.
+    """
+    trainer = config.trainer
+    if validates(config) and config.data.val_files == config.data.train_files:
+        raise UsageError(
+            f"this run validates (trainer.test_freq={trainer.test_freq}, val_before_train={trainer.val_before_train}) "
+            f"on the rows that it trains on, {config.data.train_files}; set VAL_FILES, or data.val_files"
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------- rows
+
+
+def check_datasets(train: Any, validation: Any, config: DictConfig, processor: Any) -> None:
+    """Check the rows that verl has read, before it starts a worker: their agent loops, then what they can earn.
+
+    Args:
+        train: verl's data set; one without a `dataframe` is left alone.
+        validation: likewise.
+        config: of the run.
+        processor: the model's.
+
+    Raises:
+        UsageError: rows name an agent loop that is not registered, need a retriever or a tool model that is not
+            configured or images of an area that none has, or see `check_rows`.
+    """
+    rollout_config = config.actor_rollout_ref.rollout
+    for dataset in (train, validation):
+        rows = getattr(dataset, "dataframe", None)
+        if rows is None:
+            continue
+        names = set(rows["agent_name"]) if "agent_name" in rows.column_names else set()
+        check_agent_names(names, config)
+        if processor is not None and names & set(method_names()):  # a loop would say so, too: in every rollout
+            envelope_of(processor, plain_dict(OmegaConf.select(config, "data.mm_processor_kwargs")))
+        columns = [name for name in CHECKED_COLUMNS if name in rows.column_names]
+        judge = judge_config(config)
+        check_rows(rows.select_columns(columns), rollout_config, judge, validate=dataset is validation)
+
+
+def check_batch(num_rows: int, batch_size: int) -> None:
+    """verl leaves incomplete batches out.
+
+    Raises:
+        UsageError: the training rows do not fill one.
+    """
+    if num_rows < batch_size:
+        raise UsageError(
+            f"{num_rows} training rows do not fill one batch of {batch_size}; give more rows, or set "
+            f"data.train_batch_size={num_rows} or less"
+        )
+
+
+def check_agent_names(names: Set[str], config: DictConfig) -> None:
+    """Whether verl finds the agent loops that rows name, and the run has the services that these ask.
+
+    Raises:
+        UsageError: one is not registered, or needs a retriever or a tool model that is not configured.
+    """
+    rollout_config = config.actor_rollout_ref.rollout
+    registered = set(_agent_loop_registry)
+    if path := rollout_config.agent.agent_loop_config_path:
+        registered |= set(agent_loop_targets(resolve_config_path(path)))
+    if unknown := sorted(names - registered):
+        raise UsageError(
+            f"rows name agent loops that are not registered: {', '.join(unknown)}; registered are "
+            f"{', '.join(sorted(registered))}. Correct the column agent_name, or set "
+            "actor_rollout_ref.rollout.agent.agent_loop_config_path: to the output of `vvt path agent-loops`, or for a "
+            f"method of your own to a file with its entry ({page('write-a-method')})"
+        )
+    check_services(names, rollout_config)
+
+
+def check_services(agent_names: Set[str], rollout_config: DictConfig) -> None:
+    """Whether the run has the retriever and the tool model that methods ask, as they are configured; without one every
+    search, or every question, would flag its rollout.
+
+    Raises:
+        UsageError: one is missing; names the methods and the option.
+    """
+    methods = [method_from_config(name, rollout_config) for name in sorted(agent_names & set(method_names()))]
+    searching = [method.name for method in methods if method.searches]
+    if searching and retrieval_config(rollout_config) is None:
+        raise UsageError(
+            f"rows of {', '.join(searching)} search for frames by text, and the run has no retriever; set "
+            f"video_tools.retrieval.model=<folder or name> ({page('retrieval')})"
+        )
+    asking = [method.name for method in methods if method.asks_model]
+    if asking and tool_model_config(rollout_config) is None:
+        raise UsageError(
+            f"tools of {', '.join(asking)} ask a model, and the run has none; set "
+            f"video_tools.tool_model.base_url=http://host:8000/v1 ({page('tools')})"
+        )
+
+
+def check_rows(
+    rows: Iterable[Mapping[str, Any]],
+    rollout_config: DictConfig,
+    judge: JudgeConfig | None,
+    *,
+    validate: bool,
+) -> None:
+    """Ask the method of every row, as the run configures it, whether the row can earn what the method pays.
+
+    Rows that cannot are counted in a warning for each method, with the first of them by name. Rows of other agent loops
+    are left alone. 100,000 rows take about 5 seconds.
+
+    Args:
+        rows: with `agent_name` (if missing, `rollout.agent.default_agent_loop`), `reward_model` and `extra_info`.
+        rollout_config: `actor_rollout_ref.rollout`.
+        judge: the run's.
+        validate: the rows are for validation: their answers must be gradeable; they need not earn all that training
+            pays.
+
+    Raises:
+        UsageError: all rows of a method cannot, so that training on them teaches nothing; or a method gives a rollout
+            fields that must not be its own.
+    """
+    methods: dict[str, Method] = {}
+    faults: dict[str, list[str]] = {}
+    num_rows, num_bad = Counter[str](), Counter[str]()
+    for row in rows:
+        name = row_method_name(row, rollout_config)
+        if name is None:
+            continue
+        if name not in methods:
+            methods[name] = checked_method(name, rollout_config, validate)
+        num_rows[name] += 1
+        if fault := row_fault(row, methods[name], judge, validate=validate):
+            num_bad[name] += 1
+            if num_bad[name] <= _NUM_NAMED:
+                faults.setdefault(name, []).append(fault)
+    for name, named in faults.items():
+        of_rows = f"{num_bad[name]} of {num_rows[name]} {'validation' if validate else 'training'} rows of {name}"
+        more = ["..."] if num_bad[name] > len(named) else []
+        message = f"{of_rows} cannot earn what the method pays: {'; '.join([*named, *more])}"
+        if num_bad[name] == num_rows[name] and not validate:
+            raise UsageError(f"{message}. `vvt data validate` tells all of them")
+        logger.warning("%s. `vvt data validate --out` leaves such rows out", message)
+
+
+def row_method_name(row: Mapping[str, Any], rollout_config: DictConfig) -> str | None:
+    """Name of the row's method; None where another agent loop than ours takes the row."""
+    given = row.get("agent_name")
+    name = given if isinstance(given, str) and given else rollout_config.agent.get("default_agent_loop")
+    return name if name in method_names() else None
+
+
+def checked_method(name: str, rollout_config: DictConfig, validate: bool) -> Method:
+    """A method as the run configures it.
+
+    Raises:
+        UsageError: it gives a rollout of a group fields that must not be its own.
+    """
+    method = method_from_config(name, rollout_config)
+    group = group_methods(method, rollout_config, validate)
+    for own in group:
+        rollout_overrides(own, method)
+    return method
+
+
+def row_fault(row: Mapping[str, Any], method: Method, judge: JudgeConfig | None, *, validate: bool) -> str:
+    """Why no rollout on a row can earn all that its method pays; empty where one can.
+
+    Args:
+        validate: the row is for validation: its answer must be gradeable, no more.
+    """
+    try:
+        sample = Sample.from_row(row)
+        check_media(method, sample)
+        ask = method.check_sample if validate else method.check_earnable
+        ask(sample, judge)
+    except RowError as error:  # which names its row
+        return str(error)
+    except UsageError as error:
+        extra_info = row["extra_info"]
+        return f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}: {error}"
+    return ""
