@@ -95,7 +95,7 @@ bench-gpu: install  ## the actor's parts from configurations alone, against the 
 	python -m benchmarks.gpu_model
 	python -m benchmarks.gpu $(if $(MODEL),--model $(MODEL)) $(if $(ALLOW_CPU),--allow-cpu)
 
-bench-video: install  ## cost and accuracy of reading frames, against other readers; writes outputs/bench_video
+bench-video: install  ## cost of reading frames, against other readers; writes outputs/bench_video
 	python -m benchmarks.video_io
 
 bench-retrieval: install  ## frames by text: recall, cost of first and later queries; writes outputs/bench_retrieval

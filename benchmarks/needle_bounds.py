@@ -30,8 +30,7 @@ from verl_video_tools.core.types import Method, Retriever
 from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, make_row, question_from_row
 from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.methods.toolkit.oracle import initial_frame_numbers
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.methods.toolkit.oracle import initial_frame_numbers, synthetic_fields
 from verl_video_tools.replay import replay
 from verl_video_tools.services.retrieval import RetrievalConfig, local
 from verl_video_tools.synthetic import clip_dir

@@ -24,8 +24,6 @@ class FrameThinkerInGroups(FrameThinker):
     wanted_rate: float = 0.6
     length_weight: float = 0.25
     context: ContextPolicy = "append"
-    temperatures: tuple[float, ...] = ()
-    """Of the rollouts of a group, in turn; none: the run's."""
     prompt_variants: int = 1
     """Different system prompts in a group, in turn."""
     prompt_variant: int = 0
@@ -42,11 +40,6 @@ class FrameThinkerInGroups(FrameThinker):
         if not self.frames_per_rollout:
             return own
         return replace(own, initial_frames=self.frames_per_rollout[session_id % len(self.frames_per_rollout)])
-
-    def sampling_options(self, session_id: int, group_size: int, validate: bool) -> Mapping[str, float]:
-        if not self.temperatures:
-            return {}
-        return {"temperature": self.temperatures[session_id % len(self.temperatures)], "top_p": 0.9}
 
     def prompt(self, sample: Sample, info: Any, images: Any) -> list[vt.Message]:
         system, *others = super().prompt(sample, info, images)

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import tomllib
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import yaml
@@ -20,10 +21,11 @@ from packaging.utils import canonicalize_name
 
 from tests.method_costs import LABEL_TOKENS
 from verl_video_tools.core.environment import ENGINES, FLASH_ATTENTION, NEEDED, NEXT, OPTIONAL, PackagePin
+from verl_video_tools.core.method import Method
 from verl_video_tools.core.types import FrameRequest, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
-from verl_video_tools.methods import get_method
-from verl_video_tools.rollout.cost import GROUP_SIZE
+from verl_video_tools.methods import get_method, toolkit
+from verl_video_tools.rollout.cost import GROUP_SIZE, max_cost_call
 from verl_video_tools.video import fit_envelope, image_tokens
 
 REPO = Path(__file__).parents[1]
@@ -111,7 +113,7 @@ def test_costs_of_looks(name: str) -> None:
     for family, factor in FACTORS.items():
         look = dearest_look(name, factor)
         first = product(len(look), image_tokens(look.width, look.height, factor), label)
-        dearest = method.max_cost_call(VIDEO, SAMPLE, PixelEnvelope(factor, *PIXEL_BOUNDS[name]))
+        dearest = max_cost_call(method, VIDEO, PixelEnvelope(factor, *PIXEL_BOUNDS[name]))
         assert dearest is not None
         call = product(len(dearest), image_tokens(dearest.width, dearest.height, factor), label)
         row = f"| {family} | {first} | {call} |"
@@ -272,3 +274,13 @@ def test_what_a_page_imports_is_there(page: Path) -> None:
                 raise
             continue  # an extra that is not installed
         assert found, f"from {module} import {name}"
+
+
+def test_the_pages_for_authors_list_all_that_is_public() -> None:
+    """The table of `Method`'s names, and that of the toolkit's."""
+    table = page("write-a-method.md").partition("| names of `Method` | for |")[2].partition("\n\n")[0]
+    listed = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.partition(" | ")[0])]
+    assert sorted(listed) == sorted(name for name in {*dir(Method), *get_type_hints(Method)} if name[0] != "_")
+    table = page("api/toolkit.md").partition("| for | names |")[2].partition("\n\n")[0]
+    listed = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(listed) == sorted(toolkit.__all__)

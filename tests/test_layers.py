@@ -19,7 +19,7 @@ pytest.importorskip("importlinter", reason="import-linter is not installed (extr
 REPO = Path(__file__).resolve().parents[1]
 PACKAGE = REPO / "verl_video_tools"
 LINT = Path(sys.executable).with_name("lint-imports")
-UPWARD = (Path("core/selectors.py"), "verl_video_tools.methods.toolkit.selectors.most_similar")
+UPWARD = (Path("core/tool.py"), "verl_video_tools.methods.toolkit.frames.most_similar")
 """The one name in a string that points upwards: a registered name stands for a function that decodes frames."""
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.video.limit import PacketMap, measure_unit_costs
 from benchmarks.video.long_files import LongVideo
 from benchmarks.video.requests import SHAPES, Request, Shape, group_trace, make_request
 from benchmarks.video.worker import SHARED, MissingReader, Worker, WorkFailed
@@ -19,6 +18,8 @@ SLOW_READERS = frozenset({"qwen", "torchcodec_cold", "torchcodec_warm", "decord"
 SLOW_SHAPES = frozenset({"U128"})
 """Where both meet, a request takes many seconds and is repeated less often."""
 
+SECONDS_PER_REQUEST, SECONDS_PER_TRACE = 180.0, 1200.0
+"""A reader that takes longer is killed."""
 CACHE_BYTES = 2 << 30
 
 
@@ -33,26 +34,20 @@ def cache_environment(run_name: str, cache_bytes: int = CACHE_BYTES, grid_second
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Medians over the repetitions of one kind of request.
-
-    Attributes:
-        wrong_frames: of `asked_frames`, over all repetitions; None for the limit, which reads nothing.
-    """
+    """Median CPU time over the repetitions of one kind of request, and frames that were wrong in any of them."""
 
     cpu_ms: float
-    wall_ms: float
     repetitions: int
-    asked_frames: int = 0
-    wrong_frames: int | None = None
+    asked_frames: int
+    wrong_frames: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeCosts:
-    """By file, shape and reader: costs, or why there is none. The reader `limit` is the decode limit."""
+    """By file, shape and reader: costs, or why there is none."""
 
     costs: dict[str, dict[str, dict[str, Cost | str]]]
     versions: dict[str, str]
-    unit_costs_ms: dict[str, dict[str, float]]
 
 
 def measure_shapes(
@@ -61,14 +56,12 @@ def measure_shapes(
     readers: Sequence[str],
     repetitions: int,
     slow_repetitions: int,
-    time_limit_seconds: float,
 ) -> ShapeCosts:
     """Ask every reader the same requests, in turns, so that what disturbs the machine disturbs all alike."""
     workers: dict[str, Worker] = {}
     versions: dict[str, str] = {}
     costs: dict[str, dict[str, dict[str, Cost | str]]] = {}
-    units: dict[str, dict[str, float]] = {}
-    missing: dict[str, str] = {}
+    missing: dict[str, Cost | str] = {}
     for reader in readers:
         try:
             workers[reader] = Worker(reader)
@@ -77,28 +70,19 @@ def measure_shapes(
             missing[reader] = f"missing: {error}"
     try:
         for video, path in videos:
-            unit_costs = measure_unit_costs(path, num_stretches=max(2, repetitions))
-            units[video.name] = {
-                "packet": unit_costs.packet_seconds * 1000,
-                "scaling": unit_costs.scale_seconds * 1000,
-            }
-            packet_map = PacketMap(path)
             costs[video.name] = {}
             for shape in (shape for shape in SHAPES if shape.name in shapes_of[video.name]):
                 rng = np.random.default_rng([0, SHAPES.index(shape)])
                 requests = [
                     make_request(str(path), video.num_frames, video.fps, shape, rng) for _ in range(repetitions)
                 ]
-                limits = [packet_map.limit_seconds(request, unit_costs) * 1000 for request in requests]
-                row: dict[str, Cost | str] = dict(missing)
-                row["limit"] = Cost(statistics.median(limits), statistics.median(limits), len(limits))
-                row |= _measure_row(video, shape, requests, workers, slow_repetitions, time_limit_seconds)
-                costs[video.name][shape.name] = row
+                measured = _measure_row(video, shape, requests, workers, slow_repetitions)
+                costs[video.name][shape.name] = missing | measured
                 progress(f"{video.name} {shape.name} done")
     finally:
         for worker in workers.values():
             worker.close()
-    return ShapeCosts(costs, versions, units)
+    return ShapeCosts(costs, versions)
 
 
 def _measure_row(
@@ -107,10 +91,8 @@ def _measure_row(
     requests: Sequence[Request],
     workers: dict[str, Worker],
     slow_repetitions: int,
-    time_limit_seconds: float,
 ) -> dict[str, Cost | str]:
     cpu: dict[str, list[float]] = {reader: [] for reader in workers}
-    wall: dict[str, list[float]] = {reader: [] for reader in workers}
     asked, wrong = dict.fromkeys(workers, 0), dict.fromkeys(workers, 0)
     failures: dict[str, Cost | str] = {}
     # Whatever is done once per process or, by the warm readers, once per file.
@@ -121,7 +103,7 @@ def _measure_row(
             if reader in failures or (is_slow and number > slow_repetitions):
                 continue
             try:
-                work = workers[reader].run([[request]], time_limit_seconds=time_limit_seconds)
+                work = workers[reader].run([[request]], SECONDS_PER_REQUEST)
             except WorkFailed as failure:
                 failures[reader] = str(failure)
                 if failure.kind in ("Hang", "Crash"):
@@ -129,17 +111,10 @@ def _measure_row(
                 continue
             if number > 0:
                 cpu[reader].append(work.cpu_seconds * 1000)
-                wall[reader].append(work.wall_seconds * 1000)
                 asked[reader] += len(request.indices)
                 wrong[reader] += count_wrong(video, [[request]], work.numbers)
     return failures | {
-        reader: Cost(
-            statistics.median(cpu[reader]),
-            statistics.median(wall[reader]),
-            len(cpu[reader]),
-            asked[reader],
-            wrong[reader],
-        )
+        reader: Cost(statistics.median(cpu[reader]), len(cpu[reader]), asked[reader], wrong[reader])
         for reader in workers
         if reader not in failures
     }
@@ -155,20 +130,12 @@ def count_wrong(video: LongVideo, rollouts: Sequence[Sequence[Request]], numbers
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CacheHit:
-    """CPU time per frame of a window that was asked before; medians."""
-
-    cpu_ms_per_frame: float
-    wall_ms_per_frame: float
-    repetitions: int
-
-
-def measure_cache_hit(video: LongVideo, path: Path, repetitions: int, run_name: str) -> CacheHit:
-    """Ask through `decode_frames` for 16 frames that were just decoded; 20 times per repetition."""
+def measure_cache_hit(video: LongVideo, path: Path, repetitions: int, run_name: str) -> float:
+    """CPU milliseconds per frame of a window of 16 frames that `decode_frames` has just decoded, asked 20 times; the
+    median of the repetitions."""
     times_each = 20
     shape = SHAPES[2]
-    cpu, wall = [], []
+    cpu = []
     with Worker(SHARED, cache_environment(run_name)) as worker:
         rng = np.random.default_rng(3)
         for _ in range(repetitions):
@@ -176,8 +143,7 @@ def measure_cache_hit(video: LongVideo, path: Path, repetitions: int, run_name: 
             worker.run([[request]])
             work = worker.run([[request] * times_each])
             cpu.append(work.cpu_seconds * 1000 / (times_each * shape.num_frames))
-            wall.append(work.wall_seconds * 1000 / (times_each * shape.num_frames))
-    return CacheHit(statistics.median(cpu), statistics.median(wall), repetitions)
+    return statistics.median(cpu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +177,7 @@ def measure_trace(
         environment = cache_environment(f"{run_name}-{repetition}", cache_bytes, grid_seconds)
         try:
             with Worker(reader, environment) as worker:
-                work = worker.run(rollouts, time_limit_seconds=1200.0)
+                work = worker.run(rollouts, SECONDS_PER_TRACE)
         except (MissingReader, WorkFailed) as error:
             return str(error)
         cpu.append(work.cpu_seconds)

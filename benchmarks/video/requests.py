@@ -30,7 +30,6 @@ SHAPES = (
     Shape("U32", 32, None),
     Shape("U128", 128, None),
 )
-WINDOWS = ("S1", "W4", "W16", "W32")
 
 
 @dataclass(frozen=True, slots=True)

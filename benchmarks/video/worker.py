@@ -16,17 +16,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from benchmarks.video.long_files import STRIP
 from benchmarks.video.readers import READERS, SharedReader
 from benchmarks.video.requests import Request
-from tests.videos.files import BLOCKS
 
-BARCODES = {"strip": STRIP, "blocks": BLOCKS}
 SHARED = "ours_shared"
 
 
@@ -44,22 +39,16 @@ class WorkFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What reading cost and what was seen; lists have one entry per rollout and, in it, one per request.
+    """What reading cost and what was seen.
 
     Attributes:
         cpu_seconds: CPU time of the process, all its threads and its children.
-        numbers: the number in each frame.
-        timestamps_seconds: presentation times that came with the frames, where the reader gives any.
-        corrupt: whether a frame stands in for a damaged one.
-        rss_bytes: resident memory after the work.
+        numbers: the number in each frame, by rollout and request.
     """
 
     cpu_seconds: float
     wall_seconds: float
     numbers: list[list[list[int]]]
-    timestamps_seconds: list[list[list[float]]]
-    corrupt: list[list[list[bool]]]
-    rss_bytes: int
 
 
 class Worker:
@@ -88,32 +77,15 @@ class Worker:
             raise MissingReader(answer["missing"])
         self.version: str = answer["version"]
 
-    def run(
-        self,
-        rollouts: Sequence[Sequence[Request]],
-        barcode: str = "strip",
-        quarter_turns: int = 0,
-        time_limit_seconds: float = 300.0,
-    ) -> Work:
+    def run(self, rollouts: Sequence[Sequence[Request]], time_limit_seconds: float = 300.0) -> Work:
         """Do the requests and wait for them.
 
         Raises:
             WorkFailed: the reader raised, or did not end within the time limit; then its process was killed.
         """
-        self.start(rollouts, barcode, quarter_turns)
-        return self.finish(time_limit_seconds)
-
-    def start(self, rollouts: Sequence[Sequence[Request]], barcode: str = "strip", quarter_turns: int = 0) -> None:
-        """Begin with requests; `finish` waits for them."""
-        task = {
-            "rollouts": [[request.to_json() for request in requests] for requests in rollouts],
-            "barcode": barcode,
-            "quarter_turns": quarter_turns,
-        }
+        task = [[request.to_json() for request in requests] for requests in rollouts]
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(task).encode() + b"\n")
-
-    def finish(self, time_limit_seconds: float) -> Work:
         answer = self._answer(time_limit_seconds)
         if "error" in answer:
             raise WorkFailed(answer["error"], answer["message"])
@@ -151,40 +123,25 @@ def cpu_seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def rss_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
-
-
 class _Process:
     def __init__(self, name: str) -> None:
         self._reader = SharedReader() if name == SHARED else READERS[name]()
         self.version = self._reader.version
         self._loop = asyncio.new_event_loop()
 
-    def run(self, rollouts: list[list[Request]], barcode: str, quarter_turns: int) -> dict[str, Any]:
-        code = BARCODES[barcode]
-
-        def numbers(frames_THWC: Any) -> list[int]:
-            return code.read(np.rot90(frames_THWC, -quarter_turns, axes=(1, 2)))
-
-        def take(batch: Any) -> tuple[list[int], list[float], list[bool]]:
-            return numbers(batch.frames_THWC), batch.timestamps_seconds.tolist(), batch.corrupt.tolist()
-
+    def run(self, rollouts: list[list[Request]]) -> dict[str, Any]:
         cpu_before, wall_before = cpu_seconds(), time.perf_counter()
         if isinstance(self._reader, SharedReader):
-            seen = self._loop.run_until_complete(self._reader.read_rollouts(rollouts, take))
+            seen = self._loop.run_until_complete(
+                self._reader.read_rollouts(rollouts, lambda batch: STRIP.read(batch.frames_THWC))
+            )
         else:
             read = self._reader.read
-            seen = [[(numbers(read(request)), [], []) for request in requests] for requests in rollouts]
-        cost = (cpu_seconds() - cpu_before, time.perf_counter() - wall_before)
-        columns = [[[request[part] for request in requests] for requests in seen] for part in range(3)]
+            seen = [[STRIP.read(read(request)) for request in requests] for requests in rollouts]
         return {
-            "cpu_seconds": cost[0],
-            "wall_seconds": cost[1],
-            "numbers": columns[0],
-            "timestamps_seconds": columns[1],
-            "corrupt": columns[2],
-            "rss_bytes": rss_bytes(),
+            "cpu_seconds": cpu_seconds() - cpu_before,
+            "wall_seconds": time.perf_counter() - wall_before,
+            "numbers": seen,
         }
 
 
@@ -203,10 +160,9 @@ def main(name: str) -> None:
         return
     answer({"version": process.version})
     for line in sys.stdin:
-        task = json.loads(line)
-        rollouts = [[Request.from_json(data) for data in requests] for requests in task["rollouts"]]
+        rollouts = [[Request.from_json(data) for data in requests] for requests in json.loads(line)]
         try:
-            answer(process.run(rollouts, task["barcode"], task["quarter_turns"]))
+            answer(process.run(rollouts))
         except Exception as error:
             answer({"error": type(error).__name__, "message": str(error)})
 

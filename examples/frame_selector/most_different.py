@@ -4,7 +4,7 @@
     bash recipes/videozoomer_grpo.sh video_tools.videozoomer.initial_frames_selector=most_different:most_different
 
 A selector replaces the method's choice of moments, not their size, and never shows more. The module must be importable
-on every node (PYTHONPATH, or an installed package). `verl_video_tools.methods.toolkit.selectors` has one that searches
+on every node (PYTHONPATH, or an installed package). `verl_video_tools.methods.toolkit.frames` has one that searches
 by text.
 """
 

@@ -63,7 +63,7 @@ from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
 from verl_video_tools.launch.train import Stage
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.methods.toolkit.oracle import synthetic_fields
 from verl_video_tools.services.retrieval import local_from_fields
 
 VVT = Path(sys.executable).with_name("vvt")

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo
 from verl_video_tools.methods import method_class
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.methods.toolkit.oracle import synthetic_fields
 
 METHOD = "longvt"
 QUESTIONS_PER_EXPERT_VIDEO = 10

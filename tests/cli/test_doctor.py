@@ -182,7 +182,7 @@ def test_a_run_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
     pytest.importorskip("verl", reason="recipes configure verl")
     from verl_video_tools.data.synthetic_rows import make_demo
     from verl_video_tools.methods import method_class
-    from verl_video_tools.methods.toolkit.synthetic import write_prompt
+    from verl_video_tools.methods.toolkit.oracle import write_prompt
     from verl_video_tools.synthetic import base_model_dir
     from verl_video_tools.video import pool
 

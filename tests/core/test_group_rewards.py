@@ -15,9 +15,9 @@ import pytest
 from tests.group_method import FrameThinkerInGroups
 from verl_video_tools.core.errors import GroupScoreError
 from verl_video_tools.core.group_rewards import group_rewards
+from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.types import CallRecord, Sample, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.methods.framethinker import FrameThinker
-from verl_video_tools.rollout.session_sampling import session_sampling
 
 SAMPLE = Sample(question="?", ground_truth="B", video_path="v.mp4", question_type="mc")
 
@@ -129,19 +129,17 @@ async def test_components_of_a_rollout_that_earns_nothing_leave_them_out_too() -
             return self.no_components()
 
     method = Nothing()
-    assert await method.score(rollout(), SAMPLE) == method.zero_reward()
-    assert {"curiosity", "length"} <= method.zero_reward().keys()
+    assert await method.score(rollout(), SAMPLE) == zero_reward(method)
+    assert {"curiosity", "length"} <= zero_reward(method).keys()
 
 
 async def test_the_example_of_the_docs(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "groups.md").read_text(encoding="utf-8")
-    method_code, sampling_code = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (method_code,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     module = ModuleType("docs_groups")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(f"{method_code}\n{sampling_code}", vars(module))
+    exec(method_code, vars(module))
     method = module.CuriousFrameThinker(ccv=False)
     group = [rollout(), rollout(), rollout(), rollout(), rollout(calls=True)]
     found = group_rewards(method, group, await rewards_of(method, group), SAMPLE)
     assert [reward["curiosity"] for reward in found] == pytest.approx([0.0] * 4 + [0.5 * (0.3 - 0.2)])
-    temperatures = [session_sampling(method, number, 4, False, {})["temperature"] for number in range(4)]
-    assert temperatures == pytest.approx([0.7, 0.9, 1.1, 1.3])

@@ -21,7 +21,7 @@ from tests.videos.files import read_number, write_video
 from verl_video_tools.cli.convert import Convert
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Sample, content_images, content_text
-from verl_video_tools.data.stock_rows import convert_parquet, to_tool_agent_row
+from verl_video_tools.data.stock_rows import convert_parquet, stock_prompt, to_tool_agent_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 
@@ -68,7 +68,7 @@ async def test_the_first_look_is_that_of_our_own_loop(video: Path) -> None:
     assert messages is not None
     user = messages[-1]
     assert row["prompt"] == [
-        {"role": "system", "content": get_method("framethinker").tool_agent_prompt()},
+        {"role": "system", "content": stock_prompt("framethinker")},
         {"role": "user", "content": content_text(user.content)},
     ]
     assert "?\nA. this\nB. that\n\nframe 0: <image>\nframe 14: <image>\n" in row["prompt"][1]["content"]
@@ -120,7 +120,7 @@ def test_verls_dataset_reads_a_converted_file(video: Path, tmp_path: Path, monke
     assert row["tools_kwargs"]["choose_frames"] == {"create_kwargs": {"video_path": str(video)}}
     assert list(row["extra_info"]["tool_selection"]) == ["choose_frames", "get_frame_number"]
     system, user = row["raw_prompt"]
-    assert system["content"][0]["text"] == get_method("framethinker").tool_agent_prompt()
+    assert system["content"][0]["text"] == stock_prompt("framethinker")
     images, _, _ = RLHFDataset._process_multi_modal_info([user], image_patch_size=14, config=config)
     assert [read_number(np.asarray(image)) for image in images] == FIRST_LOOK
     labels = [item["text"].strip() for item in user["content"] if item["type"] == "text"]

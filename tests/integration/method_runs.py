@@ -13,11 +13,9 @@ from verl_video_tools.records.records import read_records
 GROUP_SIZE, GROUPS_PER_STEP, NUM_STEPS = 4, 4, 2
 """Of each method."""
 WANTED_RATE, LENGTH_WEIGHT = 0.9, 0.25
-TEMPERATURES = [1.0, 0.8, 1.2, 1.0]
 _GROUP_FIELDS = (
     f"wanted_rate={WANTED_RATE}",
     f"length_weight={LENGTH_WEIGHT}",
-    f"temperatures={TEMPERATURES}".replace(" ", ""),
     "frames_per_rollout=[8,8,8,120]",  # more than the prompt may hold: each fourth rollout is flagged
 )
 

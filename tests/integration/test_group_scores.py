@@ -20,7 +20,6 @@ from tests.integration.method_runs import (
     GROUPS_PER_STEP,
     LENGTH_WEIGHT,
     NUM_STEPS,
-    TEMPERATURES,
     WANTED_RATE,
     lines_of,
     run_methods,
@@ -87,13 +86,6 @@ def test_advantages_by_hand(groups: list[list[dict]]) -> None:
             values = {value for sequence in line["sequences"] for value in sequence["advantages"]}
             assert {round(value, 4) for value in values - {0.0}} <= {round(line["advantage"], 4)}
         assert not any(any(sequence["response_mask"]) for sequence in flagged["sequences"])
-
-
-def test_each_rollout_was_sampled_in_its_own_way(groups: list[list[dict]]) -> None:
-    for group in groups:
-        assert [line["trajectory"].sampling for line in group] == [
-            {"temperature": temperature, "top_p": 0.9} for temperature in TEMPERATURES
-        ]
 
 
 def test_turns_are_sequences_where_evidence_is_dropped(

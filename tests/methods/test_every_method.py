@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.types import (
     Judge,
     Method,
@@ -20,6 +21,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.direct import Direct
+from verl_video_tools.rollout.cost import max_cost_call
 
 VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=96, height=64)
 SAMPLE = Sample("Which?", "A", "v.mp4", "mc", ("a cat", "a dog"))
@@ -48,7 +50,7 @@ def lost(method: str) -> list[Trajectory]:
 @pytest.mark.parametrize("method", [*map(get_method, METHOD_NAMES), Careless()], ids=lambda method: method.name)
 async def test_a_lost_rollout_earns_nothing(method: Method) -> None:
     for number in range(3):
-        assert await method.score(lost(method.name)[number], SAMPLE) == method.zero_reward(), number
+        assert await method.score(lost(method.name)[number], SAMPLE) == zero_reward(method), number
 
 
 async def test_an_author_need_not_ask_for_the_judge_nor_add_up() -> None:
@@ -92,5 +94,5 @@ def test_initial_frames_and_call_frames_mean_the_same_in_every_method(method: st
     fields: dict[str, Any] = {"initial_frames": 6} if method == "direct" else {"initial_frames": 6, "call_frames": 10}
     configured = get_method(method, **fields)
     assert len(configured.plan_initial_frames(VIDEO, SAMPLE, PixelEnvelope())) == 6
-    dearest = configured.max_cost_call(VIDEO, SAMPLE, PixelEnvelope())
+    dearest = max_cost_call(configured, VIDEO, PixelEnvelope())
     assert (dearest is None) if method == "direct" else (dearest is not None and len(dearest) == 10)

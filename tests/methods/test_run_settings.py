@@ -23,7 +23,7 @@ PIXELS = {"min_pixels": 784, "max_pixels": 50_176}
 def test_a_method_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("Look: {question}" if name == "direct" else "Look.")
-    method = get_method(name, max_turn_tokens=77, stop=["</stop>"], prompt_file=str(prompt))
+    method = get_method(name, max_turn_tokens=77, prompt_file=str(prompt))
     run, model = tmp_path / "run", tmp_path / "model"
     model.mkdir()
     write_run_settings(run, [method], PIXELS, None)
@@ -33,7 +33,7 @@ def test_a_method_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
     assert (settings.min_pixels, settings.max_pixels) == (784, 50_176)
     fields = dict(settings.fields)
     assert Path(fields.pop("prompt_file")).parent.parent == model
-    assert get_method(name, **fields) == get_method(name, max_turn_tokens=77, stop=["</stop>"])
+    assert get_method(name, **fields) == get_method(name, max_turn_tokens=77)
 
 
 def test_what_a_user_changes_wins_and_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

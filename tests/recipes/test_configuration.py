@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from verl_video_tools.rollout.cost import max_cost_call
+
 pytest.importorskip("verl", reason="recipes configure verl")
 from omegaconf import DictConfig
 
@@ -66,7 +68,7 @@ def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_
         look = method.plan_initial_frames(info, sample, envelope)
         frame_tokens = image_tokens(look.width, look.height, factor) + label_tokens(method)
         assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
-        call = method.max_cost_call(info, sample, envelope)
+        call = max_cost_call(method, info, envelope)
         assert call is not None
         call_tokens = image_tokens(call.width, call.height, factor) + label_tokens(method)
         assert len(look) * frame_tokens + text_tokens <= config.data.max_prompt_length

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from verl_video_tools.core.method import zero_reward
+
 pytest.importorskip("verl", reason="recipes configure verl")
 from omegaconf import OmegaConf
 
@@ -181,7 +183,7 @@ async def test_dynamic_sampling_of_videozoomer(composed: Composed, monkeypatch: 
     method = get_method("videozoomer")
     sample = Sample(question="?", ground_truth="B", video_path="v.mp4", question_type="mc")
     video = VideoInfo(9.0, 90, 10.0, 64, 36)
-    flagged = method.zero_reward()["score"]
+    flagged = zero_reward(method)["score"]
 
     async def rewards(*answers: str) -> list[float]:
         turns = [[Turn(f"<answer>{text}</answer>", answer=text, well_formed=True)] for text in answers]

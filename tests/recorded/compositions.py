@@ -19,7 +19,8 @@ from tests.videos.files import write_grey
 from verl_video_tools.core.types import FrameRecord, ImagePart, PixelEnvelope, Sample, VideoInfo, content_text
 from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.methods import get_method, method_class
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.methods.toolkit.oracle import synthetic_fields
+from verl_video_tools.rollout.cost import max_cost_call
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import make_questions
 from verl_video_tools.synthetic.spatial import spatial_questions, spatial_spec
@@ -143,12 +144,12 @@ def _prompt(name: str) -> list[dict[str, str]]:
 def _max_cost_calls(name: str) -> list[list[int]]:
     """Number, width and height of the frames, by the size and length of the video."""
     method = get_method("compose", **_settings(name))
-    sample, envelope = Sample("Which?", "A", "v.mp4", "mc", ("a cat", "a dog")), PixelEnvelope(28, 784, 1 << 20)
+    envelope = PixelEnvelope(28, 784, 1 << 20)
     costs = []
     for width, height in _SIZES:
         for seconds in (0.5, 7.0, 60.0, 3600.0):
             info = VideoInfo(seconds, int(10 * seconds), 10.0, width, height)
-            call = method.max_cost_call(info, sample, envelope)
+            call = max_cost_call(method, info, envelope)
             assert call is not None
             costs.append([len(call), call.width, call.height])
     return costs

@@ -14,7 +14,6 @@ from typing import Any
 TYPES = {dict: "object", list: "list", str: "text", bool: "flag", int: "integer", float: "float", type(None): "null"}
 FREE = {
     "extra_info",
-    "trajectory.sampling",
     "trajectory.settings",
     "trajectory.turns[].calls[].arguments",
     "trajectory.turns[].calls[].result",
@@ -40,7 +39,6 @@ WITH_TOKENS = {
 ADDED_RECORD_KEYS = {
     "num_cached_tokens": ["integer"],
     "num_sampled_tokens": ["integer"],
-    "trajectory.sampling": ["object"],
 }
 ADDED_METRICS = ["payload/bytes", "payload/shared_bytes", "prefix/cached_tokens", "router/max_over_mean"]
 

@@ -15,18 +15,17 @@ from verl_video_tools.records.thumbnails import decode_thumbnails
 
 def test_what_the_rollouts_of_a_group_have_of_their_own(tmp_path: Path, browse: Browse) -> None:
     lines = [line(0), line(1), line(2)]
-    lines[0]["trajectory"].sampling = {"temperature": 0.7}
-    lines[1]["trajectory"].sampling = {"temperature": 1.0, "top_k": 20}
+    lines[0]["trajectory"].settings = {"rung": 7}
     lines[1]["trajectory"].settings = {"initial_frames": 32, "prompt_file": "short.txt", "box": [64, 36]}
     lines[1]["trajectory"].prompt_digest = "0123abcd"
     written(tmp_path, lines)
-    own = "initial_frames 32, prompt_file short.txt, box [64,36], temperature 1, top_k 20"
+    own = "initial_frames 32, prompt_file short.txt, box [64,36]"
     page = browse(tmp_path / "view.html", "rollout=1")
     assert f"its own: {own}" in page.texts
     assert "system prompt from a file, digest 0123abcd" in page.texts
     rows = page.rows()
     head = rows.index(["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", "its own"])
-    assert [row[-1] for row in rows[head + 1 :]] == ["temperature 0.7", own, ""]
+    assert [row[-1] for row in rows[head + 1 :]] == ["rung 7", own, ""]
     plain = browse(tmp_path / "view.html", "rollout=2")
     assert not [text for text in plain.texts if text.startswith(("its own:", "system prompt from"))]
 

@@ -19,7 +19,7 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import CallRejected
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, ToolContext, VideoInfo
 from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.rollout.cost import CostEstimate, FramesCost, estimate_cost, serving_limits
+from verl_video_tools.rollout.cost import CostEstimate, FramesCost, estimate_cost, max_cost_call, serving_limits
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.synthetic import base_model_dir
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
@@ -60,7 +60,7 @@ async def test_no_call_shows_more_than_the_most_expensive_one(name: str, compat:
         num_frames = rng.randint(2, 4000)
         info = VideoInfo(num_frames / fps, num_frames, fps, rng.randint(64, 1920), rng.randint(64, 1920))
         envelope = PixelEnvelope(28, 784, rng.choice([50_176, 1 << 20]))
-        largest = method.max_cost_call(info, sample, envelope)
+        largest = max_cost_call(method, info, envelope)
         assert largest is not None
         context = ToolContext(
             info, sample, envelope, awaited(lambda seconds, fps=fps: int(seconds * fps)), FirstFrames()

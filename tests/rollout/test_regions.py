@@ -197,7 +197,7 @@ async def test_a_grid_with_the_question_and_a_selector_of_its_frames() -> None:
     trajectory = await Episode(GridFirst(), sample).run(Listener([ANSWER]))
     (record,) = trajectory.initial_frames
     assert [tile.index for tile in record.tiles] == [0, 60, 120, 180]
-    selecting = GridFirst(initial_frames_selector="verl_video_tools.methods.toolkit.selectors:most_similar")
+    selecting = GridFirst(initial_frames_selector="verl_video_tools.methods.toolkit.frames:most_similar")
     trajectory = await Episode(selecting, sample, retriever=LikesLater()).run(Listener([ANSWER]))
     (record,) = trajectory.initial_frames
     assert [tile.index for tile in record.tiles] == [196, 197, 198, 199]

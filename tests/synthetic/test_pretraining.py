@@ -34,7 +34,7 @@ from examples.tiny_models.tiny_model import make_model, make_processor, make_tok
 from examples.tiny_models.vision_pretrain import all_features, pretrain_vision
 from verl_video_tools.core.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.methods.toolkit.oracle import synthetic_fields
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.synthetic.world import LABELS
 

@@ -247,7 +247,7 @@ async def test_rollouts_of_our_own_loop(monkeypatch: pytest.MonkeyPatch, context
     queue = await run_group(
         monkeypatch,
         scripts,
-        method_fields={"context": context, "time_bonus": 0.0, "temperatures": [1.0, 0.5], "wanted_rate": 0.75},
+        method_fields={"context": context, "time_bonus": 0.0, "wanted_rate": 0.75},
         row=make_row(video()),
         rollout_options={"prompt_length": 4096, "response_length": 4096, "calculate_log_probs": True},
         processor=processor(),
@@ -258,8 +258,6 @@ async def test_rollouts_of_our_own_loop(monkeypatch: pytest.MonkeyPatch, context
     assert len(queue.rows) == sum(num_sequences)
     # Two of four looked, 0.75 are wanted.
     assert list(by_rollout(queue).values()) == pytest.approx([1.0, 0.0, 0.25 - 0.25, 1.25 - 0.125])
-    records = [unpack_record(queue.rows[f"a_{i}_{n - 1}"]["extra_fields"]) for i, n in enumerate(num_sequences)]
-    assert [record.sampling["temperature"] for record in records] == [1.0, 0.5, 1.0, 0.5]
     for row in queue.rows.values():
         grids_N3 = row["multi_modal_inputs"]["image_grid_thw"]
         assert (

@@ -16,7 +16,7 @@ from tensordict import TensorDict
 
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.method import method_of_rollout, rollout_fields
+from verl_video_tools.core.method import method_of_rollout, rollout_fields, rollout_overrides
 from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import METHOD_NAMES, get_method
@@ -125,7 +125,7 @@ def test_every_number_of_a_rollout_is_told_and_read_again(name: str) -> None:
     run = get_method(name)
     for field_name, value in numbers_of(run):
         own = replace(run, **{field_name: value})
-        settings = own.own_settings(run)
+        settings = rollout_overrides(own, run)
         assert (set(settings) == {field_name}) != ((name, field_name) in ONLY_VALUE), field_name
         assert method_of_rollout(run, settings) == own, field_name
 
@@ -141,7 +141,7 @@ async def test_a_rollout_is_paid_by_its_own_value_of_every_number(
         if takes(own, field_name, value):
             own = method_of_rollout(own, {field_name: value})
     trajectory = await rollout_of(own, make_video(3000), looks)
-    trajectory.settings = own.own_settings(run)
+    trajectory.settings = rollout_overrides(own, run)
     assert "accuracy_reward" in trajectory.settings and len(trajectory.settings) > len(rollout_fields(type(run))) / 4
     expected = await own.score(trajectory, Sample.from_row(ROW))
     assert expected != await run.score(trajectory, Sample.from_row(ROW))
@@ -193,21 +193,21 @@ class ThirdParty(Direct):
 def test_what_can_name_code_or_a_file_is_the_users_alone() -> None:
     own = rollout_fields(ThirdParty)
     assert own >= {"share", "bounds", "initial_frames", "accuracy_reward", "compat", "box", "end_on_call_error"}
-    withheld = {"lexicon", "sources", "options", "anything", "mode", "prompt_file", "initial_frames_selector", "stop"}
+    withheld = {"lexicon", "sources", "options", "anything", "mode", "prompt_file", "initial_frames_selector"}
     assert not own & withheld
     for name in METHOD_NAMES:
         assert not rollout_fields(type(get_method(name))) & withheld
     for name in sorted(withheld):
-        value = {"sources": ["a"], "stop": ["a"], "options": {}}.get(name, "os:getcwd")
+        value = {"sources": ["a"], "options": {}}.get(name, "os:getcwd")
         with pytest.raises(UsageError, match=f"may not hold {name} of ThirdParty.*your own configuration alone"):
             method_of_rollout(ThirdParty(), {name: value})
 
 
 def test_a_session_may_not_have_its_own_code_or_files() -> None:
     run = ThirdParty()
-    assert replace(run, share=0.25).own_settings(run) == {"share": 0.25}
+    assert rollout_overrides(replace(run, share=0.25), run) == {"share": 0.25}
     with pytest.raises(UsageError, match="may not hold lexicon"):
-        replace(run, lexicon="other.txt").own_settings(run)
+        rollout_overrides(replace(run, lexicon="other.txt"), run)
 
 
 def test_metrics_survive_records_of_another_version() -> None:

@@ -16,7 +16,7 @@ from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.compose import Compose
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.methods.toolkit.oracle import synthetic_fields
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 FIELDS = {**synthetic_fields(Compose), "file": "spatial"}

@@ -58,7 +58,7 @@ class Chat:
     ] = None
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for pictures of what was shown; default: a new temporary one."),
+        typer.Option(metavar="DIR", help="Folder for a page of each dialogue; default: a new temporary one."),
     ] = None
     settings: Settings = None
     processor: Annotated[
@@ -107,7 +107,7 @@ class Chat:
                         str(self.video),
                         method,
                         policy,
-                        folder / f"question_{number}",
+                        folder / f"question_{number}.html",
                         _tell,
                         seed=self.seed,
                         retriever=retriever,

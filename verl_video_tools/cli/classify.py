@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from verl_video_tools.cli.files import check_outputs
-from verl_video_tools.cli.options import Asking, RetryFlagged, Seed, Temperature, command
+from verl_video_tools.cli.options import Asking, RetryFlagged, Seed, Temperature, command, listed
 from verl_video_tools.core.assignments import read_assignments
 
 
@@ -45,13 +45,12 @@ class Classify(Asking):
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
-        from verl_video_tools.data.classify import Evaluator, classify, evaluate
-        from verl_video_tools.data.classify_export import export_classified, write_report
+        from verl_video_tools.data.classify import Evaluator, classify, evaluate, export_classified, write_report
         from verl_video_tools.methods import get_method
 
         if not (self.out_dir / "base.jsonl").exists():  # else the folder of such a run, which goes on there
             tables = (self.out_dir / name for name in ("sft.parquet", "rl.parquet"))
-            check_outputs(rows=tables, texts=(self.out_dir / name for name in ("report.json", "report.md")))
+            check_outputs(rows=tables, texts=(self.out_dir / "report.json",))
         with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
             evaluation = asyncio.run(
                 evaluate(
@@ -84,7 +83,8 @@ class Classify(Asking):
             sft_share=self.sft_share,
             seed=self.seed or 0,
         )
-        print(write_report(self.out_dir, evaluation, found, exported))
+        for source, counts in write_report(self.out_dir, evaluation, found, exported).items():
+            print(f"{source}: {listed(counts)}")
         print(f"{self.out_dir / 'sft.parquet'}: {len(exported.sft_rows)} rows; teacher's rollouts {exported.rollouts}")
         print(f"{self.out_dir / 'rl.parquet'}: {len(exported.rl_rows)} rows")
         for failure in found.failures:

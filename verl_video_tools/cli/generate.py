@@ -14,7 +14,6 @@ from verl_video_tools.cli.files import check_continued
 from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import Sampling, command
 from verl_video_tools.core.assignments import read_assignments
-from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
     from verl_video_tools.data.generation.task import RolloutTask
@@ -35,19 +34,12 @@ class Generate(Sampling):
         str | None,
         typer.Option(metavar="NAME|FILE", help="Dialogue templates: framethinker, or a TOML file."),
     ] = None
-    template_share: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEMPLATE=SHARE", help="Share of a template, instead of the file's; repeatable."),
-    ] = None
 
     def run(self) -> int:
         from verl_video_tools.data.generation.task import tasks_of_rows
-        from verl_video_tools.data.generation.templates import load_templates, with_shares
+        from verl_video_tools.data.generation.templates import load_templates
 
-        if self.templates is None and self.template_share:
-            raise UsageError("--template-share belongs to --templates")
         forms = () if self.templates is None else load_templates(self.templates)
-        forms = with_shares(forms, read_assignments(self.template_share or [], "--template-share"))
         tasks = tasks_of_rows(self.rows, self.num_samples, forms, self.seed)
         settings = {"templates": [asdict(form) for form in forms]} if forms else {}
         return make_rollouts(self, tasks, self.rows, self.method, settings=settings)

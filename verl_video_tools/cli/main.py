@@ -21,7 +21,6 @@ from verl_video_tools.cli.chat import Chat
 from verl_video_tools.cli.check_method import CheckMethod
 from verl_video_tools.cli.classify import Classify
 from verl_video_tools.cli.convert import Convert
-from verl_video_tools.cli.decontaminate import Decontaminate
 from verl_video_tools.cli.demo import Demo
 from verl_video_tools.cli.doctor import Doctor
 from verl_video_tools.cli.eval_table import EvalTable
@@ -34,7 +33,6 @@ from verl_video_tools.cli.list_names import ListNames
 from verl_video_tools.cli.logic import Logic
 from verl_video_tools.cli.path import ConfigPath
 from verl_video_tools.cli.plan import Plan
-from verl_video_tools.cli.probe import Probe
 from verl_video_tools.cli.reflect import Reflect
 from verl_video_tools.cli.replay import Replay
 from verl_video_tools.cli.report import Report
@@ -95,9 +93,7 @@ DATA_COMMANDS: dict[str, type] = {
     "convert": Convert,
     "validate": Validate,
     "stats": Stats,
-    "probe": Probe,
     "split": Split,
-    "decontaminate": Decontaminate,
     "filter": Filter,
     "generate": Generate,
     "reflect": Reflect,

@@ -23,7 +23,7 @@ class Validate(Probing):
     source: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows to check.")]
     out: Annotated[Path | None, typer.Option(help="Parquet file to write: the good rows.")] = None
     report: Annotated[Path | None, typer.Option(help="File to write: one JSON object per row.")] = None
-    probe: Annotated[bool, typer.Option("--probe", help="Also open every video, as `vvt data probe` does.")] = False
+    probe: Annotated[bool, typer.Option("--probe", help="Also open every video.")] = False
     processor: Annotated[
         str | None,
         typer.Option(help="Folder of a model's processor: also count the tokens of every prompt; opens the videos."),

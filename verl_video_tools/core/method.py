@@ -1,4 +1,4 @@
-"""What a method is, and its tools."""
+"""What a method is."""
 
 from __future__ import annotations
 
@@ -13,20 +13,16 @@ from verl_video_tools.core.config import checked_fields, require
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.core.grading import check_question
-from verl_video_tools.core.group_rules import GroupRules
 from verl_video_tools.core.messages import Content, ImagePart, Message
-from verl_video_tools.core.other_rows import OtherRows
 from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.sample import Sample
-from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.core.services import Judge
+from verl_video_tools.core.subtitles import Subtitle
 from verl_video_tools.core.templates import Template, check_templates
-from verl_video_tools.core.tool import Tool, ToolDescription
+from verl_video_tools.core.tool import Tool, ToolDescription, load_selector
 from verl_video_tools.core.trajectory import ParsedTurn, StopReason, ToolOutcome, Trajectory
-from verl_video_tools.core.verification_rules import VerificationRules
 
 Compat = Literal["strict", "reference"]
-
 
 ContextPolicy = Literal["append", "last_evidence", "initial_plus_last"]
 """What of a rollout's images a later turn still sees: all; only those of the last observation; these and the initial
@@ -43,7 +39,7 @@ class RolloutLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method(OtherRows, GroupRules, VerificationRules, ABC):
+class Method(ABC):
     """A method of the literature as one frozen config: grammar, tools, loop policy, prompt and reward.
 
     The agent loop, `replay`, data export and evaluation know methods only through this class. Fields are the knobs;
@@ -60,6 +56,9 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
     """Names of the breakdown that `score` returns beside `score` itself, in every case. A method whose file says which
     (`methods.compose`) gives each config its own, so read this, the next one, `recipe_budget` and `thought_tag` from a
     config and not from its class."""
+    group_components: ClassVar[tuple[str, ...]] = ()
+    """Those of `reward_components` that a rollout earns only beside its siblings: `score_group` returns them, and
+    `components` does not. Without siblings each is 0."""
     unpaid_components: ClassVar[tuple[str, ...]] = ()
     """Those of `reward_components` that say something of the rollout and are no part of the sum."""
     recipe_budget: ClassVar[RolloutLimits]
@@ -68,6 +67,8 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
     thought_tag: ClassVar[str | None] = "think"
     """Tag of the thought that the grammar begins a turn with; None where it knows none. It distinguishes a model's
     native reasoning from the method's own thought (`core.reasoning`)."""
+    stop: ClassVar[tuple[str, ...]] = ()
+    """Stop strings that end a turn (kept in the text); part of the grammar."""
 
     oracle: ClassVar[str | None] = None
     """Python path `module:Class` of the method's oracle policy in the synthetic world (`methods.toolkit.oracle`), if
@@ -77,10 +78,6 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
     `synthetic.seconds:frames_in_seconds`; None: as it is, with frame numbers."""
     tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = ()
     """Of the tools that verl's own loop may be given (`tools.stock`)."""
-    tool_agent_tools: ClassVar[tuple[str, ...]] = ()
-    """Names of those that rows for that loop select; none: no rows are made for it."""
-    dialogue_templates: ClassVar[str | None] = None
-    """File beside the method's module with the forms of a teacher's dialogues (`data.generation.templates`)."""
 
     accuracy_reward: float = 1.0
     """What a correct answer adds to the reward, as its component `accuracy`."""
@@ -88,8 +85,6 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
     """Assistant turns at most; a call in the last one is refused (`turn_limit`)."""
     max_turn_tokens: int | None = None
     """Tokens that the policy may generate in one turn; None leaves it to the response budget."""
-    stop: tuple[str, ...] = ()
-    """Stop strings that end a turn (kept in the text)."""
     end_on_call_error: bool = True
     """True: a refused call ends the rollout (`invalid_action`). False: the model reads the error and goes on."""
     tool_deadline_seconds: float = 300.0
@@ -110,12 +105,17 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
         """What the base class checks for every method, no method can forget.
 
         Raises:
-            TypeError: the class overrides `__post_init__` or `score`; names what to override instead.
+            TypeError: the class overrides `__post_init__` or `score`, and the message names what to override instead;
+                or a name in `group_components` is not one of `reward_components`, or nothing scores them.
         """
         super().__init_subclass__(**keywords)
         for name, instead in {"__post_init__": "check_fields", "score": "components"}.items():
             if name in vars(cls):
                 raise TypeError(f"{cls.__name__} overrides Method.{name}; override {instead} instead")
+        if unknown := sorted(set(cls.group_components) - set(getattr(cls, "reward_components", ()))):
+            raise TypeError(f"{cls.__name__}.group_components has {unknown}, which reward_components lacks; add them")
+        if cls.group_components and cls.score_group is Method.score_group:
+            raise TypeError(f"{cls.__name__} has group_components, and no score_group that returns them")
 
     def __post_init__(self) -> None:
         if not hasattr(self, "recipe_budget"):
@@ -133,117 +133,14 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
         prompt_digest(self.prompt_file)  # reads the file once, so that one that cannot be read fails before a run
         self.check_fields()
 
-    def check_fields(self) -> None:
+    def check_fields(self) -> None:  # noqa: B027 (a method without ranges needs none)
         """Check the ranges of the method's own fields, by `core.config.require`.
 
         Raises:
             UsageError: a value is out of its range.
         """
 
-    def made_of(self) -> dict[str, Any] | None:
-        """What records say of a config whose name does not tell its parts: names of its reward components, `rewards`,
-        and of its tools, `tools`, and whatever else identifies it. None where the name tells all."""
-        return None
-
-    @property
-    def searches(self) -> bool:
-        """A tool of this config finds frames by text, which takes a retriever (docs/retrieval.md)."""
-        return False
-
-    @property
-    def asks_model(self) -> bool:
-        """A tool of this config asks a model, which takes one that is set up (docs/tools.md)."""
-        return False
-
-    def check_sample(self, sample: Sample, judge: object | None) -> None:
-        """Say, before or after a rollout, that its answer could not be graded.
-
-        Raises:
-            UsageError: as `core.grading.check_question`, whose rules are those of every method that grades answers
-                by the type of their question.
-        """
-        check_question(sample, judge)
-
-    def check_earnable(self, sample: Sample, judge: object | None) -> None:
-        """Say, before training, that no rollout on a row could earn all that its answer is paid for.
-
-        `vvt data validate` and the start of a run ask every row's own method. A method that compares an answer with
-        anything but `core.grading`, or pays by a further field of the row, adds its own question here.
-
-        Raises:
-            UsageError: as `check_sample`, or there is no truth.
-        """
-        if not sample.ground_truth.strip():
-            raise UsageError("reward_model.ground_truth is empty")
-        self.check_sample(sample, judge)
-
-    def acc(self, reward: Mapping[str, float], sample: Sample) -> float:
-        """verl's metric `acc` of a rollout: whether its answer is right. A partly right one is not.
-
-        Args:
-            reward: what `score` has returned.
-        """
-        return float(0.0 < self.accuracy_reward <= reward.get("accuracy", 0.0))
-
-    def for_session(self, session_id: int, group_size: int, validate: bool) -> Method:
-        """The config of one rollout of a group, where the rollouts of a group differ by design: this one with other
-        values in some of `core.method.rollout_fields`.
-
-        Args:
-            session_id: number of the rollout in its group, from 0.
-            group_size: rollouts of a group.
-            validate: the rollout is for validation, not for training.
-        """
-        return self
-
-    @property
-    def label(self) -> str:
-        """What tables call this config, where the name does not tell methods apart that a reader would compare."""
-        return self.name
-
-    @property
-    def initial_frames_as_video(self) -> bool:
-        """The initial frames are sent as one video, in order, to an endpoint that takes it."""
-        return False
-
-    def without_visuals(self) -> Method:
-        """The config that asks without any frame, for the control of what a model knows without the video.
-
-        Raises:
-            UsageError: the method's prompt and tools make no sense then.
-        """
-        raise UsageError(f"{self.name} cannot be asked without frames: its tools show them. Give --method direct")
-
-    def attempt(self, number: int, max_attempts: int) -> Method:
-        """The config of one of several attempts at a question, where the method's authors evaluate so.
-
-        Args:
-            number: of the attempt, from 1.
-            max_attempts: that there may be, more than 1.
-
-        Raises:
-            UsageError: they make one.
-        """
-        raise UsageError(f"{self.name} makes one attempt at a question: leave --attempts out")
-
-    def attempt_fault(self, trajectory: Trajectory) -> str | None:
-        """Why one of several attempts does not count, so that another is made; None where it does."""
-        return None
-
-    def own_settings(self, run: Method) -> dict[str, Any]:
-        """The fields in which this config of one rollout differs from the run's.
-
-        Raises:
-            UsageError: one of them may not differ (`core.method.rollout_fields`).
-        """
-        values = {own.name: getattr(self, own.name) for own in fields(self)}
-        different = {name: value for name, value in values.items() if value != getattr(run, name)}
-        method_of_rollout(run, different)
-        return different
-
-    def context_policy(self) -> ContextPolicy:
-        """What of earlier turns the next one sees; anything but `append` makes one training sequence per turn."""
-        return "append"
+    # ---------------------------------------------------------------------------------------- what the model sees first
 
     @abstractmethod
     def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
@@ -257,14 +154,17 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
         where other frames stand in for damaged ones.
         """
 
-    def tool_agent_prompt(self) -> str | None:
-        """System prompt for verl's own loop, where the method's own does not ask for calls in verl's format."""
-        return None
-
     def message_templates(self) -> Mapping[str, Template]:
         """The texts of the messages that this config writes by `core.templates.render`, by name; `templates_file`
         may replace each."""
         return {}
+
+    def prompt_subtitles(self, sample: Sample) -> Sequence[Subtitle]:
+        """The row's subtitles that stand between the frames shown with the question: all. A method whose tools look
+        them up shows none."""
+        return sample.subtitles
+
+    # -------------------------------------------------------------------------------------------------- turns and calls
 
     @abstractmethod
     def parse(self, text: str) -> ParsedTurn:
@@ -285,13 +185,6 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
         Called before images are decoded, as `prompt` is; and again where a call is refused for a budget, or fails.
         """
 
-    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest | None:
-        """As many frames as one call can show of this video, at their size; which ones does not matter. `vvt budget`
-        asks. None: no tool has a method `most_expensive_call(info, envelope)` that says so."""
-        tools: list[Any] = [tool for tool in self.tools(info).values() if hasattr(tool, "most_expensive_call")]
-        requests: list[FrameRequest] = [tool.most_expensive_call(info, envelope) for tool in tools]
-        return max(requests, key=lambda request: len(request) * request.width * request.height, default=None)
-
     def ends_on_budget(self) -> bool:
         """Whether an observation that does not fit ends the rollout. If not, the model reads a refusal in its place."""
         return self.end_on_call_error
@@ -299,6 +192,12 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
     def ends_after(self, trajectory: Trajectory) -> StopReason | None:
         """Asked once a turn's calls are answered, the last turn being this one: why no further turn follows, if so."""
         return None
+
+    def context_policy(self) -> ContextPolicy:
+        """What of earlier turns the next one sees; anything but `append` makes one training sequence per turn."""
+        return "append"
+
+    # ----------------------------------------------------------------------------------------------------------- reward
 
     async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
         """Reward of a finished rollout: ``{"score": float, **components}`` with all `reward_components` present.
@@ -312,7 +211,7 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
         """
         self.check_sample(sample, judge)
         if trajectory.is_lost():
-            return self.zero_reward()
+            return zero_reward(self)
         components = await self.components(trajectory, sample, judge)
         if set(components) != set(expected := self.no_components()):
             raise TypeError(
@@ -336,9 +235,160 @@ class Method(OtherRows, GroupRules, VerificationRules, ABC):
         """What `components` returns for a rollout that earns nothing."""
         return dict.fromkeys((name for name in self.reward_components if name not in self.group_components), 0.0)
 
-    def zero_reward(self) -> dict[str, float]:
-        """The breakdown of a rollout that earns nothing."""
-        return {"score": 0.0, **dict.fromkeys(self.reward_components, 0.0)}
+    def acc(self, reward: Mapping[str, float], sample: Sample) -> float:
+        """verl's metric `acc` of a rollout: whether its answer is right. A partly right one is not.
+
+        Args:
+            reward: what `score` has returned.
+        """
+        return float(0.0 < self.accuracy_reward <= reward.get("accuracy", 0.0))
+
+    def check_sample(self, sample: Sample, judge: object | None) -> None:
+        """Say, before or after a rollout, that its answer could not be graded.
+
+        Raises:
+            UsageError: as `core.grading.check_question`, whose rules are those of every method that grades answers
+                by the type of their question.
+        """
+        check_question(sample, judge)
+
+    def check_earnable(self, sample: Sample, judge: object | None) -> None:
+        """Say, before training, that no rollout on a row could earn all that its answer is paid for.
+
+        `vvt data validate` and the start of a run ask every row's own method. A method that compares an answer with
+        anything but `core.grading`, or pays by a further field of the row, adds its own question here.
+
+        Raises:
+            UsageError: as `check_sample`, or there is no truth.
+        """
+        if not sample.ground_truth.strip():
+            raise UsageError("reward_model.ground_truth is empty")
+        self.check_sample(sample, judge)
+
+    # ----------------------------------------------------------------------------------------------------------- groups
+
+    def for_session(self, session_id: int, group_size: int, validate: bool) -> Method:
+        """The config of one rollout of a group, where the rollouts of a group differ by design: this one with other
+        values in some of `core.method.rollout_fields`.
+
+        Args:
+            session_id: number of the rollout in its group, from 0.
+            group_size: rollouts of a group.
+            validate: the rollout is for validation, not for training.
+        """
+        return self
+
+    def score_group(
+        self, trajectories: Sequence[Trajectory], rewards: Sequence[Mapping[str, float]], sample: Sample
+    ) -> Sequence[Mapping[str, float]]:
+        """What the rollouts of a group earn by comparison: for each the `group_components`, weighted.
+
+        Called once per training group, after its last rollout has been scored and before dynamic sampling, metrics and
+        advantages read any reward. It is called on the run's method; a rollout's own fields are in
+        `Trajectory.settings`. It runs in the agent loop worker, so it should take milliseconds, not seconds.
+
+        Args:
+            trajectories: two or more, in order of their number in the group. Flagged and lost rollouts are left out.
+            rewards: of each of them: `score` and all `reward_components` as `Method.score` gave them, `acc`.
+            sample: the question.
+        """
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------------- other questions than one about one video
+
+    def picture_prompt(self, question: str, images: Sequence[ImagePart]) -> list[Message]:
+        """Messages that ask on a row without a video: about its pictures, which come without pixels before they are
+        decoded, or where there are none about nothing but the question. No video: no tools.
+
+        Raises:
+            UsageError: the method has none.
+        """
+        raise UsageError(f"{self.name} does not ask about pictures; such rows are for methods with a `picture_prompt`")
+
+    @property
+    def asks_about_several_videos(self) -> bool:
+        """Whether it has `plan_videos` and `videos_prompt`."""
+        return False
+
+    def plan_videos(self, infos: Sequence[VideoInfo], sample: Sample, envelope: PixelEnvelope) -> list[FrameRequest]:
+        """Frames shown with the question in a row with several videos: requests with their `video`, from 0.
+
+        Raises:
+            UsageError: the method does not ask about several.
+        """
+        raise UsageError(f"{self.name} does not ask about several videos")
+
+    def videos_prompt(self, sample: Sample, infos: Sequence[VideoInfo], images: Sequence[ImagePart]) -> list[Message]:
+        """Messages that start a rollout on several videos; as `Method.prompt`. The images are those of `plan_videos` in
+        their order, and each record has its `video`.
+
+        Raises:
+            UsageError: the method does not ask about several.
+        """
+        raise UsageError(f"{self.name} does not ask about several videos")
+
+    # ----------------------------------------------------------------------------------------------------- asking again
+
+    def verification_frames(self, trajectory: Trajectory) -> FrameRequest | None:
+        """Once the rollout has answered: the frames from which the policy is asked once more; None: do not ask.
+
+        That request has a prompt of its own (`verification_prompt`). No text of the rollout is in it, so that the reply
+        rests on the frames alone. It is sampled from the same weights, and is part of no training sequence. Its record
+        is `Trajectory.verification`, which `components` may pay for.
+        """
+        return None
+
+    def verification_prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+        """The whole request. Called before images are decoded, as `Method.prompt` is."""
+        raise NotImplementedError(f"{self.name} has verification_frames, and no verification_prompt")
+
+    def attempt(self, number: int, max_attempts: int) -> Method:
+        """The config of one of several attempts at a question, where the method's authors evaluate so.
+
+        Args:
+            number: of the attempt, from 1.
+            max_attempts: that there may be, more than 1.
+
+        Raises:
+            UsageError: they make one.
+        """
+        raise UsageError(f"{self.name} makes one attempt at a question: leave --attempts out")
+
+    def attempt_fault(self, trajectory: Trajectory) -> str | None:
+        """Why one of several attempts does not count, so that another is made; None where it does."""
+        return None
+
+    # ----------------------------------------------------------------- what a run and its records must know of a config
+
+    @property
+    def searches(self) -> bool:
+        """A tool of this config finds frames by text, which takes a retriever (docs/retrieval.md)."""
+        return False
+
+    @property
+    def asks_model(self) -> bool:
+        """A tool of this config asks a model, which takes one that is set up (docs/tools.md)."""
+        return False
+
+    @property
+    def initial_frames_as_video(self) -> bool:
+        """The initial frames are sent as one video, in order, to an endpoint that takes it."""
+        return False
+
+    @property
+    def label(self) -> str:
+        """What tables call this config, where the name does not tell methods apart that a reader would compare."""
+        return self.name
+
+    def made_of(self) -> dict[str, Any] | None:
+        """What records say of a config whose name does not tell its parts: names of its reward components, `rewards`,
+        and of its tools, `tools`, and whatever else identifies it. None where the name tells all."""
+        return None
+
+
+def zero_reward(method: Method) -> dict[str, float]:
+    """What `Method.score` returns of a rollout that earns nothing."""
+    return {"score": 0.0, **dict.fromkeys(method.reward_components, 0.0)}
 
 
 @cache
@@ -385,3 +435,15 @@ def method_of_rollout(run: Method, settings: Mapping[str, Any]) -> Method:
             f"or video_tools.{run.name}) if you want it"
         )
     return replace(run, **checked_fields(type(run), settings))
+
+
+def rollout_overrides(method: Method, run: Method) -> dict[str, Any]:
+    """The fields in which the method of one rollout differs from the run's: `Trajectory.settings`.
+
+    Raises:
+        UsageError: one of them may not differ (`rollout_fields`).
+    """
+    values = {own.name: getattr(method, own.name) for own in fields(method)}
+    different = {name: value for name, value in values.items() if value != getattr(run, name)}
+    method_of_rollout(run, different)
+    return different

@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.core.history import SaidTurn, ShownFrame
 from verl_video_tools.core.messages import ImagePart
 from verl_video_tools.core.model_calls import ToolModel
+from verl_video_tools.core.resolve import resolve
 from verl_video_tools.core.sample import Sample
 from verl_video_tools.core.services import Retriever
 from verl_video_tools.core.trajectory import ToolPlan
@@ -102,3 +104,18 @@ class FrameSelector(Protocol):
             VideoError: they cannot be decoded.
         """
         ...
+
+
+SELECTORS = {"most_similar": "verl_video_tools.methods.toolkit.frames:most_similar"}
+
+
+def load_selector(name: str) -> FrameSelector:
+    """The selector of a registered name, or at a Python path such as `package.module:function`.
+
+    Raises:
+        UsageError: there is none.
+    """
+    selector: FrameSelector = resolve(name, SELECTORS, "initial_frames_selector")
+    if not callable(selector):
+        raise UsageError(f"the initial_frames_selector {name!r} must be a function, got {selector!r:.80}")
+    return selector

@@ -11,7 +11,6 @@ from verl_video_tools.core.errors import BUDGET_CODES, EMPTY_CODES, FAILURE_CODE
 from verl_video_tools.core.frames import FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.core.messages import ImagePart
 from verl_video_tools.core.model_calls import ModelCall
-from verl_video_tools.core.verification import Verification
 
 JUDGE_FLAG = "judge"
 """Flag of a rollout that its judge gave no verdict on."""
@@ -153,6 +152,28 @@ class CacheUse:
 
 
 @dataclass
+class Verification:
+    """What came of asking the policy once more from frames alone (`Method.verification_frames`).
+
+    Attributes:
+        frames: that it was shown, in this order.
+        text: its reply; None where there was none.
+        error: why there was none, in words: it did not fit, or the policy has no more to say.
+    """
+
+    frames: list[FrameRecord] = field(default_factory=list)
+    text: str | None = None
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"frames": [frame.to_dict() for frame in self.frames], "text": self.text, "error": self.error}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Verification:
+        return cls([FrameRecord.from_dict(frame) for frame in data["frames"]], data["text"], data["error"])
+
+
+@dataclass
 class Trajectory:
     """The one record of a rollout: the viewer draws it, the reward reads it, exports and evaluation count it."""
 
@@ -173,8 +194,6 @@ class Trajectory:
     settings: dict[str, Any] = field(default_factory=dict)
     """Fields of the method that are this rollout's own, where those of a group differ by design (FrameMind's rung).
     With the run's method they give the rollout's (`core.method.method_of_rollout`)."""
-    sampling: dict[str, float] = field(default_factory=dict)
-    """Options of sampling that are this rollout's own (`Method.sampling_options`); the others are the run's."""
     prompt_digest: str | None = None
     """Of the user's system prompt (`prompt_files.prompt_digest`); None where the packaged one was shown."""
     more_videos: list[VideoInfo] = field(default_factory=list)

@@ -51,6 +51,6 @@ from verl_video_tools.core.trajectory import ToolOutcome as ToolOutcome
 from verl_video_tools.core.trajectory import ToolPlan as ToolPlan
 from verl_video_tools.core.trajectory import Trajectory as Trajectory
 from verl_video_tools.core.trajectory import Turn as Turn
+from verl_video_tools.core.trajectory import Verification as Verification
 from verl_video_tools.core.truths import QuestionType as QuestionType
 from verl_video_tools.core.truths import default_question_type as default_question_type
-from verl_video_tools.core.verification import Verification as Verification

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from verl_video_tools.core.errors import RowError, UsageError, writing
 from verl_video_tools.core.files import whole_file
+from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.data.append import append_record, work_through
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, read_rows
@@ -182,7 +183,7 @@ async def _replay(rows: Sequence[tuple[int, Row]], method: Method, faults: dict[
             method.check_sample(sample, None)
             reward = await method.score(trajectory, sample, None)
         except (RowError, UsageError):  # only a judge could say what it earns, or the row cannot be graded
-            reward = method.zero_reward()
+            reward = zero_reward(method)
         records[number] = {
             "step": 0,
             "uid": str(row["extra_info"]["index"]),

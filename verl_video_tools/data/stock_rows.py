@@ -18,10 +18,11 @@ import pyarrow as pa
 from PIL import Image
 
 from verl_video_tools.core.errors import RowError, UsageError, VideoError
+from verl_video_tools.core.prompt_files import load_prompt
 from verl_video_tools.core.types import ImagePart, Method, Sample, content_images, content_text
 from verl_video_tools.data.convert import Conversion
 from verl_video_tools.data.parquet import read_schema, row_batches, row_writer
-from verl_video_tools.methods import METHOD_NAMES, get_method, method_class
+from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 
 AGENT_NAME = "tool_agent"
@@ -40,12 +41,23 @@ _COLUMNS = {
 }
 
 
+TOOLS: Mapping[str, tuple[str, ...]] = {
+    "framethinker": ("choose_frames", "get_frame_number"),
+    "longvt": ("crop_video",),
+    "videobrain": ("uniform_sample", "clip_sample"),
+}
+"""Tools that verl's own loop is given, by the method whose `tool_descriptions` they are in."""
+_SYSTEM_PROMPTS = {"framethinker": ("verl_video_tools.methods.framethinker", "prompt_tool_agent.txt")}
+"""Package and file of the prompt of a method whose own does not ask for calls in verl's format: it tells frames, tools,
+how to call and how to answer, for chat templates that do not render the tools' schemas."""
+
+
 async def to_tool_agent_row(row: Mapping[str, Any], method: Method | None = None) -> dict[str, Any]:
     """The row as verl's tool loop takes it; other columns and other entries of `extra_info` are kept.
 
     Args:
         row: one of ours, whatever its `agent_name`; `extra_info.video_path` is opened.
-        method: one with `tool_agent_tools`, by default FrameThinker with the paper's fields; gives initial frames,
+        method: one of `TOOLS`, by default FrameThinker with the paper's fields; gives initial frames,
             labels and tools. Frames have the method's own sizes: the model's processor resizes them to its multiples.
             Its system prompt describes calls and answers: not every chat template renders the tools' schemas.
 
@@ -65,7 +77,7 @@ async def to_tool_agent_row(row: Mapping[str, Any], method: Method | None = None
     if messages is None:
         raise VideoError(f"{where}: {episode.trajectory.error}")
     look = messages[-1]
-    system_prompt = method.tool_agent_prompt() or content_text(messages[0].content)
+    system_prompt = stock_prompt(method.name) or content_text(messages[0].content)
     for name, text in (("question", sample.question), ("system prompt", system_prompt)):
         if mark := _MEDIA_MARK.search(text):
             raise RowError(f"{where}: the {name} holds {mark[0]!r}, which verl takes for a place of media; remove it")
@@ -92,7 +104,7 @@ def convert_parquet(
     """Convert a whole file. `target` appears only once all of it is written. Not for use inside a running event loop.
 
     Args:
-        method_name: of a method with `tool_agent_tools`; the rows' own `agent_name` is replaced.
+        method_name: one of `TOOLS`; the rows' own `agent_name` is replaced.
         settings: fields of the method, the same as in the tool YAML.
 
     Returns:
@@ -120,10 +132,14 @@ def convert_parquet(
 
 
 def _tool_names(method: Method) -> tuple[str, ...]:
-    if not method.tool_agent_tools:
-        offered = [name for name in METHOD_NAMES if method_class(name).tool_agent_tools]
-        raise UsageError(f"verl's own loop has no tools of {method.name!r}; choose one of: {', '.join(offered)}")
-    return method.tool_agent_tools
+    if method.name not in TOOLS:
+        raise UsageError(f"verl's own loop has no tools of {method.name!r}; choose one of: {', '.join(TOOLS)}")
+    return TOOLS[method.name]
+
+
+def stock_prompt(method_name: str) -> str | None:
+    """The system prompt for verl's own loop; None where the method's own asks for calls in verl's format."""
+    return load_prompt(*_SYSTEM_PROMPTS[method_name], None) if method_name in _SYSTEM_PROMPTS else None
 
 
 def _converted_schema(schema: pa.Schema, source: Path, tool_names: tuple[str, ...]) -> pa.Schema:

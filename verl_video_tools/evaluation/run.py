@@ -24,6 +24,7 @@ from typing import Any
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import write_json, write_lines, write_text
+from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import appended, no_progress
 from verl_video_tools.data.extractors import get_extractor
@@ -100,7 +101,7 @@ async def evaluate(
     if questions.repeats > 1 and seed is None:
         seed = 0
     run, method = method, method.for_session(0, 1, validate=True)
-    own = method.own_settings(run)
+    own = rollout_overrides(method, run)
     if max_attempts > 1:
         run.attempt(1, max_attempts)  # refused before anything is asked
     found_versions = versions(serves=server is not None)

@@ -7,6 +7,7 @@ is decoded, and there need be no video.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
@@ -166,8 +167,16 @@ def _initial_frames(method: Method, info: VideoInfo, sample: Sample, model: Mode
     return _frames_cost(request, model, model.counter.prompt(messages))
 
 
+def max_cost_call(method: Method, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest | None:
+    """As many frames as one call can show of this video, at their size; which ones does not matter. None: no tool has a
+    method `most_expensive_call(info, envelope)` that says so."""
+    tools: list[Any] = [tool for tool in method.tools(info).values() if hasattr(tool, "most_expensive_call")]
+    requests: list[FrameRequest] = [tool.most_expensive_call(info, envelope) for tool in tools]
+    return max(requests, key=lambda request: len(request) * request.width * request.height, default=None)
+
+
 def _call(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> FramesCost | None:
-    request = method.max_cost_call(info, sample, model.envelope)
+    request = max_cost_call(method, info, model.envelope)
     if request is None:
         return None
     outcome = ToolOutcome(CallRecord(name="", arguments={}, ok=True), planned_images(request, info), info)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from verl_video_tools.core.errors import RetrievalError, VideoError
-from verl_video_tools.core.selectors import load_selector
+from verl_video_tools.core.tool import load_selector
 from verl_video_tools.core.types import FrameRequest, ImagePart, Message, Method, PixelEnvelope, Sample
 from verl_video_tools.rollout.special_tokens import escape_special_tokens, prompt_messages
 from verl_video_tools.rollout.tool_contexts import ToolContexts

@@ -1,4 +1,4 @@
-"""Asks the policy once more, from frames alone, after its answer (`core.verification_rules`).
+"""Asks the policy once more, from frames alone, after its answer (`Method.verification_frames`).
 
 The request is apart from the dialogue: a policy keeps nothing of it, so masks, prompts and sequences of the rollout are
 what they would be without.
@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from verl_video_tools.core.errors import PolicyError, VideoError
+from verl_video_tools.core.trajectory import Verification
 from verl_video_tools.core.types import FrameRequest, ImagePart, Message, Method, Sample, StopReason, Trajectory
-from verl_video_tools.core.verification import Verification
 from verl_video_tools.rollout.call_errors import failure_code
 from verl_video_tools.rollout.policy import AssistantTurn, Policy
 from verl_video_tools.rollout.special_tokens import escape_special_tokens

@@ -19,6 +19,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.tokenizer import get_processor_token_id
 
 from verl_video_tools.core.errors import InvariantError, RowError, SetupError, UsageError
+from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.types import (
     FrameRecord,
     ImagePart,
@@ -31,7 +32,6 @@ from verl_video_tools.core.types import (
 from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.sequences import rollout_tokens
-from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.rollout.token_policy import TokenPolicy
 from verl_video_tools.rollout.tokens import (
     TokenCounter,
@@ -123,7 +123,6 @@ class VideoAgentLoop(AgentLoopBase):
         validate = is_validation(sampling_params, self.rollout_config) if known is None else known
         group = group_methods(self.run_method, self.rollout_config, validate)
         method = group[session_id % len(group)]
-        sampling = session_sampling(self.run_method, session_id, len(group), validate, sampling_params)
         if not validate:
             to_be_compared(self.run_method, sample)
         batch_size = self.data_config.get("val_batch_size" if validate else "train_batch_size") or _ALL_ROWS
@@ -143,14 +142,14 @@ class VideoAgentLoop(AgentLoopBase):
             self._decode,
             request_id,
             self._image_sender(uid),
-            {**sampling_params, **sampling},
+            sampling_params,
             self.mm_processor_kwargs,
             self.end_ids,
             with_logprobs=self.rollout_config.calculate_log_probs,
         )
         episode = Episode(method, sample, self.envelope, budget, self.retriever, group, self.tool_model)
         trajectory, index = episode.trajectory, sample.extra_info.get("index")
-        trajectory.settings, trajectory.sampling = method.own_settings(self.run_method), sampling
+        trajectory.settings = rollout_overrides(method, self.run_method)
         sequences: Sequence[TokenStream] = ()
         try:
             await _run_timed(episode, policy, timing)

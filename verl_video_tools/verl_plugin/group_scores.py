@@ -20,6 +20,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from verl_video_tools.core.errors import GroupScoreError, UsageError
 from verl_video_tools.core.group_rewards import group_rewards
+from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
@@ -122,7 +123,7 @@ class RolloutGroup:
             found = group_rewards(self.method, trajectories, rewards, self.sample)
         except GroupScoreError as error:
             logger.exception("group of row %s: %s", self.sample.extra_info.get("index"), error)
-            zero = {**self.method.zero_reward(), "acc": 0.0, "flagged": 1.0}
+            zero = {**zero_reward(self.method), "acc": 0.0, "flagged": 1.0}
             for rollout, trajectory in zip(compared, trajectories, strict=True):
                 trajectory.flags.append(GROUP_SCORE_FLAG)
                 trajectory.error = str(error)

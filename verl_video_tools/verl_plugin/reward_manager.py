@@ -15,7 +15,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from verl_video_tools.core.errors import JudgeError
 from verl_video_tools.core.grading import decided_by_rule
-from verl_video_tools.core.method import method_of_rollout
+from verl_video_tools.core.method import method_of_rollout, zero_reward
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.services.judge import JudgeCounters, LLMJudge, make_judge
@@ -64,7 +64,7 @@ class VideoToolsRewardManager(RewardManagerBase):
         item = data[-1]
         trajectory = unpack_record(item.non_tensor_batch["tool_extra_fields"])
         method = method_of_rollout(self._method(trajectory.method), trajectory.settings)
-        reward = method.zero_reward()
+        reward = zero_reward(method)
         flagged, spared, unjudged, sample = bool(trajectory.flags), False, False, None
         counters = JudgeCounters()
         if not flagged:

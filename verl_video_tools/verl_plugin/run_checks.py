@@ -16,10 +16,10 @@ from verl.utils.import_utils import resolve_config_path
 
 from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
-from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.verl_plugin.settings import (
     check_media,
@@ -236,7 +236,7 @@ def check_rows(
 
     Raises:
         UsageError: all rows of a method cannot, so that training on them teaches nothing; or a method gives a rollout
-            fields, or options of sampling, that must not be its own.
+            fields that must not be its own.
     """
     methods: dict[str, Method] = {}
     faults: dict[str, list[str]] = {}
@@ -272,13 +272,12 @@ def checked_method(name: str, rollout_config: DictConfig, validate: bool) -> Met
     """A method as the run configures it.
 
     Raises:
-        UsageError: it gives a rollout of a group fields, or options of sampling, that must not be its own.
+        UsageError: it gives a rollout of a group fields that must not be its own.
     """
     method = method_from_config(name, rollout_config)
     group = group_methods(method, rollout_config, validate)
-    for session_id, own in enumerate(group):
-        own.own_settings(method)
-        session_sampling(method, session_id, len(group), validate, {})
+    for own in group:
+        rollout_overrides(own, method)
     return method
 
 

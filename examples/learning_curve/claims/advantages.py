@@ -25,7 +25,7 @@ from verl_video_tools.data.export_rollouts import last_segment_iou
 from verl_video_tools.data.sft import execute
 from verl_video_tools.data.synthetic_rows import make_row
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.methods.toolkit.oracle import synthetic_fields
 from verl_video_tools.synthetic.questions import Kind, Question
 from verl_video_tools.synthetic.world import VideoSpec
 

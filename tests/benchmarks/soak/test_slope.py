@@ -29,7 +29,7 @@ def soaked(rng: np.random.Generator, slope: float, correlation: float, length: i
         steps = np.arange(length) + number * length
         level = rng.uniform(100, 1000)  # new processes
         values = level + slope * (steps - steps[0]) + autoregressive(rng, length, correlation)
-        segments.append((steps.tolist(), values.tolist()))
+        segments.append(([float(step) for step in steps], [float(value) for value in values]))
     return segments
 
 

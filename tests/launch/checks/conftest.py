@@ -18,7 +18,7 @@ from verl_video_tools.core.check import Check, Status
 from verl_video_tools.launch.checks.planned import PlannedRun
 from verl_video_tools.launch.checks.run import check_run
 from verl_video_tools.methods import method_class
-from verl_video_tools.methods.toolkit.synthetic import write_prompt
+from verl_video_tools.methods.toolkit.oracle import write_prompt
 from verl_video_tools.synthetic import base_model_dir
 from verl_video_tools.verl_plugin.planned_run import Kind, compose_run
 

@@ -15,7 +15,7 @@ from verl_video_tools.core.check import Status
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.launch.checks import rows as rows_module
 from verl_video_tools.methods import method_class
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.methods.toolkit.oracle import synthetic_fields
 
 pytestmark = pytest.mark.slow
 

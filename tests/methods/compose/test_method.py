@@ -14,6 +14,7 @@ from tests.methods.doubles import ScoringRetriever
 from tests.turns.tagged import answer, think, tool_call
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.method import rollout_overrides, zero_reward
 from verl_video_tools.core.types import PixelEnvelope, Sample, StopReason, Subtitle, Trajectory, VideoInfo, content_text
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method
@@ -22,6 +23,7 @@ from verl_video_tools.methods.compose import Compose
 from verl_video_tools.methods.compose.composition import PROMPT_VALUES
 from verl_video_tools.methods.compose.parts import TOOLS
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
+from verl_video_tools.rollout.cost import max_cost_call
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import ScriptedPolicy
 from verl_video_tools.services.tool_model import ScriptedToolModel
@@ -155,8 +157,8 @@ async def test_records_and_metrics_name_the_files_own_terms_and_tools(tmp_path: 
 def test_rows_of_other_methods_have_the_files_keys(tmp_path: Path) -> None:
     method = get_method("compose", file=write(tmp_path, GOOD + "  - {name: calls, key: looked_again}\n"))
     other = get_method("longvt")
-    keys = reward_info(method, method.zero_reward(), SAMPLE, flagged=False).keys()
-    assert reward_info(other, other.zero_reward(), SAMPLE, flagged=False, configured=[method]).keys() == keys
+    keys = reward_info(method, zero_reward(method), SAMPLE, flagged=False).keys()
+    assert reward_info(other, zero_reward(other), SAMPLE, flagged=False, configured=[method]).keys() == keys
 
 
 def test_a_rung_needs_a_ladder(tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ def test_a_ladder_has_the_rungs_of_framemind(tmp_path: Path) -> None:
             own, other = (method.for_session(session_id, 4, validate) for method in (framemind, ladder))
             expected = own.plan_initial_frames(VIDEO, SAMPLE, envelope)
             assert other.plan_initial_frames(VIDEO, SAMPLE, envelope) == expected
-            assert other.own_settings(ladder) == ({} if validate else {"num_rungs": 4, "rung": session_id + 1})
+            assert rollout_overrides(other, ladder) == ({} if validate else {"num_rungs": 4, "rung": session_id + 1})
 
 
 def test_published_code_is_not_composed() -> None:
@@ -194,8 +196,8 @@ def test_the_most_expensive_call_is_that_of_one_of_the_tools(tmp_path: Path) -> 
     envelope = PixelEnvelope(28, 784, 1 << 20)
     tools = "tools:\n  - {name: FrameAt, side_pixels: 56}\n  - {name: get_frame_number}"
     method = get_method("compose", file=write(tmp_path, GOOD.replace("tools:", tools)))
-    crop = get_method("longvt", fps=2.0, call_frames=8).max_cost_call(VIDEO, SAMPLE, envelope)
-    assert method.max_cost_call(VIDEO, SAMPLE, envelope) == crop and crop is not None and len(crop) == 8
+    crop = max_cost_call(get_method("longvt", fps=2.0, call_frames=8), VIDEO, envelope)
+    assert max_cost_call(method, VIDEO, envelope) == crop and crop is not None and len(crop) == 8
 
 
 def test_the_prompt_fills_what_it_says(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.compose import Compose
-from verl_video_tools.methods.toolkit.oracle import video_info
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.methods.toolkit.oracle import synthetic_fields, video_info
 from verl_video_tools.replay import replay
+from verl_video_tools.rollout.cost import max_cost_call
 from verl_video_tools.synthetic import base_model_dir
 from verl_video_tools.synthetic.spatial import spatial_questions, spatial_spec
 from verl_video_tools.video.tokens import image_tokens
@@ -95,7 +95,7 @@ def test_every_turn_and_the_longest_rollout_of_the_expert_fit(method: Compose) -
     around = tokens("\n<|im_start|>user\n<tool_response>\n\n</tool_response><|im_end|>\n<|im_start|>assistant\n")
     first = method.plan_initial_frames(info, sample, envelope)
     assert image_tokens(first.width, first.height, FACTOR) == 1 and len(first) == 8
-    call = method.max_cost_call(info, sample, envelope)
+    call = max_cost_call(method, info, envelope)
     assert call is not None and len(call) == 8 and image_tokens(call.width, call.height, FACTOR) == 1
     limits = method.recipe_budget
     asked = tokens(Path(SETTINGS["prompt_file"]).read_text()) + max(

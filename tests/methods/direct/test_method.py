@@ -9,6 +9,7 @@ import pytest
 
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.types import (
     AnswerLabel,
     FrameRecord,
@@ -83,14 +84,12 @@ def test_the_profile_with_thoughts() -> None:
 
 
 def test_without_a_frame() -> None:
-    method = get_method("direct", answering="cot").without_visuals()
+    method = get_method("direct", answering="cot", initial_frames=0)
     assert len(method.plan_initial_frames(VIDEO, SAMPLE, PixelEnvelope())) == 0
     system, user = method.prompt(SAMPLE, VIDEO, [])
     assert content_text(user.content).strip() == SAMPLE.question
     assert "not shown" in content_text(system.content) and "frames" not in content_text(system.content)
     assert method.label == "direct, CoT, no visual"
-    with pytest.raises(UsageError, match="videozoomer cannot be asked without frames"):
-        get_method("videozoomer").without_visuals()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +183,7 @@ async def test_open_questions_need_a_judge_and_partly_right_is_wrong(make_video:
     trajectory = await execute(method, sample, ["<answer>someone runs</answer>"])
     with pytest.raises(UsageError, match="needs a judge"):
         await method.score(trajectory, sample)
-    assert await method.score(trajectory, sample, PartlyRight()) == method.zero_reward()
+    assert await method.score(trajectory, sample, PartlyRight()) == zero_reward(method)
 
 
 async def test_a_video_that_cannot_be_read_earns_nothing() -> None:
@@ -192,4 +191,4 @@ async def test_a_video_that_cannot_be_read_earns_nothing() -> None:
     sample = replace(SAMPLE, video_path="/nowhere.mp4")
     trajectory = await execute(method, sample, ["<answer>B</answer>"])
     assert trajectory.stop_reason is StopReason.VIDEO_ERROR
-    assert await method.score(trajectory, sample) == method.zero_reward()
+    assert await method.score(trajectory, sample) == zero_reward(method)

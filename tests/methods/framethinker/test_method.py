@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from verl_video_tools.core.errors import CallError, UsageError
+from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.types import (
     CallRecord,
     FrameRecord,
@@ -245,7 +246,7 @@ async def test_reference_agrees_on_honest_rollouts(trajectory: Trajectory, time_
 async def test_infrastructure_earns_nothing(stop_reason: StopReason, compat: str) -> None:
     method = framethinker(compat=compat)
     reward = await method.score(replace(DIRECT_RIGHT, stop_reason=stop_reason), SAMPLE)
-    assert reward == method.zero_reward()
+    assert reward == zero_reward(method)
 
 
 async def test_open_questions_need_a_judge() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.turns.framethinker import answer, turn
-from verl_video_tools.methods.framethinker.reference import TranscriptFindings, read_transcript
+from verl_video_tools.methods.framethinker.consistency import TranscriptFindings, read_transcript
 
 OBSERVATION = "frame 101: <image>\nframe 115: <image>"
 

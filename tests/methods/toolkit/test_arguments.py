@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.methods.toolkit.contexts import context
 from verl_video_tools.core.errors import CallRejected
-from verl_video_tools.methods.toolkit.arguments import finite_number, format_seconds, time_argument
+from verl_video_tools.methods.toolkit.calls import finite_number, format_seconds, time_argument
 
 
 @pytest.mark.parametrize(

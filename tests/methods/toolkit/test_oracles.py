@@ -6,7 +6,7 @@ import pytest
 
 from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.methods.toolkit.oracle import synthetic_fields
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 
 SPECS = [needle_spec(seed) for seed in range(6)]

@@ -10,13 +10,13 @@ import pytest
 
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import RetrievalError, UsageError
-from verl_video_tools.core.selectors import load_selector
+from verl_video_tools.core.tool import load_selector
 from verl_video_tools.core.types import FrameRequest, Sample, StopReason, ToolContext, Trajectory
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.services.retrieval.recorded import RecordedRetriever, recorded_answers
 
-MOST_SIMILAR = "verl_video_tools.methods.toolkit.selectors:most_similar"
+MOST_SIMILAR = "verl_video_tools.methods.toolkit.frames:most_similar"
 
 
 class Retriever:
@@ -89,7 +89,7 @@ async def test_a_faulty_selector_is_told_in_the_record(selector: str, message: s
 
 
 def test_ours_has_a_registered_name() -> None:
-    path = "verl_video_tools.methods.toolkit.selectors:most_similar"
+    path = "verl_video_tools.methods.toolkit.frames:most_similar"
     assert load_selector("most_similar") is load_selector(path)
 
 
@@ -98,8 +98,8 @@ async def test_mistakes_are_told(make_video: MakeVideo) -> None:
         "least_similar",
         "no_such_module:select",
         f"{__name__}:nothing",
-        "verl_video_tools.methods.toolkit.selectors",
-        "verl_video_tools.methods.toolkit.selectors:NUM_CANDIDATES",
+        "verl_video_tools.methods.toolkit.frames",
+        "verl_video_tools.methods.toolkit.frames:NUM_CANDIDATES",
         ".relative:select",
     ):
         with pytest.raises(UsageError, match="initial_frames_selector"):

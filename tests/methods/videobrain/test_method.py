@@ -20,6 +20,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.videobrain import VideoBrain
+from verl_video_tools.rollout.cost import max_cost_call
 
 
 @pytest.mark.parametrize("tool_names", [["uniform_sample"], ["clip_sample"]])
@@ -32,7 +33,7 @@ def test_the_prompt_tells_of_the_tools_that_there_are(tool_names: list[str]) -> 
     refusal = method.message_templates()["refusal"].text
     assert ("range or prompt" in refusal) == method.searches
     info = VideoInfo(100.0, 3000, 30.0, 1920, 1080)
-    dearest = method.max_cost_call(info, Sample("?", "B", "v.mp4", "mc"), PixelEnvelope())
+    dearest = max_cost_call(method, info, PixelEnvelope())
     assert dearest is not None and len(dearest.indices or ()) == {"uniform_sample": 8, "clip_sample": 4}[tool_names[0]]
 
 

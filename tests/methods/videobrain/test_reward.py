@@ -14,6 +14,7 @@ from verl_video_tools.core.errors import (
     JudgeError,
     UsageError,
 )
+from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.types import (
     AnswerLabel,
     Sample,
@@ -93,7 +94,7 @@ async def test_open_questions_are_graded_by_the_judge(make_video: MakeVideo) -> 
 async def test_no_judge_is_asked_where_the_gate_fails(make_video: MakeVideo, compat: str) -> None:
     judge = StubJudge(AnswerLabel.CORRECT)
     reward = await score_open(["<answer>a shot</answer>"], judge, make_video(), compat=compat)
-    assert reward == get_method("videobrain").zero_reward() and judge.answers == []
+    assert reward == zero_reward(get_method("videobrain")) and judge.answers == []
 
 
 async def test_a_judge_without_a_verdict_is_no_wrong_answer(make_video: MakeVideo) -> None:

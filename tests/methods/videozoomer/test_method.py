@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from verl_video_tools.core.errors import CallError, JudgeError, UsageError
+from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.types import (
     AnswerLabel,
     CallRecord,
@@ -184,7 +185,7 @@ async def test_reference_agrees_on_honest_rollouts(turns: tuple[Turn, ...]) -> N
 @pytest.mark.parametrize("compat", ["strict", "reference"])
 async def test_infrastructure_earns_nothing(stop_reason: StopReason, compat: str) -> None:
     method = videozoomer(compat=compat)
-    assert await method.score(rollout(answer("B"), stop_reason=stop_reason), SAMPLE) == method.zero_reward()
+    assert await method.score(rollout(answer("B"), stop_reason=stop_reason), SAMPLE) == zero_reward(method)
 
 
 @pytest.mark.parametrize("compat", ["strict", "reference"])

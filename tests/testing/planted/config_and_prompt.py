@@ -18,7 +18,7 @@ from verl_video_tools.methods.videobrain import VideoBrain
 from verl_video_tools.methods.videozoomer import VideoZoomer
 
 
-@caught_by("config_is_frozen")
+@caught_by("config_is_a_frozen_dataclass")
 @dataclass(frozen=True, kw_only=True)
 class AListAsField(Direct):
     """A list as a field: one rollout changes it for all."""
@@ -40,7 +40,7 @@ class CountsRollouts(Direct):
         return super().plan_initial_frames(info, sample, envelope)
 
 
-@caught_by("config_fields_are_declared")
+@caught_by("config_is_a_frozen_dataclass")
 class FieldsWithoutDataclass(LongVT):
     """A field of a subclass that is no dataclass: options set it, and nothing reads it."""
 
@@ -49,14 +49,14 @@ class FieldsWithoutDataclass(LongVT):
     reach_seconds: float = 2.0
 
 
-@caught_by("config_fields_are_declared")
+@caught_by("config_is_a_frozen_dataclass")
 @dataclass(frozen=True, kw_only=True)
 class FieldsWithoutType(LongVT):
     """Fields that are assigned without their type: the dataclass does not see them, and their defaults stay."""
 
     name: ClassVar[str] = "planted"
 
-    stop = ("</tool_call>",)
+    max_turns = 6
     end_on_call_error = False
 
 
@@ -225,19 +225,19 @@ class BracesInQuestion(VideoZoomer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TemperatureLadder(VideoZoomer):
-    name: ClassVar[str] = "temperature_ladder"
+class FrameLadder(VideoZoomer):
+    name: ClassVar[str] = "frame_ladder"
 
-    def sampling_options(self, session_id: int, group_size: int, validate: bool) -> Mapping[str, float]:
-        return {"temperature": 0.7 + 0.6 * session_id / max(1, group_size - 1)}
+    def for_session(self, session_id: int, group_size: int, validate: bool) -> FrameLadder:
+        return replace(self, initial_frames=8 + 8 * session_id // max(1, group_size - 1))
 
 
 @caught_by("group_configs_are_valid")
 @dataclass(frozen=True, kw_only=True)
-class LadderOfOne(VideoZoomer):
-    """The temperature of a rollout rises with its number in the group, and a group of one divides by zero."""
+class LadderOfOne(FrameLadder):
+    """The frames of a rollout rise with its number in the group, and a group of one divides by zero."""
 
     name: ClassVar[str] = "ladder_of_one"
 
-    def sampling_options(self, session_id: int, group_size: int, validate: bool) -> Mapping[str, float]:
-        return {"temperature": 0.7 + 0.6 * session_id / (group_size - 1)}
+    def for_session(self, session_id: int, group_size: int, validate: bool) -> LadderOfOne:
+        return replace(self, initial_frames=8 + 8 * session_id // (group_size - 1))

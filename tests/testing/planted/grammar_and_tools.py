@@ -95,6 +95,9 @@ class Sized(VideoZoom):
         assert plan.frames is not None
         return replace(plan, frames=replace(plan.frames, width=100, height=100))
 
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        return replace(super().most_expensive_call(info, envelope), width=100, height=100)
+
 
 @caught_by("call_frames_are_valid")
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +108,6 @@ class OddSizes(VideoZoomer):
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         return {Sized.name: Sized(max_frames=self.call_frames, max_pixels=self.max_pixels)}
-
-    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        return replace(super().max_cost_call(info, sample, envelope), width=100, height=100)
 
 
 @caught_by("parse_accepts_any_text")
@@ -188,7 +188,7 @@ class StopInsideTheCall(LongVT):
 
     name: ClassVar[str] = "planted"
 
-    stop: tuple[str, ...] = ("}",)
+    stop: ClassVar[tuple[str, ...]] = ("}",)
 
 
 @dataclass(frozen=True, kw_only=True)

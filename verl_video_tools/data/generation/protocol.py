@@ -18,7 +18,7 @@ from verl_video_tools.core.files import write_json
 from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Method
-from verl_video_tools.methods.direct.video_input import FRAMES_PER_PATCH
+from verl_video_tools.methods.direct.method import FRAMES_PER_PATCH
 from verl_video_tools.rollout.chat_policy import PolicyConfig
 from verl_video_tools.services.endpoint.chat import VIDEO_JPEG_QUALITY
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge, make_judge

@@ -11,7 +11,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import JudgeError, RowError, UsageError
 from verl_video_tools.core.grading import grade_answer
-from verl_video_tools.core.method import method_of_rollout
+from verl_video_tools.core.method import method_of_rollout, rollout_overrides, zero_reward
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import (
     AnswerLabel,
@@ -83,7 +83,7 @@ class RolloutMaker:
     async def make(self, task: RolloutTask) -> Record:
         """The record of the task's rollout, its `trajectory` as an object; a failure is a flag and an error in it."""
         nothing = ChatRollout(Trajectory(method=self.method.name, question=""), 0)
-        made = _Made(self.method, nothing, self.method.zero_reward())
+        made = _Made(self.method, nothing, zero_reward(self.method))
         try:
             await self._roll_out(task, made)
             if not made.trajectory.flags:
@@ -146,7 +146,7 @@ class RolloutMaker:
         return random.Random(f"{self.seed}/{task.uid}/{task.session_id}{again}").getrandbits(30)
 
     def _record(self, task: RolloutTask, made: _Made) -> Record:
-        own_settings = {} if made.attempts is None else made.attempts.method.own_settings(made.method)
+        own_settings = {} if made.attempts is None else rollout_overrides(made.attempts.method, made.method)
         made.trajectory.settings = {**task.settings, **own_settings}
         return {
             "step": 0,

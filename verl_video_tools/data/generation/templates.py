@@ -1,7 +1,7 @@
 """Forms that a teacher's dialogues are to take: given as instructions, drawn by shares, and checked on what was done.
 
 FrameThinker's cold start has five (arXiv 2509.24304, F.2). A file of templates is TOML, one table for each, whose keys
-are the fields of `DialogueTemplate`; a method may have one in its folder (`Method.dialogue_templates`).
+are the fields of `DialogueTemplate`; a method may have one in its folder (`FILE`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,9 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.prompt_files import file_beside, read_prompt
 from verl_video_tools.core.types import CallRecord, Trajectory
 from verl_video_tools.methods import METHOD_NAMES, method_class
+
+FILE = "dialogue_templates.toml"
+"""Beside the module of a method that has templates."""
 
 _TIME = re.compile(r"\d+:\d{2}")
 
@@ -82,14 +85,11 @@ def load_templates(source: str) -> tuple[DialogueTemplate, ...]:
     Raises:
         UsageError: there are none, or they cannot be read.
     """
-    methods = [method_class(name) for name in METHOD_NAMES]
-    packaged = {found.name: (found, found.dialogue_templates) for found in methods if found.dialogue_templates}
+    files = {name: file_beside(method_class(name), FILE) for name in METHOD_NAMES}
+    packaged = {name: file for name, file in files.items() if file.is_file()}
     if source not in packaged and not Path(source).exists():
         raise UsageError(f"there are no templates {source!r}; give a TOML file, or one of: {', '.join(packaged)}")
-    if source in packaged:
-        text = file_beside(*packaged[source]).read_text(encoding="utf-8")
-    else:
-        text = read_prompt("", "", source)
+    text = packaged[source].read_text(encoding="utf-8") if source in packaged else read_prompt("", "", source)
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -103,21 +103,6 @@ def load_templates(source: str) -> tuple[DialogueTemplate, ...]:
         fields = {**table, "name": name, "instruction": str(table.get("instruction", "")).strip()}
         templates.append(DialogueTemplate(**checked_fields(DialogueTemplate, fields)))
     return tuple(templates)
-
-
-def with_shares(templates: Sequence[DialogueTemplate], shares: Mapping[str, object]) -> tuple[DialogueTemplate, ...]:
-    """The templates, some with another share.
-
-    Raises:
-        UsageError: a name that none has, or no share.
-    """
-    names = [template.name for template in templates]
-    if unknown := sorted(shares.keys() - set(names)):
-        raise UsageError(f"there is no template {unknown[0]!r}; there are: {', '.join(names)}")
-    return tuple(
-        replace(template, **checked_fields(DialogueTemplate, {"share": shares.get(template.name, template.share)}))
-        for template in templates
-    )
 
 
 def allotted(templates: Sequence[DialogueTemplate], questions: Sequence[str], seed: int) -> list[DialogueTemplate]:

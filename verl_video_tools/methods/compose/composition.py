@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.prompt_files import read_prompt
-from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.core.templates import formatted_placeholder
+from verl_video_tools.core.tool import load_selector
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.grammar import GRAMMARS, Grammar
 from verl_video_tools.methods.compose.parts import (

@@ -15,7 +15,7 @@ from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.resolve import resolve
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind.method import FrameMind, Rung
-from verl_video_tools.methods.toolkit.frame_size import rate_frames
+from verl_video_tools.methods.toolkit.frames import rate_frames
 from verl_video_tools.video.resize import fit_pixels
 
 

@@ -58,7 +58,7 @@ class FrameAt:
         return vt.ToolPlan(frames=request, result={"t": seconds})
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """One frame (`Method.max_cost_call`)."""
+        """One frame."""
         return vt.spread_frames(info, 1, fit_envelope(self.side_pixels, self.side_pixels, envelope))
 
 
@@ -120,7 +120,7 @@ class VideoClip:
         return vt.ToolPlan(frames=request, result={"t_start": start, "t_end": end})
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """A clip of the whole video (`Method.max_cost_call`)."""
+        """A clip of the whole video."""
         return vt.spread_frames(info, self.max_frames, fit_envelope(self.side_pixels, self.side_pixels, envelope))
 
     def frame_numbers(self, start: float, end: float, info: vt.VideoInfo) -> list[int]:

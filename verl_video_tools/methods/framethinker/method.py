@@ -12,9 +12,13 @@ from typing import ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker import grammar as protocol
-from verl_video_tools.methods.framethinker.consistency import ConsistencyRules, Verdict, verify_consistency
+from verl_video_tools.methods.framethinker.consistency import (
+    ConsistencyRules,
+    Verdict,
+    read_transcript,
+    verify_consistency,
+)
 from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
-from verl_video_tools.methods.framethinker.reference import read_transcript
 from verl_video_tools.video.resize import fit_box
 
 LONG_VIDEO_SECONDS = 300.0
@@ -50,8 +54,6 @@ class FrameThinker(vt.Method):
         vt.ChooseFrames.description,
         GetFrameNumber.description,
     )
-    tool_agent_tools: ClassVar[tuple[str, ...]] = (vt.ChooseFrames.name, GetFrameNumber.name)
-    dialogue_templates: ClassVar[str | None] = "dialogue_templates.toml"
 
     max_turns: int = 5
     """Assistant turns, the answer's included (code)."""
@@ -147,10 +149,6 @@ class FrameThinker(vt.Method):
             max_turns=self.max_turns,
         )
         return [vt.Message("system", (system,)), vt.Message("user", user)]
-
-    def tool_agent_prompt(self) -> str:
-        """Frames, tools, how to call and how to answer, for chat templates that do not render the tools' schemas."""
-        return vt.load_prompt(__package__, "prompt_tool_agent.txt", None)
 
     def message_templates(self) -> Mapping[str, vt.Template]:
         return {

@@ -12,10 +12,14 @@ from typing import Any, ClassVar, Literal
 
 from verl_video_tools.core.temporal import boundary_agreement, segments_iou, segments_recall
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.longvt import messages
 from verl_video_tools.methods.longvt import reference as reference
-from verl_video_tools.methods.longvt.crop_video import CropVideo, nearest_frames, video_seconds
-from verl_video_tools.methods.longvt.crop_video_reference import published_indices
+from verl_video_tools.methods.longvt.crop_video import (
+    CropVideo,
+    format_values,
+    nearest_frames,
+    published_indices,
+    video_seconds,
+)
 from verl_video_tools.methods.toolkit import hermes
 
 Segment = tuple[float, float]
@@ -24,6 +28,55 @@ MAX_CALLS_REFERENCE = 5
 """Calls after which a rollout ends, unanswered, with `compat="reference"` (code: `multi_turn.max_tool_call`)."""
 MAX_ANSWER_CHARACTERS = 1000
 """An answer of this length or longer earns neither accuracy nor format: it would be a list of guesses (code)."""
+
+# What a rollout is shown after its system prompt. In the reference profile order, tags and the phrases around frames,
+# errors and the path are the published ones. The reasons of its errors are in our words, until a user's
+# `templates_file` brings those of a checkpoint.
+_FRAMES, _ERROR = ("frames",), ("error",)
+
+
+_STRICT: Mapping[str, vt.Template] = {
+    "user": vt.Template("{question}\n\n{frames}", once=("frames", "question"), optional=("path",)),
+    "observation": vt.Template("<tool_response>\n{frames}\n</tool_response>", once=_FRAMES),
+    "refusal": vt.Template("<tool_response>\nError: {error}\n</tool_response>", once=_ERROR),
+    "between": vt.Template("\n"),
+}
+"""Ours: the question before the frames."""
+
+_REFERENCE: Mapping[str, vt.Template] = {
+    "user": vt.Template(
+        "{frames}{question}\n The Video path for this video is: {path}",
+        once=("frames", "question"),
+        optional=("path",),
+    ),
+    "observation": vt.Template(
+        "<tool_response>\n{frames}The tool executed successfully. Here are the processed result</tool_response>",
+        once=_FRAMES,
+    ),
+    "refusal": vt.Template(
+        "<tool_response>\nTool execution failed: Error executing tool crop_video: {error}</tool_response>", once=_ERROR
+    ),
+    "between": vt.Template(""),
+    "path_missing": vt.Template("video_path is missing"),
+    "start_missing": vt.Template("start_time is missing"),
+    "end_missing": vt.Template("end_time is missing"),
+    "path_empty": vt.Template("video_path is empty"),
+    "start_negative": vt.Template("start_time {start} is below 0", optional=("start", "end")),
+    "end_not_after_start": vt.Template("end_time {end} is not after start_time {start}", optional=("start", "end")),
+    "file_missing": vt.Template("there is no video {path}", optional=("path",)),
+    "start_beyond": vt.Template(
+        "start_time {start} is not before the end of the video, {duration} s", optional=("start", "end", "duration")
+    ),
+    "end_beyond": vt.Template(
+        "end_time {end} is after the end of the video, {duration} s", optional=("start", "end", "duration")
+    ),
+    "too_short": vt.Template("there are no two frames between {start} and {end} s", optional=("start", "end", "path")),
+    "wrong_types": vt.Template("times must be numbers, and video_path a text", optional=("arguments",)),
+}
+"""`between` stands between two replies; what follows it are the reasons that stand for ``{error}``, one for each check
+of the published tool. A failure that is none of them is reported as it is."""
+
+_REASONS = _REFERENCE.keys() - {"user", "observation", "refusal", "between"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +92,6 @@ class LongVT(vt.Method):
     oracle: ClassVar[str | None] = "verl_video_tools.methods.longvt.oracle:LongVTOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (CropVideo.description,)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
-    tool_agent_tools: ClassVar[tuple[str, ...]] = (CropVideo.name,)
 
     max_turns: int = 5
     """Assistant turns, the answer's included (code)."""
@@ -118,7 +170,7 @@ class LongVT(vt.Method):
         return [vt.Message("system", (system,)), vt.Message("user", (*images, f"\n{question.strip()}"))]
 
     def message_templates(self) -> Mapping[str, vt.Template]:
-        return messages.REFERENCE if self.compat == "reference" else messages.STRICT
+        return _REFERENCE if self.compat == "reference" else _STRICT
 
     def parse(self, text: str) -> vt.ParsedTurn:
         if self.compat == "reference":
@@ -150,7 +202,24 @@ class LongVT(vt.Method):
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """One `<tool_response>` per call: its frames, or why it was refused."""
-        return messages.observation(self, self.compat, outcomes, self.shown)
+        parts: list[vt.Content] = []
+        for outcome in outcomes:
+            parts.append(() if not parts else vt.render(self, "between"))
+            if outcome.record.ok:
+                frames = vt.with_text(outcome, self.shown(outcome.images))
+                parts.append(vt.render(self, "observation", frames=frames))
+            else:
+                parts.append(vt.render(self, "refusal", error=self._reason(outcome)))
+        return tuple(piece for part in parts for piece in part)
+
+    def _reason(self, outcome: vt.ToolOutcome) -> str:
+        error = vt.format_error(outcome.record)
+        if self.compat == "strict":
+            return str(error)
+        name = error.message.partition(":")[0]
+        if name not in _REASONS:
+            return error.message
+        return vt.content_text(vt.render(self, name, **format_values(outcome.record.arguments, outcome.video)))
 
     def ends_on_budget(self) -> bool:
         """With `compat="reference"`, as published: it costs the answer. Else the model reads an error, and may crop

@@ -1,108 +1,211 @@
-"""What the author of a method, tool or frame selector needs, in one place; all of it is public.
+"""What the author of a method, tool or frame selector needs, in one place.
 
-The class of a method and what it is made of; grammars (`find_blocks`, `tool_schema`, `load_object`); checks of
-arguments; prompts and templates; graders and rewards. Frames by time and number are in `verl_video_tools.video`, oracle
-policies of the synthetic world in `methods.toolkit.oracle`.
+`__all__` is the whole list; docs/api/toolkit.md tells what each name is for. Frames by time and number are in
+`verl_video_tools.video`, oracle policies of the synthetic world in `methods.toolkit.oracle`.
 """
 
-from verl_video_tools.core.boxes import box_iou as box_iou
-from verl_video_tools.core.choices import grade_multiple_choice as grade_multiple_choice
-from verl_video_tools.core.config import require as require
-from verl_video_tools.core.errors import CallError as CallError
-from verl_video_tools.core.errors import CallErrorCode as CallErrorCode
-from verl_video_tools.core.errors import CallRejected as CallRejected
-from verl_video_tools.core.errors import RetrievalError as RetrievalError
-from verl_video_tools.core.errors import ToolModelError as ToolModelError
-from verl_video_tools.core.errors import UsageError as UsageError
-from verl_video_tools.core.errors import VideoError as VideoError
-from verl_video_tools.core.grading import answer_score as answer_score
-from verl_video_tools.core.grading import grade_answer as grade_answer
-from verl_video_tools.core.json_text import load_object as load_object
-from verl_video_tools.core.prompt_files import load_prompt as load_prompt
-from verl_video_tools.core.templates import Template as Template
-from verl_video_tools.core.templates import render as render
-from verl_video_tools.core.temporal import temporal_iou as temporal_iou
-from verl_video_tools.core.types import AnswerLabel as AnswerLabel
-from verl_video_tools.core.types import Box as Box
-from verl_video_tools.core.types import BoxUnit as BoxUnit
-from verl_video_tools.core.types import CallRecord as CallRecord
-from verl_video_tools.core.types import Compat as Compat
-from verl_video_tools.core.types import Content as Content
-from verl_video_tools.core.types import ContextPolicy as ContextPolicy
-from verl_video_tools.core.types import FrameRecord as FrameRecord
-from verl_video_tools.core.types import FrameRequest as FrameRequest
-from verl_video_tools.core.types import FrameSelector as FrameSelector
-from verl_video_tools.core.types import ImagePart as ImagePart
-from verl_video_tools.core.types import Judge as Judge
-from verl_video_tools.core.types import Message as Message
-from verl_video_tools.core.types import Method as Method
-from verl_video_tools.core.types import ModelReply as ModelReply
-from verl_video_tools.core.types import ParsedTurn as ParsedTurn
-from verl_video_tools.core.types import PixelBox as PixelBox
-from verl_video_tools.core.types import PixelEnvelope as PixelEnvelope
-from verl_video_tools.core.types import Region as Region
-from verl_video_tools.core.types import Retriever as Retriever
-from verl_video_tools.core.types import RolloutLimits as RolloutLimits
-from verl_video_tools.core.types import SaidCall as SaidCall
-from verl_video_tools.core.types import SaidTurn as SaidTurn
-from verl_video_tools.core.types import Sample as Sample
-from verl_video_tools.core.types import ShownFrame as ShownFrame
-from verl_video_tools.core.types import StopReason as StopReason
-from verl_video_tools.core.types import Subtitle as Subtitle
-from verl_video_tools.core.types import Tool as Tool
-from verl_video_tools.core.types import ToolCall as ToolCall
-from verl_video_tools.core.types import ToolContext as ToolContext
-from verl_video_tools.core.types import ToolDescription as ToolDescription
-from verl_video_tools.core.types import ToolModel as ToolModel
-from verl_video_tools.core.types import ToolOutcome as ToolOutcome
-from verl_video_tools.core.types import ToolPlan as ToolPlan
-from verl_video_tools.core.types import Trajectory as Trajectory
-from verl_video_tools.core.types import Turn as Turn
-from verl_video_tools.core.types import Verification as Verification
-from verl_video_tools.core.types import VideoInfo as VideoInfo
-from verl_video_tools.core.types import content_text as content_text
-from verl_video_tools.core.types import segment_of as segment_of
-from verl_video_tools.methods.toolkit.arguments import finite_number as finite_number
-from verl_video_tools.methods.toolkit.arguments import format_seconds as format_seconds
-from verl_video_tools.methods.toolkit.arguments import seconds_argument as seconds_argument
-from verl_video_tools.methods.toolkit.arguments import snap_to_end as snap_to_end
-from verl_video_tools.methods.toolkit.arguments import time_argument as time_argument
-from verl_video_tools.methods.toolkit.ask_model import AskModel as AskModel
-from verl_video_tools.methods.toolkit.blocks import Block as Block
-from verl_video_tools.methods.toolkit.blocks import find_between as find_between
-from verl_video_tools.methods.toolkit.blocks import find_blocks as find_blocks
-from verl_video_tools.methods.toolkit.blocks import without_blocks as without_blocks
-from verl_video_tools.methods.toolkit.box_argument import box_in_words as box_in_words
-from verl_video_tools.methods.toolkit.box_argument import format_box as format_box
-from verl_video_tools.methods.toolkit.box_argument import region_argument as region_argument
-from verl_video_tools.methods.toolkit.choose_frames import NUMBER_AND_TIME as NUMBER_AND_TIME
-from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames as ChooseFrames
-from verl_video_tools.methods.toolkit.frame_lines import FRAME_TEMPLATES as FRAME_TEMPLATES
-from verl_video_tools.methods.toolkit.frame_lines import frame_lines as frame_lines
-from verl_video_tools.methods.toolkit.frame_lines import numbered_frames as numbered_frames
-from verl_video_tools.methods.toolkit.frame_range import read_frame_range as read_frame_range
-from verl_video_tools.methods.toolkit.frame_size import frame_size as frame_size
-from verl_video_tools.methods.toolkit.frame_size import pixel_bounds as pixel_bounds
-from verl_video_tools.methods.toolkit.frame_size import spread_frames as spread_frames
-from verl_video_tools.methods.toolkit.grid import Grid as Grid
-from verl_video_tools.methods.toolkit.group_terms import curiosity_bonus as curiosity_bonus
-from verl_video_tools.methods.toolkit.group_terms import looked_at_spans as looked_at_spans
-from verl_video_tools.methods.toolkit.group_terms import relative_length_penalty as relative_length_penalty
-from verl_video_tools.methods.toolkit.group_terms import span_diversity as span_diversity
-from verl_video_tools.methods.toolkit.group_terms import tool_necessity as tool_necessity
-from verl_video_tools.methods.toolkit.group_terms import uses_tools as uses_tools
-from verl_video_tools.methods.toolkit.group_terms import written_characters as written_characters
-from verl_video_tools.methods.toolkit.hermes import parse_calls as parse_calls
-from verl_video_tools.methods.toolkit.hermes import parse_turn as parse_turn
-from verl_video_tools.methods.toolkit.hermes import tool_schema as tool_schema
-from verl_video_tools.methods.toolkit.picture_labels import picture_label as picture_label
-from verl_video_tools.methods.toolkit.refusals import UNKNOWN as UNKNOWN
-from verl_video_tools.methods.toolkit.refusals import format_error as format_error
-from verl_video_tools.methods.toolkit.refusals import malformed_call as malformed_call
-from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls as refuse_surplus_calls
-from verl_video_tools.methods.toolkit.spans import span_argument as span_argument
-from verl_video_tools.methods.toolkit.subtitle_tools import SubtitlesAt as SubtitlesAt
-from verl_video_tools.methods.toolkit.subtitle_tools import SubtitleSearch as SubtitleSearch
-from verl_video_tools.methods.toolkit.text_results import with_text as with_text
-from verl_video_tools.methods.toolkit.video_argument import video_argument as video_argument
-from verl_video_tools.methods.toolkit.zoom import Zoom as Zoom
+from verl_video_tools.core.boxes import box_iou
+from verl_video_tools.core.choices import grade_multiple_choice
+from verl_video_tools.core.config import require
+from verl_video_tools.core.errors import (
+    CallError,
+    CallErrorCode,
+    CallRejected,
+    RetrievalError,
+    ToolModelError,
+    UsageError,
+    VideoError,
+)
+from verl_video_tools.core.grading import answer_score, grade_answer
+from verl_video_tools.core.json_text import load_object
+from verl_video_tools.core.prompt_files import load_prompt
+from verl_video_tools.core.templates import Template, render
+from verl_video_tools.core.temporal import temporal_iou
+from verl_video_tools.core.types import (
+    AnswerLabel,
+    Box,
+    BoxUnit,
+    CallRecord,
+    Compat,
+    Content,
+    ContextPolicy,
+    FrameRecord,
+    FrameRequest,
+    FrameSelector,
+    ImagePart,
+    Judge,
+    Message,
+    Method,
+    ModelReply,
+    ParsedTurn,
+    PixelBox,
+    PixelEnvelope,
+    Region,
+    Retriever,
+    RolloutLimits,
+    SaidCall,
+    SaidTurn,
+    Sample,
+    ShownFrame,
+    StopReason,
+    Subtitle,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolDescription,
+    ToolModel,
+    ToolOutcome,
+    ToolPlan,
+    Trajectory,
+    Turn,
+    Verification,
+    VideoInfo,
+    content_text,
+    segment_of,
+)
+from verl_video_tools.methods.toolkit.ask_model import AskModel
+from verl_video_tools.methods.toolkit.blocks import Block, find_between, find_blocks, without_blocks
+from verl_video_tools.methods.toolkit.calls import (
+    UNKNOWN,
+    box_in_words,
+    finite_number,
+    format_box,
+    format_error,
+    format_seconds,
+    malformed_call,
+    read_frame_range,
+    refuse_surplus_calls,
+    region_argument,
+    seconds_argument,
+    snap_to_end,
+    span_argument,
+    time_argument,
+    video_argument,
+)
+from verl_video_tools.methods.toolkit.choose_frames import NUMBER_AND_TIME, ChooseFrames
+from verl_video_tools.methods.toolkit.frame_lines import (
+    FRAME_TEMPLATES,
+    frame_lines,
+    numbered_frames,
+    picture_label,
+    with_text,
+)
+from verl_video_tools.methods.toolkit.frames import frame_size, pixel_bounds, rate_frames, spread_frames
+from verl_video_tools.methods.toolkit.grid import Grid
+from verl_video_tools.methods.toolkit.group_terms import (
+    curiosity_bonus,
+    looked_at_spans,
+    relative_length_penalty,
+    span_diversity,
+    tool_necessity,
+    uses_tools,
+    written_characters,
+)
+from verl_video_tools.methods.toolkit.hermes import parse_calls, parse_turn, tool_schema
+from verl_video_tools.methods.toolkit.subtitle_tools import SubtitlesAt, SubtitleSearch
+from verl_video_tools.methods.toolkit.zoom import Zoom
+
+__all__ = [
+    "FRAME_TEMPLATES",
+    "NUMBER_AND_TIME",
+    "UNKNOWN",
+    "AnswerLabel",
+    "AskModel",
+    "Block",
+    "Box",
+    "BoxUnit",
+    "CallError",
+    "CallErrorCode",
+    "CallRecord",
+    "CallRejected",
+    "ChooseFrames",
+    "Compat",
+    "Content",
+    "ContextPolicy",
+    "FrameRecord",
+    "FrameRequest",
+    "FrameSelector",
+    "Grid",
+    "ImagePart",
+    "Judge",
+    "Message",
+    "Method",
+    "ModelReply",
+    "ParsedTurn",
+    "PixelBox",
+    "PixelEnvelope",
+    "Region",
+    "RetrievalError",
+    "Retriever",
+    "RolloutLimits",
+    "SaidCall",
+    "SaidTurn",
+    "Sample",
+    "ShownFrame",
+    "StopReason",
+    "Subtitle",
+    "SubtitleSearch",
+    "SubtitlesAt",
+    "Template",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolDescription",
+    "ToolModel",
+    "ToolModelError",
+    "ToolOutcome",
+    "ToolPlan",
+    "Trajectory",
+    "Turn",
+    "UsageError",
+    "Verification",
+    "VideoError",
+    "VideoInfo",
+    "Zoom",
+    "answer_score",
+    "box_in_words",
+    "box_iou",
+    "content_text",
+    "curiosity_bonus",
+    "find_between",
+    "find_blocks",
+    "finite_number",
+    "format_box",
+    "format_error",
+    "format_seconds",
+    "frame_lines",
+    "frame_size",
+    "grade_answer",
+    "grade_multiple_choice",
+    "load_object",
+    "load_prompt",
+    "looked_at_spans",
+    "malformed_call",
+    "numbered_frames",
+    "parse_calls",
+    "parse_turn",
+    "picture_label",
+    "pixel_bounds",
+    "rate_frames",
+    "read_frame_range",
+    "refuse_surplus_calls",
+    "region_argument",
+    "relative_length_penalty",
+    "render",
+    "require",
+    "seconds_argument",
+    "segment_of",
+    "snap_to_end",
+    "span_argument",
+    "span_diversity",
+    "spread_frames",
+    "temporal_iou",
+    "time_argument",
+    "tool_necessity",
+    "tool_schema",
+    "uses_tools",
+    "video_argument",
+    "with_text",
+    "without_blocks",
+    "written_characters",
+]

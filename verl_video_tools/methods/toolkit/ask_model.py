@@ -22,11 +22,15 @@ from verl_video_tools.core.types import (
     ToolDescription,
     ToolPlan,
 )
-from verl_video_tools.methods.toolkit.arguments import format_seconds, seconds_argument, snap_to_end
+from verl_video_tools.methods.toolkit.calls import (
+    format_seconds,
+    seconds_argument,
+    snap_to_end,
+    span_argument,
+    video_argument,
+)
 from verl_video_tools.methods.toolkit.frame_lines import frame_lines
-from verl_video_tools.methods.toolkit.frame_size import frame_size
-from verl_video_tools.methods.toolkit.spans import span_argument
-from verl_video_tools.methods.toolkit.video_argument import video_argument
+from verl_video_tools.methods.toolkit.frames import frame_size
 from verl_video_tools.video.sampling import uniform_seconds
 
 CUT_MARK = " [...]"

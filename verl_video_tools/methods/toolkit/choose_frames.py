@@ -17,7 +17,7 @@ from verl_video_tools.core.types import (
     ToolPlan,
     VideoInfo,
 )
-from verl_video_tools.methods.toolkit.frame_size import spread_frames
+from verl_video_tools.methods.toolkit.frames import spread_frames
 from verl_video_tools.video.resize import fit_box
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -106,7 +106,7 @@ class ChooseFrames:
         )
 
     def most_expensive_call(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
-        """A call for the whole video (`Method.max_cost_call`)."""
+        """A call for the whole video."""
         return spread_frames(info, self.num_frames, self._frame_size(info, envelope))
 
     def _frame_size(self, info: VideoInfo, envelope: PixelEnvelope) -> tuple[int, int]:

@@ -18,8 +18,8 @@ from verl_video_tools.core.types import (
     ToolPlan,
     VideoInfo,
 )
-from verl_video_tools.methods.toolkit.arguments import time_argument
-from verl_video_tools.methods.toolkit.frame_size import pixel_bounds
+from verl_video_tools.methods.toolkit.calls import time_argument
+from verl_video_tools.methods.toolkit.frames import pixel_bounds
 from verl_video_tools.methods.toolkit.zoom import MIN_PICTURE_PIXELS
 from verl_video_tools.video.resize import MAX_ASPECT_RATIO, fit_envelope
 from verl_video_tools.video.sampling import linspace_indices
@@ -89,7 +89,7 @@ class Grid:
         return ToolPlan(frames=self._request(linspace_indices(first, last, count), info, context.envelope))
 
     def most_expensive_call(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
-        """A picture that costs at least as many tokens as any call's: what `Method.max_cost_call` returns."""
+        """A picture that costs at least as many tokens as any call's."""
         largest = self._request((0,), info, envelope)
         for count in range(2, min(self.max_frames, info.num_frames) + 1):
             with suppress(CallRejected):  # the model takes no picture of so many

@@ -21,7 +21,7 @@ from typing import Any
 from verl_video_tools.core.json_text import load_object
 from verl_video_tools.core.types import ParsedTurn, ToolCall
 from verl_video_tools.methods.toolkit.blocks import find_blocks, without_blocks
-from verl_video_tools.methods.toolkit.refusals import malformed_call
+from verl_video_tools.methods.toolkit.calls import malformed_call
 
 _ADVICE = 'write {"name": ..., "arguments": {...}} between the tags'
 _TAG = re.compile(r"</?(?:think|tool_call|answer)>")

@@ -12,10 +12,16 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from itertools import pairwise
-from typing import ClassVar, Protocol, TypedDict, get_type_hints
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypedDict, get_type_hints
+
+from omegaconf import OmegaConf
 
 from verl_video_tools.core.config import require
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.prompt_files import file_beside
 from verl_video_tools.core.types import Method, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.world import VideoSpec, frames_at, label_at
@@ -167,3 +173,35 @@ def runs_of_labels(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str
 def listed(runs: Sequence[tuple[int, str]], name: Callable[[int], str]) -> str:
     """What the runs show, in words; `name` is how a frame is called."""
     return ", ".join(f"{name(frame)} {label}" for frame, label in runs) or "nothing"
+
+
+# ------------------------------------------------------------------------------------------------- settings of a method
+
+
+PROMPT_FILE = "prompt_synthetic.txt"
+
+
+def synthetic_fields(method_class: type[Method], prompts_dir: Path | None = None) -> dict[str, Any]:
+    """Fields of a packaged method's config, as its group `video_tools/synthetic` sets them.
+
+    Args:
+        prompts_dir: folder of prompts that `vvt demo` has written; None: the packaged prompt.
+    """
+    group = files("verl_video_tools.config") / "video_tools" / "synthetic" / f"{method_class.name}.yaml"
+    fields: Any = OmegaConf.to_container(OmegaConf.create(group.read_text(encoding="utf-8")))
+    packaged = Path(str(file_beside(method_class, PROMPT_FILE)))
+    prompt = packaged if prompts_dir is None else prompts_dir / f"{method_class.name}.txt"
+    return {**fields, "prompt_file": str(prompt)}
+
+
+def write_prompt(method_class: type[Method], prompts_dir: Path) -> None:
+    """Write the method's short system prompt for a tiny model to ``<prompts_dir>/<name>.txt``.
+
+    Raises:
+        UsageError: the method has none.
+    """
+    prompt = file_beside(method_class, PROMPT_FILE)
+    if not prompt.is_file():
+        raise UsageError(f"{method_class.name} has no prompt for a tiny model: put one into {prompt}")
+    prompts_dir.mkdir(parents=True, exist_ok=True)
+    (prompts_dir / f"{method_class.name}.txt").write_bytes(prompt.read_bytes())

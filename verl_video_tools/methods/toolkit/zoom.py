@@ -22,9 +22,8 @@ from verl_video_tools.core.types import (
     ToolPlan,
     VideoInfo,
 )
-from verl_video_tools.methods.toolkit.arguments import time_argument
-from verl_video_tools.methods.toolkit.box_argument import box_in_words, region_argument
-from verl_video_tools.methods.toolkit.frame_size import pixel_bounds
+from verl_video_tools.methods.toolkit.calls import box_in_words, region_argument, time_argument
+from verl_video_tools.methods.toolkit.frames import pixel_bounds
 from verl_video_tools.video.resize import MAX_ASPECT_RATIO, fit_envelope
 
 MIN_PICTURE_PIXELS = 1024
@@ -116,7 +115,7 @@ class Zoom:
         return ToolPlan(frames=request, result={"box": list(pixels)})
 
     def most_expensive_call(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
-        """A picture that costs at least as many tokens as any call's: what `Method.max_cost_call` returns."""
+        """A picture that costs at least as many tokens as any call's."""
         bounds = pixel_bounds(self.min_pixels, self.max_pixels, envelope)
         columns, rows = _most_cells(bounds.max_pixels // bounds.factor**2)
         return FrameRequest(width=columns * bounds.factor, height=rows * bounds.factor, seconds=(0.0,))

@@ -63,7 +63,6 @@ class VideoBrain(vt.Method):
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (UniformSample.description, ClipSample.description)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.search:asked_by_frames"
-    tool_agent_tools: ClassVar[tuple[str, ...]] = (UniformSample.name, ClipSample.name)
 
     max_turns: int = 6
     """Five rounds of sampling (paper 4.1) and the answer."""

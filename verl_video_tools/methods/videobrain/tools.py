@@ -23,7 +23,7 @@ class UniformSample:
         num_frames: frames shown per call; a range of fewer frames is refused.
         box_width, box_height: pixels that a frame is shown in, see `video.resize.size_in_box`.
         aspect: what becomes of frames of another shape than the box's.
-        compat: see `methods.toolkit.frame_range.read_frame_range`.
+        compat: see `methods.toolkit.calls.read_frame_range`.
 
     Raises:
         UsageError: a value is out of its range.
@@ -79,7 +79,7 @@ class UniformSample:
         )
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """A call for the whole video (`Method.max_cost_call`)."""
+        """A call for the whole video."""
         return vt.spread_frames(info, self.num_frames, self._frame_size(info, envelope))
 
     def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
@@ -99,7 +99,7 @@ class ClipSample:
         box_width, box_height: pixels that a frame is shown in, see `video.resize.size_in_box`.
         deadline_seconds: time for the search.
         aspect: what becomes of frames of another shape than the box's.
-        compat: see `methods.toolkit.frame_range.read_frame_range`; `reference` also takes a prompt that is not text.
+        compat: see `methods.toolkit.calls.read_frame_range`; `reference` also takes a prompt that is not text.
 
     Raises:
         UsageError: a value is out of its range.
@@ -169,7 +169,7 @@ class ClipSample:
         )
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """A call for the whole video (`Method.max_cost_call`)."""
+        """A call for the whole video."""
         return vt.spread_frames(info, self.num_frames, self._frame_size(info, envelope))
 
     def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:

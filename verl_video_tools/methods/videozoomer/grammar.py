@@ -9,7 +9,7 @@ published environment.
 
 `parse_turn` is the strict reading, `parse_turn_reference` that of the published environment; they differ in which JSON
 they find. Both take any text and never raise. Frames are labelled alike in initial frames and observations; the
-messages around them are templates (`methods.videozoomer.messages`).
+messages around them are templates (`methods.videozoomer.method`).
 """
 
 from __future__ import annotations

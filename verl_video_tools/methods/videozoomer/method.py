@@ -10,13 +10,68 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.toolkit.frame_size import rate_frames
 from verl_video_tools.methods.videozoomer import grammar as protocol
-from verl_video_tools.methods.videozoomer import messages
 from verl_video_tools.methods.videozoomer.reference import grade_letter_reference, read_turns
-from verl_video_tools.methods.videozoomer.video_zoom import VideoZoom
+from verl_video_tools.methods.videozoomer.video_zoom import (
+    UNREADABLE,
+    VideoZoom,
+    frames_asked_reference,
+    numbers_reference,
+)
 from verl_video_tools.video.resize import fit_pixels
 from verl_video_tools.video.sampling import linspace_indices
+
+# What a rollout is shown after its system prompt. In the reference profile order, tags and what errors state are the
+# published ones. The words of its sentences are ours, until a user's `templates_file` brings those of a checkpoint.
+_GO_ON = " between <think> and </think>, then {} or give your answer between <answer> and </answer>."
+_ANSWER_NOW = (
+    " between <think> and </think>. No zoom is left, so do not write <video_zoom> again: "
+    "give your answer between <answer> and </answer> now."
+)
+_OF_FRAMES = "frames", "Think about what they show", "zoom in again"
+_OF_ERROR = "error", "Think about what was wrong", "zoom in with a correct request"
+"""Placeholder of a message, what to think about, and what may be done next."""
+_FRAMES = "<tool_response>\nThe frames of your zoom:\n{frames}\n</tool_response>\n"
+_ERROR = "<tool_response>\nError: {error}\n</tool_response>\n"
+_USER = vt.Template("{frames}\n{question}", once=("frames", "question"))
+
+
+def _both(name: str, text: str, last: str | None = None) -> dict[str, vt.Template]:
+    """A message, and the one in its place before the last turn.
+
+    Args:
+        last: what the latter adds to the former; None: its end is `_ANSWER_NOW` instead.
+    """
+    placeholder, advice, again = _OF_FRAMES if name == "observation" else _OF_ERROR
+    go_on = text + advice + _GO_ON.format(again)
+    return {
+        name: vt.Template(go_on, once=(placeholder,)),
+        f"{name}_last": vt.Template(text + advice + _ANSWER_NOW if last is None else go_on + last, once=(placeholder,)),
+    }
+
+
+_STRICT: Mapping[str, vt.Template] = {
+    "user": _USER,
+    **_both("observation", _FRAMES),
+    **_both("refusal", _ERROR),
+    **_both("unreadable", _ERROR),
+}
+
+_NO_ZOOM_LEFT = "No zoom is left, so do not write <video_zoom> again: give your answer now."
+"""The published code adds it without a space before it."""
+
+_REFERENCE: Mapping[str, vt.Template] = {
+    "user": _USER,
+    **_both("observation", _FRAMES, _NO_ZOOM_LEFT),
+    # The second tag of a refusal lacks its slash in the published code, and no line break follows it.
+    **_both("refusal", "<tool_response>\nError: {error}<tool_response>", _NO_ZOOM_LEFT),
+    **_both("unreadable", "<tool_response>\nERROR: {error}.\n</tool_response>\n", _NO_ZOOM_LEFT),
+    "too_many_frames": vt.Template(
+        "{num_frames} frames are more than the {max_frames} that a zoom shows.", optional=("num_frames", "max_frames")
+    ),
+    "no_numbers": vt.Template("cannot read segment and fps of {request}: {reason}", optional=("reason", "request")),
+}
+"""`too_many_frames` and `no_numbers` are what stands for ``{error}`` in a refusal and in an unreadable request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +98,12 @@ class VideoZoomer(vt.Method):
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (VideoZoom.description,)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:frames_in_seconds"
 
+    stop: ClassVar[tuple[str, ...]] = (protocol.STOP,)  # a request ends its turn (code)
+
     max_turns: int = 5
     """Four zooms and the answer (paper 4.1, table 5)."""
     max_turn_tokens: int | None = 4096
     """Tokens generated in one turn at most (code)."""
-    stop: tuple[str, ...] = (protocol.STOP,)
-    """A request ends its turn (code)."""
     end_on_call_error: bool = False
     """An illegal request is answered with an error message (paper 3.1)."""
 
@@ -92,7 +147,7 @@ class VideoZoomer(vt.Method):
             if len(indices) > self.initial_frames:
                 indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
             return vt.FrameRequest(width=width, height=height, indices=indices)
-        return rate_frames(info, self.glance_fps, self.initial_frames, (width, height))
+        return vt.rate_frames(info, self.glance_fps, self.initial_frames, (width, height))
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then the frames, each after its label, and the question."""
@@ -104,7 +159,7 @@ class VideoZoomer(vt.Method):
         return [vt.Message("system", (system,)), vt.Message("user", user)]
 
     def message_templates(self) -> Mapping[str, vt.Template]:
-        return messages.REFERENCE if self.compat == "reference" else messages.STRICT
+        return _REFERENCE if self.compat == "reference" else _STRICT
 
     def parse(self, text: str) -> vt.ParsedTurn:
         return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
@@ -115,8 +170,30 @@ class VideoZoomer(vt.Method):
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """The frames of the zoom, or why there are none; and before the last turn that no zoom is left."""
-        # More than one only where all were refused for being several.
-        return messages.observation(self, outcomes[0], self.call_frames, turns_left)
+        outcome = outcomes[0]  # more than one only where all were refused for being several
+        last = "_last" if turns_left <= 1 else ""
+        if outcome.record.ok:
+            frames = vt.with_text(outcome, protocol.labelled_frames(outcome.images))
+            return vt.render(self, f"observation{last}", frames=frames)
+        error = vt.format_error(outcome.record)
+        name = "unreadable" if error.code == vt.CallErrorCode.MALFORMED_CALL else "refusal"
+        reason = self._reason_reference(outcome.record, error) if self.compat == "reference" else str(error)
+        return vt.render(self, f"{name}{last}", error=reason)
+
+    def _reason_reference(self, record: vt.CallRecord, error: vt.CallError) -> str:
+        """The reason as published, which names no code."""
+        if error.code == vt.CallErrorCode.TOO_MANY_FRAMES:
+            asked = frames_asked_reference(*numbers_reference(record.arguments))
+            counts = {"num_frames": str(asked), "max_frames": str(self.call_frames)}
+            return vt.content_text(vt.render(self, error.code, **counts))
+        is_json = record.arguments.keys() != {"request"}
+        if error.code != vt.CallErrorCode.MALFORMED_CALL or not is_json:
+            return error.message
+        try:
+            numbers_reference(record.arguments)
+        except UNREADABLE as reason:
+            return vt.content_text(vt.render(self, "no_numbers", reason=str(reason), request=str(record.arguments)))
+        return error.message
 
     # ---------------------------------------------------------------------------------------------------------- reward
 

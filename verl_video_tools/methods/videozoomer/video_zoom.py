@@ -79,7 +79,7 @@ class VideoZoom:
         return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, seconds=seconds, unique=True))
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """A zoom of the whole video (`Method.max_cost_call`)."""
+        """A zoom of the whole video."""
         width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
         seconds = uniform_seconds(0.0, info.duration_seconds, self.max_frames)
         return vt.FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))

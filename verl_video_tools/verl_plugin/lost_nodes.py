@@ -1,7 +1,7 @@
 """After a run on a cluster has failed: which nodes are dead.
 
 If the node of verl's trainer process is lost, its watchdog is lost with it, and all that Ray tells the job is that a
-connection broke. `vvt train` then runs `python -m verl_video_tools.launch.lost_nodes`.
+connection broke. `vvt train` then runs `python -m verl_video_tools.verl_plugin.lost_nodes`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Frames spread over the whole video, and sizes of frames by a bound on their area."""
+"""Frames spread over the whole video, or chosen by the question, and sizes of frames by a bound on their area."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from verl_video_tools.core.types import FrameRequest, PixelEnvelope, VideoInfo
+from verl_video_tools.core.errors import RetrievalError
+from verl_video_tools.core.types import FrameRequest, PixelEnvelope, ToolContext, VideoInfo
 from verl_video_tools.video.resize import fit_envelope
 from verl_video_tools.video.sampling import fps_seconds, linspace_indices, not_before, uniform_seconds
 
@@ -53,3 +55,23 @@ def rate_frames(info: VideoInfo, fps: float, max_frames: int, size: tuple[int, i
     else:
         seconds = fps_seconds(0.0, info.duration_seconds, fps, max_frames)
     return FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds), unique=True)
+
+
+NUM_CANDIDATES = 256
+"""Frames spread over the video that `most_similar` compares with the question."""
+
+
+async def most_similar(request: FrameRequest, context: ToolContext, deadline_seconds: float) -> FrameRequest:
+    """The frames most like the question, in order of time; as many as the method would show.
+
+    Raises:
+        RetrievalError: the run has no retriever (docs/retrieval.md), or it gave no answer.
+    """
+    if context.retriever is None:
+        raise RetrievalError("the selector most_similar needs a retriever, and the run has none")
+    last = context.info.num_frames - 1
+    candidates = linspace_indices(0, last, max(NUM_CANDIDATES, request.num_frames))
+    best = await context.retriever.best_frames(
+        context.sample.video_path, candidates, context.sample.question, request.num_frames, deadline_seconds
+    )
+    return replace(request, seconds=None, indices=tuple(sorted(best)))

@@ -1,0 +1,268 @@
+"""What a call says: how its arguments are read, which calls are refused, and what the model may read of a refusal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from verl_video_tools.core.errors import CallError, CallErrorCode, CallRejected
+from verl_video_tools.core.regions import frame_edges
+from verl_video_tools.core.types import (
+    Box,
+    BoxUnit,
+    CallRecord,
+    Compat,
+    ParsedTurn,
+    PixelBox,
+    Region,
+    ToolCall,
+    ToolContext,
+    VideoInfo,
+)
+
+# ---------------------------------------------------------------------------------------------------------------- times
+
+
+LABEL_ROUNDING_SECONDS = 0.05
+"""Models read times to a tenth of a second: that of the last frame may lie so far beyond the end."""
+
+
+def snap_to_end(seconds: float, duration_seconds: float) -> float:
+    """The end for a time beyond it by no more than a label's rounding; any other time as it is."""
+    is_at_end = duration_seconds < seconds <= duration_seconds + LABEL_ROUNDING_SECONDS
+    return duration_seconds if is_at_end else seconds
+
+
+def seconds_argument(arguments: Mapping[str, Any], name: str) -> float:
+    """A time in seconds.
+
+    Raises:
+        CallRejected: `malformed_call` if it is no finite number.
+    """
+    value = arguments.get(name)
+    seconds = finite_number(value, read_text=False)
+    if seconds is None:
+        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a number of seconds, got {value!r:.80}")
+    return seconds
+
+
+def time_argument(arguments: Mapping[str, Any], name: str, info: VideoInfo) -> float:
+    """A time of the video in seconds; the end for one beyond it by no more than a label's rounding.
+
+    Raises:
+        CallRejected: `malformed_call` if it is no finite number, `out_of_range` if it is outside the video.
+    """
+    seconds = snap_to_end(seconds_argument(arguments, name), info.duration_seconds)
+    if not 0 <= seconds <= info.duration_seconds:
+        raise CallRejected(
+            CallErrorCode.OUT_OF_RANGE,
+            f"{name} {seconds:g} is outside the video, which lasts from 0 to {format_seconds(info.duration_seconds)} s",
+        )
+    return seconds
+
+
+def finite_number(value: Any, *, read_text: bool) -> float | None:
+    """`value`, a call's argument from JSON, as a finite number; None if it is none.
+
+    Args:
+        read_text: also read text such as ``"12.5"``.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, str) if read_text else (int, float)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def format_seconds(seconds: float, decimals: int = 2) -> str:
+    """A duration as a model reads it: rounded down, since a call for a rounded-up one would be refused."""
+    rounded = round(seconds, decimals)
+    return f"{rounded if rounded <= seconds else rounded - 10**-decimals:.{decimals}f}"
+
+
+def span_argument(arguments: Mapping[str, Any], duration_seconds: float) -> tuple[float, float]:
+    """``{"start_time": seconds, "end_time": seconds}`` with 0 <= start <= end <= duration; equal ones are a moment.
+
+    Raises:
+        CallRejected: `malformed_call`, `reversed_segment` or `out_of_range`.
+    """
+    start, end = (seconds_argument(arguments, name) for name in ("start_time", "end_time"))
+    if start > end:
+        raise CallRejected(
+            CallErrorCode.REVERSED_SEGMENT, f"start_time {start:g} is after end_time {end:g}; give start before end"
+        )
+    start, end = snap_to_end(start, duration_seconds), snap_to_end(end, duration_seconds)
+    if start < 0 or end > duration_seconds:
+        raise CallRejected(
+            CallErrorCode.OUT_OF_RANGE,
+            f"{start:g} to {end:g} is not within the video, 0 to {format_seconds(duration_seconds)} seconds",
+        )
+    return start, end
+
+
+# --------------------------------------------------------------------------------------------- videos and frame numbers
+
+
+def video_argument(arguments: Mapping[str, Any], context: ToolContext) -> tuple[int, VideoInfo]:
+    """The place of the video in `ToolContext.videos`, from 0, and its facts. A call that names none means the first.
+
+    Raises:
+        CallRejected: `malformed_call` for what is no whole number, `wrong_video` for one that no video has.
+    """
+    videos = context.videos or (context.info,)
+    number = arguments.get("video")
+    if number is None:
+        return 0, context.info
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"video must be a whole number from 1, got {number!r:.80}")
+    if not 1 <= number <= len(videos):
+        raise CallRejected(CallErrorCode.WRONG_VIDEO, f"video {number} does not exist; there are 1 to {len(videos)}")
+    return number - 1, videos[number - 1]
+
+
+def read_frame_range(arguments: Mapping[str, Any], num_frames: int, compat: Compat) -> tuple[int, int]:
+    """``{"start_frame": number, "end_frame": number}`` as whole numbers with 0 <= start < end <= num_frames.
+
+    Numbers are truncated, since a policy computes them from times. With `compat="reference"` whatever Python's `int`
+    takes is a number, also in quotes, and an end beyond the video means the video's end, as in the published code.
+
+    Raises:
+        CallRejected: `malformed_call`, `out_of_range` or `reversed_segment`; the message states what is allowed.
+    """
+    start, end = (_frame_number(arguments, name, compat) for name in ("start_frame", "end_frame"))
+    if start < 0 or start >= num_frames:
+        raise CallRejected(
+            CallErrorCode.OUT_OF_RANGE, f"start_frame {start!s:.80} must be from 0 to {num_frames - 1}, the last frame"
+        )
+    if compat == "reference":
+        end = min(end, num_frames)
+    if end <= start:
+        raise CallRejected(
+            CallErrorCode.REVERSED_SEGMENT, f"end_frame {end!s:.80} must be larger than start_frame {start}"
+        )
+    if end > num_frames:
+        raise CallRejected(
+            CallErrorCode.OUT_OF_RANGE, f"end_frame {end!s:.80} is beyond the video; it must be at most {num_frames}"
+        )
+    return start, end
+
+
+def _frame_number(arguments: Mapping[str, Any], name: str, compat: Compat) -> int:
+    value: Any = arguments.get(name)
+    try:
+        return int(value if compat == "reference" else _number(value))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a frame number, got {value!r:.80}") from error
+
+
+def _number(value: Any) -> float:
+    """Raises ValueError for what is no finite number."""
+    number = finite_number(value, read_text=False)
+    if number is None:
+        raise ValueError("no number")
+    return number
+
+
+# ---------------------------------------------------------------------------------------------------------------- boxes
+
+
+UNIT_IN_WORDS: Mapping[BoxUnit, str] = {
+    "normalised": "as shares of the frame's width and height, from 0 to 1",
+    "thousandths": "in thousandths of the frame's width and height, from 0 to 1000",
+    "pixels": "in pixels of the video's frame",
+}
+
+
+def box_in_words(unit: BoxUnit) -> str:
+    """What a box is, for the description of a parameter."""
+    return f"[left, top, right, bottom] {UNIT_IN_WORDS[unit]}; the upper left corner is [0, 0]."
+
+
+def region_argument(
+    arguments: Mapping[str, Any], name: str, size: tuple[int, int], unit: BoxUnit, min_side_pixels: int = 1
+) -> tuple[Region, PixelBox]:
+    """A box ``[left, top, right, bottom]`` of the displayed frame: as it was named, and in whole pixels.
+
+    Args:
+        size: width and height of the frame in pixels.
+        unit: what its numbers count.
+        min_side_pixels: both sides must have so many pixels of the frame.
+
+    Raises:
+        CallRejected: `malformed_call` if it is not four finite numbers, `reversed_box`, `box_outside` or
+            `box_too_small`; the message states what is allowed.
+    """
+    value = arguments.get(name)
+    numbers = value if isinstance(value, list | tuple) and len(value) == 4 else ()
+    edges = [edge for number in numbers if (edge := finite_number(number, read_text=False)) is not None]
+    if len(edges) != 4:
+        raise CallRejected(
+            CallErrorCode.MALFORMED_CALL, f"{name} must be [left, top, right, bottom], four numbers, got {value!r:.80}"
+        )
+    box = Box(*edges)
+    told = format_box(box)
+    if box.right < box.left or box.bottom < box.top:
+        raise CallRejected(
+            CallErrorCode.REVERSED_BOX, f"{name} {told} ends before it starts; give [left, top, right, bottom]"
+        )
+    right, bottom = frame_edges(unit, *size)
+    if min(box) < 0 or box.right > right or box.bottom > bottom:
+        raise CallRejected(
+            CallErrorCode.BOX_OUTSIDE, f"{name} {told} leaves the frame, which is {format_box((0, 0, right, bottom))}"
+        )
+    if not box.is_proper():
+        raise CallRejected(CallErrorCode.BOX_TOO_SMALL, f"{name} {told} covers nothing of the frame")
+    region = Region(box, unit)
+    pixels = region.in_pixels(*size)
+    if min(pixels.width, pixels.height) < min_side_pixels:
+        least = [edge * min_side_pixels / side for edge, side in zip((right, bottom), size, strict=True)]
+        raise CallRejected(
+            CallErrorCode.BOX_TOO_SMALL,
+            f"{name} {told} covers {pixels.width}x{pixels.height} pixels, and each side must have {min_side_pixels}: "
+            f"make it at least {least[0]:.4g} wide and {least[1]:.4g} high",
+        )
+    return region, pixels
+
+
+def format_box(box: Sequence[float]) -> str:
+    """A box as a model reads it, with at most four significant digits behind the point: ``[0.25, 0, 0.5, 1]``."""
+    return "[" + ", ".join(f"{edge:.6g}" for edge in box) + "]"
+
+
+# ------------------------------------------------------------------------------------------------------------- refusals
+
+
+UNKNOWN = "unknown"
+"""Name under which a call is recorded that names no tool."""
+
+_REPORTED_WITHOUT_REASON: dict[str, str] = {
+    CallErrorCode.VIDEO_ERROR: "the frames could not be read",
+    CallErrorCode.DEADLINE: "the frames could not be read",
+    CallErrorCode.RETRIEVAL_ERROR: "frames could not be searched",
+    CallErrorCode.MODEL_ERROR: "the model of this tool could not be asked",
+}
+"""Failures that are not the policy's. Their own words may name the file, and its name may hold the answer."""
+
+
+def format_error(record: CallRecord) -> CallError:
+    """The record's error; of a failure that is not the policy's no more than what it came to."""
+    assert record.error is not None, "only a call that was not carried out has an error"
+    code = record.error.code
+    return CallError(code, _REPORTED_WITHOUT_REASON[code]) if code in _REPORTED_WITHOUT_REASON else record.error
+
+
+def malformed_call(text: str, why: str, advice: str, name: str = UNKNOWN) -> ToolCall:
+    """A call that cannot be read (`malformed_call`); its record holds the beginning of its text."""
+    error = CallError(CallErrorCode.MALFORMED_CALL, f"{why}; {advice}")
+    return ToolCall(name, {"text": text.strip()[:200]}, error)
+
+
+def refuse_surplus_calls(parsed: ParsedTurn, max_calls: int) -> ParsedTurn:
+    """The turn with its calls beyond the first `max_calls` refused (`multiple_calls`); malformed ones stay so."""
+    error = CallError(CallErrorCode.MULTIPLE_CALLS, f"at most {max_calls} calls in one turn are carried out")
+    surplus = (replace(call, error=call.error or error) for call in parsed.calls[max_calls:])
+    return replace(parsed, calls=(*parsed.calls[:max_calls], *surplus))
