@@ -101,7 +101,9 @@ async def to_tool_agent_row(row: Mapping[str, Any], method: Method | None = None
 def convert_parquet(
     source: Path, target: Path, *, method_name: str = "framethinker", settings: Mapping[str, Any] | None = None
 ) -> Conversion:
-    """Convert a whole file. `target` appears only once all of it is written. Not for use inside a running event loop.
+    """Convert a whole file. Rows whose video cannot be read are skipped.
+
+    `target` appears only once all of it is written. Not for use inside a running event loop.
 
     Args:
         method_name: one of `TOOLS`; the rows' own `agent_name` is replaced.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from verl_video_tools.core.errors import JudgeError
-from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.config import JudgeConfig
 
 _ADVICE = (
     "See the log of the reward workers; `vvt doctor --judge-base-url` checks a judge. Started again, the run goes on "

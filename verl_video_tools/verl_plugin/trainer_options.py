@@ -10,7 +10,7 @@ from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.settings import plain_dict
-from verl_video_tools.verl_plugin.tracked_rollouts import COUNT, EVERY_STEPS, check_options
+from verl_video_tools.verl_plugin.tracked_rollouts import EVERY_STEPS
 
 SECTION = "video_tools.trainer"
 
@@ -20,10 +20,8 @@ class TrainerOptions:
     """Described in docs/training.md.
 
     Attributes:
-        records_dir: folder of the records; None: `<default_local_dir>/trajectories`.
         record_tokens: whether records have the sequences.
         tracked_rollouts_every: steps from one picture of rollouts in a tracker to the next; 0: none.
-        tracked_rollouts: pictures at a time.
         watchdog_grace_seconds: for how long an engine may be dead, or an actor out of reach.
         poll_interval_seconds: of verl's replay buffer, which asks so often whether rollouts have finished; None: verl's
             own.
@@ -36,10 +34,8 @@ class TrainerOptions:
             its files; 0: all.
     """
 
-    records_dir: str | None = None
     record_tokens: bool = False
     tracked_rollouts_every: int = EVERY_STEPS
-    tracked_rollouts: int = COUNT
     watchdog_grace_seconds: float = 60.0
     poll_interval_seconds: float | None = None
     max_refill_batches: int = 20
@@ -49,9 +45,9 @@ class TrainerOptions:
     interim_validation_rows: int = 0
 
     def __post_init__(self) -> None:
-        check_options(self.tracked_rollouts_every, self.tracked_rollouts)
-        if self.interim_validation_rows < 0:
-            raise UsageError(f"{SECTION}.interim_validation_rows={self.interim_validation_rows}: give 0 or more")
+        for name in ("tracked_rollouts_every", "interim_validation_rows"):
+            if (value := getattr(self, name)) < 0:
+                raise UsageError(f"{SECTION}.{name}={value}: give 0 or more")
         self.make_alarms()
 
     def make_alarms(self) -> Alarms:

@@ -109,11 +109,10 @@ class TellingMixin(PPOTrainer):
     dapo_filtered_reward_logger = _Held(LastingTables)
 
     def _init_telling(self, options: TrainerOptions) -> None:
-        folder = options.records_dir or Path(self.config.trainer.default_local_dir) / "trajectories"
-        self._records_folder = Path(folder)
+        self._records_folder = Path(self.config.trainer.default_local_dir) / "trajectories"
         self._write_records = lasting_writer(self._records_folder)
         self._record_tokens = options.record_tokens
-        self._tracked_every, self._tracked_count = options.tracked_rollouts_every, options.tracked_rollouts
+        self._tracked_every = options.tracked_rollouts_every
         # verl's rows have the engine's log-probabilities only where it was asked for them.
         self._log_probs = ("rollout_log_probs",) if self.config.actor_rollout_ref.rollout.calculate_log_probs else ()
         self._step_lines: list[dict[str, Any]] = []
@@ -174,7 +173,7 @@ class TellingMixin(PPOTrainer):
         self._step_lines = self._lines(batch, self.global_steps, trained=True)
         self._write_records(self.global_steps, self._step_lines)
         if self._tracked_every and self.global_steps % self._tracked_every == 0:
-            self._track_rollouts(self.logger.logger, self._step_lines, self.global_steps, self._tracked_count)
+            self._track_rollouts(self.logger.logger, self._step_lines, self.global_steps)
 
     def _tell(self, metrics: dict) -> None:
         metrics.update(rollout_metrics([Rollout.from_line(line) for line in self._step_lines]))
