@@ -8,10 +8,11 @@ generated ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import wraps
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ParamSpec, TypeVar, get_args
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import (
@@ -25,8 +26,7 @@ from verl_video_tools.core.types import (
     Trajectory,
 )
 from verl_video_tools.methods import get_method
-from verl_video_tools.records.html import write_html
-from verl_video_tools.records.thumbnails import decode_thumbnails
+from verl_video_tools.records.view import write_rollout
 from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn, Policy, ScriptedPolicy
@@ -35,11 +35,14 @@ from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
 _CALL_FIELDS = ("name", "arguments", "ok", "error", "frames", "text", "model_calls")
 """`text` only of calls that answered in words, `model_calls` only of those whose tool asked a model."""
 
 
-def replay(
+async def areplay(
     method: str,
     video: str | None,
     question: str,
@@ -83,39 +86,6 @@ def replay(
             cannot be written.
         JudgeError: the judge gave no verdict.
     """
-    return asyncio.run(
-        areplay(
-            method,
-            video,
-            question,
-            answer,
-            turns,
-            extra,
-            settings,
-            processor,
-            judge,
-            retriever,
-            html,
-            tool_model,
-        ),
-    )
-
-
-async def areplay(
-    method: str,
-    video: str | None,
-    question: str,
-    answer: str,
-    turns: Sequence[str],
-    extra: Mapping[str, Any] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    processor: str | None = None,
-    judge: JudgeConfig | None = None,
-    retriever: Retriever | None = None,
-    html: Path | None = None,
-    tool_model: ToolModelConfig | ToolModel | None = None,
-) -> dict[str, Any]:
-    """`replay` for callers that run an event loop."""
     if isinstance(turns, str) or not all(isinstance(turn, str) for turn in turns):
         raise UsageError(f"turns must be a list of assistant texts, got {turns!r:.200}")
     configured = get_method(method, **(settings or {}))
@@ -126,15 +96,27 @@ async def areplay(
         policy = tokenized = _TokenizedScript(turns, processor, configured)
         envelope, budget = tokenized.envelope, tokenized.budget
     async with AsyncExitStack() as stack:
-        asked = None if judge is None else await stack.enter_async_context(LLMJudge(judge))
+        judging = None if judge is None else await stack.enter_async_context(LLMJudge(judge))
         if isinstance(tool_model, ToolModelConfig):
             tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
         episode = Episode(configured, sample, envelope, budget, retriever, tool_model=tool_model)
         trajectory = await episode.run(policy)
-        reward = await configured.score(trajectory, sample, asked)
+        reward = await configured.score(trajectory, sample, judging)
     if html is not None:
         await asyncio.to_thread(_draw, trajectory, sample, reward, configured, html)
     return _as_result(trajectory, reward, configured)
+
+
+def _in_an_event_loop(function: Callable[Arguments, Coroutine[Any, Any, Result]]) -> Callable[Arguments, Result]:
+    @wraps(function)
+    def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        return asyncio.run(function(*arguments, **options))
+
+    return run
+
+
+replay = _in_an_event_loop(areplay)
+"""`areplay` for callers that run no event loop: takes the same arguments."""
 
 
 def _sample(video: str | None, question: str, answer: str, extra: Mapping[str, Any]) -> Sample:
@@ -156,8 +138,7 @@ def _draw(trajectory: Trajectory, sample: Sample, reward: Mapping[str, float], c
         "ground_truth": sample.ground_truth,
         "extra_info": dict(sample.extra_info),
     }
-    thumbnails = decode_thumbnails([(sample.video_path, trajectory)] if sample.video_path else [])
-    write_html([line], out, title=f"{trajectory.method}: replay", thumbnails=thumbnails)
+    write_rollout(line, out, title=f"{trajectory.method}: replay")
 
 
 def _as_result(trajectory: Trajectory, reward: dict[str, float], configured: Method) -> dict[str, Any]:

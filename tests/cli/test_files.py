@@ -19,16 +19,14 @@ WRITTEN = {
     "convert": ["data", "convert", "rows.parquet", "OUT", "--for", "tool_agent"],
     "convert --replay": ["data", "convert", "a.json", "new.parquet", "--from", "longvt-parquet", "--replay", "OUT"],
     "split": ["data", "split", "rows.parquet", "new.parquet", "OUT"],
-    "decontaminate": ["data", "decontaminate", "rows.parquet", "OUT", "--against", "x.txt"],
     "filter": ["data", "filter", "rows.parquet", "OUT", "--band-seconds", "3"],
     "validate": ["data", "validate", "rows.parquet", "--out", "OUT"],
     "validate --report": ["data", "validate", "rows.parquet", "--report", "OUT"],
     "export-sft": ["data", "export-sft", "rows.parquet", "OUT"],
     "export-sft of a run": ["data", "export-sft", "run", "OUT"],
-    "probe": ["data", "probe", "rows.parquet", "--out", "OUT"],
 }
 """Commands with a file to write, `OUT`."""
-TEXTS = {"convert --replay", "validate --report", "probe"}
+TEXTS = {"convert --replay", "validate --report"}
 """Those of them that do not write rows."""
 FOLDERS = {
     "eval-table": (["eval-table", "a", "b", "--out", "."], "table.md"),
@@ -133,7 +131,6 @@ def test_what_loses_nothing_passes(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["data", "probe", "nofile"], "nofile: no such file or folder"),
         (["data", "export-sft", "nodir", "out.parquet"], "nodir: no such file or folder"),
         (["data", "filter", "rows.parquet", "out.parquet", "--records", "nodir"], "nodir: no such file or folder"),
         (

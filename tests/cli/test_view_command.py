@@ -63,7 +63,7 @@ def test_the_page_of_one_file_has_its_name(records: Path) -> None:
     [
         (["{folder}/none"], "no recorded rollout"),
         (["{records}", "--tokenizer", "{folder}/none"], "no such folder"),
-        (["{records}", "--out", "{folder}/none/view.html"], "cannot be written"),
+        (["{records}", "--out", "{folder}/none/view.html"], "cannot write"),
         (["{records}", "--out", "."], "it is a folder; name a file"),
         (["{records}", "--out", "{records}/step_000003.jsonl"], "is the source; name another file to write"),
     ],

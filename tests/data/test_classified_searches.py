@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.core.types import CallRecord, StopReason, Trajectory, Turn
-from verl_video_tools.data.classify import Classification, Evaluation
-from verl_video_tools.data.classify_export import export_classified
+from verl_video_tools.data.classify import Classification, Evaluation, export_classified
 
 
 def teacher_record(row: int, answers: list[list[int]]) -> dict[str, Any]:

@@ -159,13 +159,11 @@ def test_a_killed_run_goes_on_and_gives_the_expected_shares(
         assert len(base.requests) + len(teacher.requests) == num_requests
         assert (out / "rl.parquet").read_bytes() == before
 
-    assert (out / "report.md").read_text() in printed
-    assert "| left | 20 | 7 (41.2%) | 3 (17.6%) | 7 (41.2%) | 3 | 0 |" in printed
-    assert "| right | 20 | 8 (40.0%) | 2 (10.0%) | 10 (50.0%) | 0 | 0 |" in printed
-    assert "| all | 40 | 15 (40.5%) | 5 (13.5%) | 17 (45.9%) | 3 | 0 |" in printed
+    assert "left: direct 7, adaptive 3, active 7, filtered 3, failed 0\n" in printed
+    assert "right: direct 8, adaptive 2, active 10, filtered 0, failed 0\n" in printed
     report = report_of(out)
     assert "".join(report["letters"][str(row)] for row in range(40)) == LETTERS
-    assert report["counts"]["all"]["letters"] == dict(sorted(Counter(LETTERS).items()))
+    assert report["counts"]["right"] == {"direct": 8, "adaptive": 2, "active": 10, "filtered": 0, "failed": 0}
     assert report["failures"] == []
     for name, path in files.items():
         assert Counter(line["uid"] for line in read_records(path)) == {str(row): 1 for row in range(40)}, name
@@ -226,10 +224,10 @@ def test_failures_are_listed_and_never_classified(
         assert report["letters"] == {"0": "a", "3": "h"}
         assert [(failure["row"], failure["model"]) for failure in report["failures"]] == [(1, "base"), (2, "teacher")]
         assert all("HTTP 500" in failure["reason"] for failure in report["failures"])
-        assert report["counts"]["all"]["failed"] == 2
+        assert report["counts"]["left"]["failed"] == 2
         assert [row["extra_info"]["index"] for row in rows_at(out / "rl.parquet")] == [0, 3]
         printed = capsys.readouterr()
-        assert "| left | 4 | 1 (50.0%) | 0 (0.0%) | 1 (50.0%) | 0 | 2 |" in printed.out
+        assert "left: direct 1, adaptive 0, active 1, filtered 0, failed 2" in printed.out
         assert "row 1, base: aborted: " in printed.err and "row 2, teacher: aborted: " in printed.err
 
         base.reply, teacher.reply = case.base(), case.teacher()

@@ -18,7 +18,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT
 from verl_video_tools.core.types import Sample, StopReason, Trajectory
-from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
+from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_records
 from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method
@@ -327,7 +327,7 @@ def test_lengths_are_balanced_before_difficulty(videos: list[str], tmp_path: Pat
 
 
 def test_a_band_of_few_rows_does_not_cut_the_others(videos: list[str], tmp_path: Path) -> None:
-    """The size of the middle band is the bound: short videos cannot crowd out others."""
+    """The size of the middle band is the bound; short videos cannot crowd out others."""
     paths = [*videos[:1] * 6, *videos[2:3] * 3, videos[3]]
     rows = write_rows(tmp_path / "rows.parquet", paths, [f"q{number}" for number in range(10)])
     report = filter_rows(rows, tmp_path / "pool.parquet", band_seconds=(10, 30))
@@ -342,27 +342,6 @@ def test_rows_without_rollouts_are_no_part_of_the_pool(videos: list[str], tmp_pa
     rates = {(videos[0], "a"): 0.5, (videos[3], "d"): 0.5}
     report = filter_rows(rows, tmp_path / "out.parquet", rates, band_seconds=(10,))
     assert report.kept == {"0-10 s": 1, "above 10 s": 1} and report.dropped == {"no rollouts": 2}
-
-
-def test_pass_rates_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "rates.jsonl"
-    path.write_text('{"video_path": "v", "question": "q\u2028r", "pass_rate": 0.25}\n', encoding="utf-8")
-    assert pass_rates_of_file(path) == {("v", "q\u2028r"): 0.25}
-    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
-    assert pass_rates_of_file(path) == {("v", "q\u2028r"): 0.25}, "a byte-order mark is no part of it"
-    rows = write_rows(tmp_path / "rows.parquet", ["v", "w"], ["q\u2028r", "q"])
-    result = CliRunner().invoke(app, ["filter", str(rows), str(tmp_path / "out.parquet"), "--pass-rates", str(path)])
-    assert result.exit_code == 0 and indices(tmp_path / "out.parquet") == [0]
-
-
-@pytest.mark.parametrize(
-    "text", ["{", "[]", '{"video_path": "v", "question": "q"}', '{"video_path": "v", "question": "q", "pass_rate": 2}']
-)
-def test_unreadable_pass_rates_name_their_line(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "rates.jsonl"
-    path.write_text(text)
-    with pytest.raises(UsageError, match="line 1"):
-        pass_rates_of_file(path)
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,20 @@
-"""Videos known again by name, YouTube id and content; splits and decontamination by them; statistics."""
+"""Videos known again by name, YouTube id and content; splits by them; statistics."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tests.data.format_cases import CASES, Case, prepare
 from tests.data.row_files import make_row, read_rows, write_rows
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
-from verl_video_tools.core.clips import read_clip
-from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark
-from verl_video_tools.data.formats import read_rows as benchmark_rows
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.stats import row_stats
-from verl_video_tools.data.subsets import decontaminate, split_by_video, video_name, youtube_id
+from verl_video_tools.data.subsets import split_by_video, video_name, youtube_id
 
 
 @pytest.mark.parametrize(
@@ -36,13 +29,6 @@ from verl_video_tools.data.subsets import decontaminate, split_by_video, video_n
         ("dQw4w9WgXcQabc.mp4", None),
         ("217.mp4", None),
         ("dQw4w9WgXcQ_10_25.5", "dQw4w9WgXcQ"),
-        ("https://www.youtube.com/watch?v=dQw4w9WgXcQ", "dQw4w9WgXcQ"),
-        ("http://m.youtube.com/watch?t=3&v=-description&list=x", None),
-        ("https://m.youtube.com/watch?list=x&v=description&t=3s", "description"),
-        ("https://youtu.be/dQw4w9WgXcQ?si=x", "dQw4w9WgXcQ"),
-        ("youtube.com/shorts/dQw4w9WgXcQ", "dQw4w9WgXcQ"),
-        ("https://www.youtube-nocookie.com/embed/dQw4w9WgXcQ", "dQw4w9WgXcQ"),
-        ("https://example.org/watch?v=dQw4w9WgXcQ", None),
         ("dQw4w9WgXcQ-Scene-001.mp4", "dQw4w9WgXcQ"),
         ("v_dQw4w9WgXcQ_clip_3.mp4", "dQw4w9WgXcQ"),
         ("dQw4w9WgXcQ_SPLIT1-720p.f137.mp4", "dQw4w9WgXcQ"),
@@ -70,7 +56,6 @@ def test_youtube_ids(path: str, found: str | None) -> None:
         ("clip_10.5.mp4", "clip_10.5"),
         ("clip.MKV", "clip"),
         (".mp4", ".mp4"),
-        ("https://youtu.be/dqw4w9wgxcq", "dqw4w9wgxcq"),
     ],
 )
 def test_names_of_videos(path: str, name: str) -> None:
@@ -98,9 +83,8 @@ def test_files_with_the_same_content_are_one_video(tmp_path: Path) -> None:
 
 def test_a_path_that_can_be_no_file_is_known_by_its_name(tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.parquet", [make_row(name) for name in ("a\0b.mp4", "c.mp4")])
-    split_by_video(rows, tmp_path / "train.parquet", tmp_path / "test.parquet", second_share=0.5)
-    assert decontaminate(rows, tmp_path / "clean.parquet", [tmp_path / "test.parquet"])
-    assert len(read_rows(tmp_path / "clean.parquet")) == 1
+    split = split_by_video(rows, tmp_path / "train.parquet", tmp_path / "test.parquet", second_share=0.5)
+    assert split.num_rows == (1, 1)
 
 
 def test_identity_is_passed_on_along_a_chain(tmp_path: Path) -> None:
@@ -172,19 +156,6 @@ def files_in(row: Mapping[str, Any]) -> list[str]:
     return [path.partition("#")[0] for path in info.get("video_paths") or [info["video_path"]]]
 
 
-def test_clips_and_second_videos_of_a_benchmark_are_left_out(tmp_path: Path) -> None:
-    rows = [
-        make_row("a/bench.mp4#t=3,9"),
-        row_of_several("fine.mp4", "b/bench.mp4"),
-        make_row("fine.mp4#t=3,9"),
-    ]
-    source, out = write_rows(tmp_path / "rows.parquet", rows), tmp_path / "clean.parquet"
-    for name in ("bench", "c/bench.mp4#t=5,10"):
-        (tmp_path / "names.txt").write_text(f"{name}\n")
-        assert [found.number for found in decontaminate(source, out, [tmp_path / "names.txt"])] == [0, 1]
-        assert [row["extra_info"]["video_path"] for row in read_rows(out)] == ["fine.mp4#t=3,9"]
-
-
 @pytest.mark.parametrize(("sizes", "share"), [((10, 1, 1), 0.5), ((30, 30, 30, 5), 0.9)])
 def test_a_large_video_at_the_end_is_left_to_the_first_part(
     sizes: tuple[int, ...], share: float, tmp_path: Path
@@ -201,7 +172,7 @@ def row_of_text(question: str) -> dict[str, Any]:
     return {**row, "extra_info": {**row["extra_info"], "video_path": None}}
 
 
-def test_texts_alone_are_split_and_are_in_no_benchmark(tmp_path: Path) -> None:
+def test_texts_alone_are_split(tmp_path: Path) -> None:
     videos = [make_row(f"walk{number}.mp4", visuals=None) for number in range(4)]
     texts = [row_of_text(f"What is {number}/walk1.mp4?") for number in range(8)]
     source = write_rows(tmp_path / "rows.parquet", [*videos, *texts, texts[0]])
@@ -210,9 +181,6 @@ def test_texts_alone_are_split_and_are_in_no_benchmark(tmp_path: Path) -> None:
     assert sum(split.num_rows) == 13 and sum(split.num_videos) == 4 and 5 <= split.num_rows[1] <= 6
     train, test = ({row["extra_info"]["question"] for row in read_rows(part)} for part in parts)
     assert not train & test & {text["extra_info"]["question"] for text in texts}, "the same question is on one side"
-    exam = write_rows(tmp_path / "exam.parquet", [make_row("walk1.mp4?"), texts[1]])
-    assert decontaminate(source, tmp_path / "clean.parquet", [exam]) == []
-    assert read_rows(tmp_path / "clean.parquet") == read_rows(source)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
@@ -223,88 +191,12 @@ def test_no_part_may_be_empty(share: float, tmp_path: Path) -> None:
     assert not (tmp_path / "train.parquet").exists()
 
 
-def test_clean_rows_are_not_written_to_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = str(write_rows(tmp_path / "rows.parquet", [make_row("a.mp4")]))
-    (tmp_path / "names.txt").write_text("b.mp4\n")
-    assert run(["data", "decontaminate", rows, str(tmp_path), "--against", str(tmp_path / "names.txt")]) == 2
-    assert capsys.readouterr().err == f"vvt: cannot write {tmp_path}: it is a folder; name a file\n"
-
-
 def test_the_parts_are_two_files(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "rows.parquet", [make_row("a.mp4"), make_row("b.mp4")])
     (tmp_path / "sub").mkdir()
     with pytest.raises(UsageError, match=r"both parts would be written to .*x\.parquet; give two files"):
         split_by_video(source, tmp_path / "x.parquet", tmp_path / "sub" / ".." / "x.parquet", second_share=0.5)
     assert not (tmp_path / "x.parquet").exists()
-
-
-def test_rows_on_videos_of_a_benchmark_are_left_out(
-    tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
-) -> None:
-    copy = tmp_path / "renamed.mp4"
-    copy.write_bytes(Path(make_video(100)).read_bytes())
-    rows = [
-        make_row(path) for path in ("fine.mp4", "set/bench_clip.mp4", "x/v_dQw4w9WgXcQ_3_9.mp4", copy, make_video(200))
-    ]
-    source = write_rows(tmp_path / "rows.parquet", rows)
-    benchmark = [{**make_row(path), "data_source": "exam"} for path in ("b/bench_clip.mkv", "dQw4w9WgXcQ.mp4")]
-    exam = write_rows(tmp_path / "exam.parquet", benchmark)
-    nameless = tmp_path / "nameless.parquet"
-    pq.write_table(pa.table({"extra_info": [{"video_path": make_video(100)}]}), nameless)
-    out = tmp_path / "clean.parquet"
-
-    command = ["data", "decontaminate", str(source), str(out), "--against", str(exam), "--against", str(nameless)]
-    assert run(command) == 0
-    printed = capsys.readouterr()
-    assert [line.partition(" (")[0] for line in printed.err.splitlines()] == [
-        "row 1: in exam by name",
-        "row 2: in exam by youtube",
-        "row 3: in nameless by content",
-    ]
-    assert "3 rows left out" in printed.out
-    assert read_rows(out) == [rows[0], rows[4]]
-    names = tmp_path / "names.txt"
-    names.write_text("bench_clip\n\nother\nfine.5\nhttps://www.youtube.com/watch?v=dQw4w9WgXcQ&t=3\n")
-    assert [(row.number, row.benchmark) for row in decontaminate(source, out, [names])] == [(1, "names"), (2, "names")]
-    names.write_text("fine\n", encoding="utf-8-sig")  # as editors of Windows write it, with a mark before the first
-    assert [row.number for row in decontaminate(source, out, [names])] == [0]
-    assert run([*command[:4], "--against", str(tmp_path / "gone.parquet")]) == 2
-
-
-def test_published_annotations_name_their_videos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the videos, one entry of two being no question."""
-    entry = {"duration": "short", "domain": "x", "sub_category": "x", "task_type": "x", "question_id": "1-1"}
-    asked = {**entry, "videoID": "dQw4w9WgXcQ", "question": "What?", "options": ["A. a", "B. b"], "answer": "A"}
-    mme = tmp_path / "mme.json"
-    mme.write_text(json.dumps([asked, {**asked, "videoID": "gone", "answer": "Z"}]))
-    source = write_rows(tmp_path / "rows.parquet", [make_row("fine.mp4"), make_row("x/v_dQw4w9WgXcQ_3_9.mp4")])
-    command = ["data", "decontaminate", str(source), str(tmp_path / "clean.parquet"), "--overwrite", "--against"]
-    assert run([*command, f"video-mme={mme}"]) == 0
-    told = capsys.readouterr()
-    assert "1 rows left out (video-mme by youtube 1)" in told.out and "row 1: in video-mme by youtube" in told.err
-    assert "1 entries cannot be read" in told.err and "the first is row 1: the truth must be" in told.err
-    for against, message in [
-        (f"videomme={mme}", "there is no benchmark 'videomme'; choose one of: charades-sta"),
-        (f"clevrer={mme}", "names no video in the format of clevrer; row 0: the field 'video_filename' is missing"),
-        (f"clevrer={tmp_path / 'none.json'}", "cannot read annotations"),
-    ]:
-        assert run([*command, against]) == 2
-        assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "case", [case for case in CASES.values() if case.name in BENCHMARK_NAMES], ids=lambda case: case.name
-)
-def test_videos_are_named_alike_without_them(case: Case, tmp_path: Path) -> None:
-    files = prepare(case, tmp_path)
-    benchmark = get_benchmark(case.name)
-
-    def names(of: BenchmarkFiles) -> dict[int, str]:
-        rows = {number: row for number, row in benchmark_rows(benchmark, of) if not isinstance(row, RowError)}
-        return {number: video_name(read_clip(row["extra_info"]["video_path"]).file) for number, row in rows.items()}
-
-    found = names(files)
-    assert found and found.items() <= names(replace(files, videos=None)).items()
 
 
 def test_stats(tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from tests.chat_server import chat_reply, pictures_of, scripted
 from tests.judge_server import MODEL, JudgeServer, Reply
 from tests.turns.tagged import answer, think, tool_call, zoom
 from tests.videos.files import MakeVideo
+from tests.viewer_page import Page
 from verl_video_tools.cli.main import run
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
@@ -42,21 +42,18 @@ def test_each_call_is_told_with_its_frames_and_then_the_answer(
     told = capsys.readouterr()
     lines = told.out.splitlines()
     assert told.err == ""
-    assert lines[0].startswith("initial frames: 2 frames: 0 (0.00 s), 299 (9.97 s)")
-    assert lines[0].endswith(f" {tmp_path}/question_1_0.jpg")
-    assert lines[1:5] == [
+    assert lines[0] == "initial frames: 2 frames: 0 (0.00 s), 299 (9.97 s)"
+    assert lines[1:4] == [
         "turn 1: so",
         '  video_zoom {"segment": [1, 3], "fps": 2}',
         "    4 frames: 30 (1.00 s), 50 (1.67 s), 70 (2.33 s), 90 (3.00 s)",
-        f"  shown:    {tmp_path}/question_1_1.jpg",
     ]
-    assert lines[5:7] == ["turn 2: so", '  video_zoom {"segment": [7, 9999], "fps": 2}']
-    assert lines[7].startswith("    refused: out_of_range: ")
-    assert lines[8:] == ["turn 3: so", "answer: A red kettle."]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["question_1_0.jpg", "question_1_1.jpg"]
+    assert lines[4:6] == ["turn 2: so", '  video_zoom {"segment": [7, 9999], "fps": 2}']
+    assert lines[6].startswith("    refused: out_of_range: ")
+    assert lines[7:] == ["turn 3: so", "answer: A red kettle.", f"page: {tmp_path}/question_1.html"]
     assert sent == [2, 4, 0]
-    with Image.open(tmp_path / "question_1_1.jpg") as sheet:
-        assert sheet.size == (2 * 64, 2 * (36 + 16)), "four frames of 64x36"
+    page = Page((tmp_path / "question_1.html").read_text())
+    assert len(page.blocks["video-0"]) == 6 and page.blocks["rollout-0"]["trajectory"]["answer"] == "A red kettle."
 
 
 def test_the_method_of_the_issue(make_video: MakeVideo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +64,7 @@ def test_the_method_of_the_issue(make_video: MakeVideo, tmp_path: Path, capsys: 
         assert server.requests[0]["temperature"] == 0.0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("initial frames: 10 frames from 0 (0.00 s) to ")
-    assert lines[-1] == "answer: Steam."
+    assert lines[-2] == "answer: Steam."
     assert any(line.startswith("  crop_video {") for line in lines)
     assert "    2 frames: 60 (2.00 s), 120 (4.00 s)" in lines
 
@@ -82,14 +79,13 @@ def test_without_a_question_each_line_is_one(
         assert chat(make_video(300), server, tmp_path, *ZOOMER) == 0
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("answer: ")]
     assert told == ["answer: Tea.", "answer: A cat."]
-    names = ["question_1_0.jpg", "question_2_0.jpg", "question_2_1.jpg"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["question_1.html", "question_2.html"]
 
 
 def test_a_rollout_without_an_answer(make_video: MakeVideo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving("I do not know.") as server:
         assert chat(make_video(300), server, tmp_path, *ZOOMER, f"--question={KETTLE}") == 0
-    assert capsys.readouterr().out.splitlines()[1:] == [
+    assert capsys.readouterr().out.splitlines()[1:-1] == [
         "turn 1: I do not know.",
         "no answer; the rollout ended with no_action",
     ]
@@ -136,7 +132,7 @@ def test_one_question_of_several_that_fails_decides_the_exit_code(
         assert chat(make_video(300), server, tmp_path, *ZOOMER) == 1
     told = capsys.readouterr()
     assert told.err.count("failed: ") == 1 and "no such thing" in told.err
-    assert told.out.splitlines()[-1] == "answer: A cat."
+    assert told.out.splitlines()[-2] == "answer: A cat."
 
 
 def test_an_endpoint_that_is_not_there(

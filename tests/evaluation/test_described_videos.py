@@ -44,16 +44,25 @@ def test_video_mmlu_is_judged_by_its_strict_rule(tmp_path: Path, make_video: Mak
     assert shares == {"Math": 0.0, "Chemistry": 1.0} and result["overall"]["discipline_mean"] == 0.5
 
 
-def test_descriptions_are_handed_to_the_code_that_scores_dream_1k(tmp_path: Path, make_video: MakeVideo) -> None:
-    """Its lines, with each description where `evaluation/evaluate.py` looks for it."""
+def test_descriptions_are_handed_to_the_code_that_scores_dream_1k(
+    tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its lines, with each first description where `evaluation/evaluate.py` looks for it."""
     (tmp_path / "1.mp4").symlink_to(make_video(100))
-    annotations = SAMPLES / "dream_1k" / "DREAM-1k.jsonl"
+    (tmp_path / "2.mp4").write_bytes(b"no video")
+    published = json.loads((SAMPLES / "dream_1k" / "DREAM-1k.jsonl").read_text().splitlines()[0])
+    annotations = tmp_path / "published.jsonl"
+    annotations.write_text("".join(json.dumps({**published, "vid": n, "idx": n}) + "\n" for n in (1, 2)))
     line = ["eval", "--benchmark=dream-1k", f"--annotations={annotations}", f"--videos={tmp_path}", "--method=direct"]
-    with JudgeServer(reply=lambda request: chat_reply("<answer>A man lifts a bowl.</answer>")) as server:
-        assert run([*line, f"--base-url={server.base_url}", f"--out={tmp_path / 'out'}"]) == 0, "no judge is needed"
-    assert result_of(tmp_path / "out")["overall"]["accuracy"] is None
-    (described,) = map(json.loads, (tmp_path / "out" / "DREAM-1k.jsonl").read_text().splitlines())
-    published = json.loads(annotations.read_text().splitlines()[0])
-    assert described["messages"][1]["content"][0].pop("text") == "A man lifts a bowl."
+    replies = iter(("A man lifts a bowl.", "Later."))
+    with JudgeServer(reply=lambda request: chat_reply(f"<answer>{next(replies)}</answer>")) as server:
+        options = [f"--base-url={server.base_url}", f"--out={tmp_path / 'out'}", "--repeats=2", "--concurrency=1"]
+        assert run([*line, *options]) == 0, "no judge is needed"
+    assert f"answers to hand in: {tmp_path / 'out' / 'DREAM-1k.jsonl'}" in capsys.readouterr().err
+    overall = result_of(tmp_path / "out")["overall"]
+    assert (overall["accuracy"], result_of(tmp_path / "out")["graded_by"]) == (None, {})
+    written = list(map(json.loads, (tmp_path / "out" / "DREAM-1k.jsonl").read_text().splitlines()))
+    texts = [entry["messages"][1]["content"][0].pop("text") for entry in written]
+    assert texts == ["A man lifts a bowl.", ""], "the second video cannot be read"
     published["messages"][1]["content"][0].pop("text")
-    assert described == published
+    assert written == [{**published, "vid": n, "idx": n} for n in (1, 2)]

@@ -142,14 +142,14 @@ def test_a_question_without_a_truth_gets_none_by_a_control() -> None:
     tasks = [RolloutTask("0", 0, options_row("")), RolloutTask("1", 0, options_row("A"))]
     questions = with_shuffled_options(Questions("rows", tasks, {}), seed=0)
     assert [task.uid for task in questions.tasks] == ["1"] and list(questions.faults) == [0]
-    assert "the truth is not published" in str(questions.faults[0])
+    assert "the row has no truth" in str(questions.faults[0])
 
 
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
         (options_row("two", question_type="open", options=None), "Leave the control out"),
-        (options_row(""), "the first: options cannot be shuffled: the truth is not published"),
+        (options_row(""), "the first: options cannot be shuffled: the row has no truth"),
     ],
 )
 def test_a_control_that_changes_nothing_is_refused(row: dict[str, Any], reason: str) -> None:

@@ -113,7 +113,7 @@ def test_tokens_of_a_validation_rollout_have_no_probabilities_in_training(tmp_pa
 
 
 def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(UsageError, match="cannot write"):
         write_html([line()], tmp_path / "no" / "view.html", title="t")
 
 

@@ -32,7 +32,7 @@ class Chat(ToolServices, Served):
     ] = None
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for pictures of what was shown; default: a new temporary one."),
+        typer.Option(metavar="DIR", help="Folder for a page of each dialogue; default: a new temporary one."),
     ] = None
 
     def run(self) -> int:
@@ -62,7 +62,7 @@ class Chat(ToolServices, Served):
                         str(self.video),
                         method,
                         policy,
-                        folder / f"question_{number}",
+                        folder / f"question_{number}.html",
                         _tell,
                         retriever=retriever,
                         tool_model=tool_model,

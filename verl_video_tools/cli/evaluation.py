@@ -164,7 +164,7 @@ class Evaluate(Asking, Served):
             )
         print(markdown({self.out.name: result}))
         if name := result.get("submission"):
-            typer.echo(f"truths are not published; answers to hand in: {self.out / name}", err=True)
+            typer.echo(f"answers to hand in: {self.out / name}", err=True)
             if questions.scope is not None:
                 typer.echo(f"{name} is of a part of the questions only (--where, --limit)", err=True)
         _tell_failures(result)
@@ -209,7 +209,7 @@ class Evaluate(Asking, Served):
             return questions_of_rows(self.rows)
         if self.rows is not None or self.benchmark is None or self.annotations is None or self.videos is None:
             raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
-        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self, hidden_truths=True))
+        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self))
 
 
 def _tell_failures(result: dict[str, Any]) -> None:

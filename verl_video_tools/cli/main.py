@@ -25,7 +25,7 @@ from verl_video_tools.cli.package import ConfigPath, Demo, ListNames
 from verl_video_tools.cli.planning import Budget, Plan
 from verl_video_tools.cli.records import Replay, Report, View
 from verl_video_tools.cli.rollouts import Classify, ExportSFT, Generate, Logic
-from verl_video_tools.cli.rows import Decontaminate, Filter, Probe, Split, Stats, Validate
+from verl_video_tools.cli.rows import Filter, Split, Stats, Validate
 from verl_video_tools.cli.train import Train
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 
@@ -79,9 +79,7 @@ DATA_COMMANDS: dict[str, type] = {
     "convert": Convert,
     "validate": Validate,
     "stats": Stats,
-    "probe": Probe,
     "split": Split,
-    "decontaminate": Decontaminate,
     "filter": Filter,
     "generate": Generate,
     "logic": Logic,

@@ -49,8 +49,7 @@ class Demo:
 
     def run(self) -> None:
         from verl_video_tools.cli.progress import progress_bars
-        from verl_video_tools.data.synthetic_benchmarks import FILES
-        from verl_video_tools.data.synthetic_rows import check_free, make_demo
+        from verl_video_tools.data.synthetic_rows import VIDEO_MME, check_free, make_demo
         from verl_video_tools.methods import METHOD_NAMES, method_class, method_names
         from verl_video_tools.methods.toolkit.oracle import write_prompt
         from verl_video_tools.synthetic import base_model_dir, clip_dir
@@ -84,8 +83,7 @@ class Demo:
                 raise UsageError(str(error)) from error
             shutil.copytree(base, folder / "base", dirs_exist_ok=True)
             shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)
-        made = {"training rows": "train.parquet", "test rows": "test.parquet"}
-        made |= {f"as {benchmark}": name for benchmark, name in FILES.items()}
+        made = {"training rows": "train.parquet", "test rows": "test.parquet", "as video-mme": VIDEO_MME}
         made |= {"base model": "base", "prompts": "prompts", "text to frame": "clip"}
         for what, name in made.items():
             print(f"{what:18}{folder / name}")

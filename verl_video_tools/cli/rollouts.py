@@ -26,6 +26,7 @@ from verl_video_tools.cli.options import (
     Temperature,
     command,
     config_from,
+    listed,
 )
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -54,27 +55,20 @@ class Generate(Asking):
         str | None,
         typer.Option(metavar="NAME|FILE", help="Dialogue templates: framethinker, or a TOML file."),
     ] = None
-    template_share: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEMPLATE=SHARE", help="Share of a template, instead of the file's; repeatable."),
-    ] = None
     reflect: Annotated[
         bool,
         typer.Option("--reflect", help="Let the model correct recorded rollouts that looked again and answered wrong."),
     ] = False
 
     def run(self) -> int:
-        if self.templates is None and self.template_share:
-            raise UsageError("--template-share belongs to --templates")
         if self.reflect:
             return self._reflect()
         if self.method is None:
             raise UsageError("give --method")
         from verl_video_tools.data.generation.task import tasks_of_rows
-        from verl_video_tools.data.generation.templates import load_templates, with_shares
+        from verl_video_tools.data.generation.templates import load_templates
 
         forms = () if self.templates is None else load_templates(self.templates)
-        forms = with_shares(forms, read_assignments(self.template_share or [], "--template-share"))
         tasks = tasks_of_rows(self.source, self.num_samples, forms, self.seed)
         return self._make(tasks, self.method, {"templates": [asdict(form) for form in forms]} if forms else {})
 
@@ -171,13 +165,12 @@ class Classify(Asking):
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
-        from verl_video_tools.data.classify import Evaluator, classify, evaluate
-        from verl_video_tools.data.classify_export import export_classified, write_report
+        from verl_video_tools.data.classify import Evaluator, classify, evaluate, export_classified, write_report
         from verl_video_tools.methods import get_method
 
         if not (self.out_dir / "base.jsonl").exists():  # else the folder of such a run, which goes on there
             tables = (self.out_dir / name for name in ("sft.parquet", "rl.parquet"))
-            check_outputs(rows=tables, texts=(self.out_dir / name for name in ("report.json", "report.md")))
+            check_outputs(rows=tables, texts=(self.out_dir / "report.json",))
         with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
             evaluation = asyncio.run(
                 evaluate(
@@ -208,7 +201,8 @@ class Classify(Asking):
             classified,
             sft_share=self.sft_share,
         )
-        print(write_report(self.out_dir, evaluation, classified, exported))
+        for source, counts in write_report(self.out_dir, evaluation, classified, exported).items():
+            print(f"{source}: {listed(counts)}")
         print(f"{self.out_dir / 'sft.parquet'}: {len(exported.sft_rows)} rows; teacher's rollouts {exported.rollouts}")
         print(f"{self.out_dir / 'rl.parquet'}: {len(exported.rl_rows)} rows")
         for failure in classified.failures:

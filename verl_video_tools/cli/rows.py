@@ -1,10 +1,8 @@
-"""Commands about rows and their videos: `vvt data validate`, `stats`, `probe`, `split`, `decontaminate`, `filter`."""
+"""Commands about rows and their videos: `vvt data validate`, `stats`, `split`, `filter`."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +12,6 @@ import typer
 
 from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import (
-    SECONDS_TO_OPEN,
     MaxPixels,
     MinPixels,
     Rows,
@@ -33,7 +30,7 @@ class Validate:
     source: Rows
     out: Annotated[Path | None, typer.Option(help="Parquet file to write: the good rows.")] = None
     report: Annotated[Path | None, typer.Option(help="File to write: one JSON object per row.")] = None
-    probe: Annotated[bool, typer.Option("--probe", help="Also open every video, as `vvt data probe` does.")] = False
+    probe: Annotated[bool, typer.Option("--probe", help="Also open every video.")] = False
     processor: Annotated[
         str | None,
         typer.Option(help="Folder of a model's processor: also count the tokens of every prompt; opens the videos."),
@@ -119,56 +116,6 @@ class Stats:
 
 
 @command
-class Probe:
-    """Check every video of a data set. Exits with 1 if any cannot be used."""
-
-    source: Annotated[
-        Path, typer.Argument(help="Rows (.parquet, .jsonl), a folder, a .txt list of paths, or one video file.")
-    ]
-    out: Annotated[Path | None, typer.Option(help="Report to write: one JSON object per file.")] = None
-    jobs: Annotated[int | None, typer.Option(min=1, help="Threads that open videos; default: the number of CPUs.")] = (
-        None
-    )
-    decode: Annotated[bool, typer.Option("--decode", help="Decode every frame, to find damaged ones; slow.")] = False
-    overwrite: Overwrite = False
-
-    def run(self) -> int:
-        from rich.console import Console
-        from rich.table import Table
-
-        from verl_video_tools.cli.progress import progress_bars
-        from verl_video_tools.data.probe_files import find_videos, probe_files
-
-        check_outputs(texts=(self.out,), sources=(self.source,), overwrite=self.overwrite)
-        paths = find_videos(self.source)
-        num_bad: Counter[str] = Counter()
-        examples: dict[str, str] = {}
-        with ExitStack() as stack:
-            try:
-                report = None if self.out is None else stack.enter_context(self.out.open("w", encoding="utf-8"))
-            except OSError as error:
-                raise UsageError(f"--out {self.out}: {error.strerror}") from error
-            (progress,) = stack.enter_context(progress_bars("probe"))
-            records = probe_files(paths, self.jobs or os.cpu_count() or 1, SECONDS_TO_OPEN, self.decode)
-            for num_done, record in enumerate(records, start=1):
-                if report is not None:
-                    report.write(json.dumps(record) + "\n")
-                    report.flush()
-                if not record["ok"]:
-                    num_bad[record["error"]] += 1
-                    examples.setdefault(record["error"], record["message"])
-                progress(num_done, len(paths))
-        print(f"{self.source}: {len(paths)} files, {num_bad.total()} bad")
-        if not num_bad:
-            return 0
-        table = Table("reason", "files", "for example")
-        for reason, count in num_bad.most_common():
-            table.add_row(reason, str(count), examples[reason])
-        Console(markup=False).print(table)
-        return 1
-
-
-@command
 class Split:
     """Split rows so that no video is in both files."""
 
@@ -189,37 +136,6 @@ class Split:
 
 
 @command
-class Decontaminate:
-    """Leave out rows whose video occurs in a benchmark."""
-
-    source: Rows
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT.parquet", help="File to write: rows whose video is in no benchmark.")
-    ]
-    against: Annotated[
-        list[str],
-        typer.Option(
-            "--against",
-            metavar="BENCHMARK",
-            help="NAME=FILE, published annotations of a benchmark such as video-mme; its rows (.parquet); or names or "
-            "YouTube URLs of its videos (.txt). Repeatable.",
-        ),
-    ]
-    overwrite: Overwrite = False
-
-    def run(self) -> None:
-        from verl_video_tools.data.subsets import decontaminate
-
-        check_outputs(rows=(self.out,), sources=(self.source,), overwrite=self.overwrite)
-        left_out = decontaminate(self.source, self.out, self.against, lambda text: typer.echo(text, err=True))
-        for row in left_out:
-            sign, value = row.identity
-            typer.echo(f"row {row.number}: in {row.benchmark} by {sign} ({value})", err=True)
-        counts = Counter(f"{row.benchmark} by {row.identity[0]}" for row in left_out)
-        print(f"{self.out}: {len(left_out)} rows left out" + (f" ({listed(dict(counts))})" if left_out else ""))
-
-
-@command
 class Filter:
     """Keep rows of medium difficulty, balanced by video length. Drops what all rollouts, or none, answered."""
 
@@ -228,9 +144,6 @@ class Filter:
     records: Annotated[
         Path | None, typer.Option(help="Recorded rollouts of these rows: folder of a run, or a .jsonl file.")
     ] = None
-    pass_rates: Annotated[
-        Path | None, typer.Option(help="Instead: JSON lines with video_path, question and pass_rate.")
-    ] = None
     band_seconds: Annotated[
         list[float] | None,
         typer.Option(help="Bound between bands of video length to balance, such as 180; repeatable, ascending."),
@@ -238,16 +151,12 @@ class Filter:
     overwrite: Overwrite = False
 
     def run(self) -> None:
-        from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
+        from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_records
 
-        sources = (self.in_parquet, self.records, self.pass_rates)
+        sources = (self.in_parquet, self.records)
         check_outputs(rows=(self.out_parquet,), sources=sources, overwrite=self.overwrite)
-        if self.records is not None and self.pass_rates is not None:
-            raise UsageError("give either --records or --pass-rates")
-        if self.records is None and self.pass_rates is None and not self.band_seconds:
-            raise UsageError("nothing to choose by: give --records or --pass-rates, --band-seconds, or both")
-        rates = pass_rates_of_records(self.records) if self.records is not None else None
-        if self.pass_rates is not None:
-            rates = pass_rates_of_file(self.pass_rates)
+        if self.records is None and not self.band_seconds:
+            raise UsageError("nothing to choose by: give --records, --band-seconds, or both")
+        rates = None if self.records is None else pass_rates_of_records(self.records)
         report = filter_rows(self.in_parquet, self.out_parquet, rates, band_seconds=self.band_seconds or ())
         print(f"{self.out_parquet}: {report}")

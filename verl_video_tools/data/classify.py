@@ -7,18 +7,26 @@ teacher is, whether it called a tool separates missing frames from a base model 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.files import write_json
 from verl_video_tools.core.types import AnswerLabel, Method, Retriever
 from verl_video_tools.data.append import no_progress
+from verl_video_tools.data.export_rollouts import rows_of_records, table_of_rows
 from verl_video_tools.data.generation.generate import generate
 from verl_video_tools.data.generation.record import Record
 from verl_video_tools.data.generation.summary import RolloutProgress
 from verl_video_tools.data.generation.task import tasks_of_rows
+from verl_video_tools.data.parquet import read_table, with_texts, write_table
+from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import PolicyConfig
 from verl_video_tools.services.config import JudgeConfig, ToolModelConfig
@@ -179,3 +187,105 @@ def _is_right(record: Record) -> bool:
     if label is None:
         raise UsageError(f"row {record['uid']}: its record has no answer_label; `vvt data classify` did not make it")
     return AnswerLabel(label) is AnswerLabel.CORRECT
+
+
+# ------------------------------------------------------------------------------------------------- what becomes of them
+
+LETTER_FIELD, CATEGORY_FIELD = "classification", "question_category"
+"""Fields of `extra_info`: the letter, by which VideoBrain's reward pays, and the name of its category."""
+
+_KEPT: tuple[Category, ...] = ("direct", "adaptive", "active")
+
+
+@dataclass(frozen=True)
+class Export:
+    """Which rows went where; none went into both files.
+
+    Attributes:
+        rollouts: what became of the teacher's rollouts on Adaptive and Active rows.
+    """
+
+    sft_rows: list[int]
+    rl_rows: list[int]
+    rollouts: ExportReport
+
+
+def export_classified(
+    rows_parquet: str | Path,
+    folder: Path,
+    evaluation: Evaluation,
+    found: Classification,
+    *,
+    sft_share: float,
+) -> Export:
+    """Write `sft.parquet` and `rl.parquet` into `folder`; a file that would have no rows is not written.
+
+    Fine-tuning takes rollouts of the teacher on Adaptive and Active rows (paper 3.3), with and without calls. The paper
+    does not say whether these are right; ours are, and follow the method's grammar to the letter. Reinforcement
+    learning takes all other rows of the three categories. Letter and category are in `extra_info` of both.
+
+    Args:
+        sft_share: of the rows with such a rollout, the share that fine-tuning takes, 0 to 1; every run draws the same.
+
+    Raises:
+        UsageError: the file of rows cannot be read.
+    """
+    report = ExportReport()
+    usable: dict[int, dict[str, Any]] = {}
+    for row in found.in_category("adaptive", "active"):
+        rows, one = rows_of_records([evaluation.teacher[row]], min_accuracy=None, min_iou=0.0, well_formed=True)
+        report.kept.update(one.kept)
+        report.dropped.update(one.dropped)
+        for sft_row in rows:
+            usable[row] = {**sft_row, "extra_info": {**sft_row["extra_info"], **_labels(found.letters[row])}}
+    sft_rows = sorted(random.Random(0).sample(sorted(usable), round(sft_share * len(usable))))
+    rl_rows = sorted(set(found.in_category(*_KEPT)) - set(sft_rows))
+    rl_table = read_table(rows_parquet).take(pa.array(rl_rows, pa.int64()))
+    tables = {
+        "sft.parquet": table_of_rows([usable[row] for row in sft_rows]),
+        "rl.parquet": _with_labels(rl_table, [found.letters[row] for row in rl_rows]) if rl_rows else rl_table,
+    }
+    for name, table in tables.items():
+        if table.num_rows:
+            write_table(table, folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)  # of an earlier run, with other options
+    return Export(sft_rows, rl_rows, report)
+
+
+def write_report(folder: Path, evaluation: Evaluation, found: Classification, exported: Export) -> dict[str, Any]:
+    """Write `report.json`: counts of categories and of rows without a letter by data source, models, letters, failures,
+    and the rows of both files.
+
+    Returns:
+        The counts.
+    """
+    counts: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys((*_KEPT, "filtered", "failed"), 0))
+    for row, record in sorted(evaluation.base.items()):
+        letter = found.letters.get(row)
+        counts[str(record["data_source"])]["failed" if letter is None else CATEGORY_OF_LETTER[letter]] += 1
+    report = {
+        "counts": counts,
+        "models": {
+            "base": sorted({str(record["model"]) for record in evaluation.base.values()}),
+            "teacher": sorted({str(record["model"]) for record in evaluation.teacher.values()}),
+        },
+        "letters": {str(row): letter for row, letter in sorted(found.letters.items())},
+        "failures": [asdict(failure) for failure in found.failures],
+        "sft_rows": exported.sft_rows,
+        "rl_rows": exported.rl_rows,
+        "teacher_rollouts_dropped": dict(sorted(exported.rollouts.dropped.items())),
+    }
+    write_json(folder / "report.json", report)
+    return dict(counts)
+
+
+def _labels(letter: str) -> dict[str, str]:
+    return {LETTER_FIELD: letter, CATEGORY_FIELD: CATEGORY_OF_LETTER[letter]}
+
+
+def _with_labels(table: pa.Table, letters: Sequence[str]) -> pa.Table:
+    """The rows with letter and category in `extra_info`, whose other fields keep value and type."""
+    labels = {LETTER_FIELD: letters, CATEGORY_FIELD: [CATEGORY_OF_LETTER[letter] for letter in letters]}
+    extra_info = with_texts(table.column("extra_info").combine_chunks(), labels)
+    return table.set_column(table.column_names.index("extra_info"), "extra_info", extra_info)

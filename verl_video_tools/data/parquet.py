@@ -18,40 +18,42 @@ ROWS_PER_BATCH = 256
 _ADVICE = "name a file in a folder that can be written"
 
 
-def read_table(path: str | Path) -> pa.Table:
-    """The rows of a file.
+@contextmanager
+def _reading(path: str | Path, content: str = "rows") -> Iterator[None]:
+    """For a block that reads a file.
 
     Raises:
         UsageError: it cannot be read.
     """
     try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error)
+        if isinstance(error, FileNotFoundError):
+            reason = "no such file"
+        elif Path(path).is_dir():
+            reason = "it is a folder; name a parquet file"
+        elif isinstance(error, pa.ArrowInvalid):
+            reason = f"not a parquet file, or a damaged one ({error})"
+        raise UsageError(f"cannot read {content} from {path}: {reason}") from error
+
+
+def read_table(path: str | Path) -> pa.Table:
+    """The rows of a file. Raises UsageError if it cannot be read."""
+    with _reading(path):
         return pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise _unreadable(path, error) from error
 
 
 def read_schema(path: str | Path) -> pa.Schema:
-    """The columns of a file.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    try:
+    """The columns of a file. Raises UsageError if it cannot be read."""
+    with _reading(path):
         return pq.read_schema(path)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
 
 
 def count_rows(path: str | Path) -> int:
-    """Number of rows of a file.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    try:
+    """Number of rows of a file. Raises UsageError if it cannot be read."""
+    with _reading(path):
         return int(pq.read_metadata(path).num_rows)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
 
 
 def row_batches(
@@ -69,13 +71,10 @@ def row_batches(
     Raises:
         UsageError: it cannot be read.
     """
-    try:
-        with pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            wanted = None if columns is None else [name for name in columns if name in names]
-            yield from file.iter_batches(rows_per_batch, columns=wanted)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error, content) from error
+    with _reading(path, content), pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        wanted = None if columns is None else [name for name in columns if name in names]
+        yield from file.iter_batches(rows_per_batch, columns=wanted)
 
 
 def read_column(path: str | Path, name: str) -> Iterator[Any]:
@@ -88,17 +87,6 @@ def read_column(path: str | Path, name: str) -> Iterator[Any]:
         raise UsageError(f"{path}: no column {name}, so these are not rows of ours")
     for batch in row_batches(path, (name,)):
         yield from batch.column(0).to_pylist()
-
-
-def _unreadable(path: str | Path, error: Exception, content: str = "rows") -> UsageError:
-    reason = str(error)
-    if isinstance(error, FileNotFoundError):
-        reason = "no such file"
-    elif Path(path).is_dir():
-        reason = "it is a folder; name a parquet file"
-    elif isinstance(error, pa.ArrowInvalid):
-        reason = f"not a parquet file, or a damaged one ({error})"
-    return UsageError(f"cannot read {content} from {path}: {reason}")
 
 
 def with_texts(structs: pa.StructArray, texts: Mapping[str, Sequence[str]]) -> pa.StructArray:

@@ -1,9 +1,9 @@
-"""Parts of a file of rows: split by video, and without the videos of benchmarks.
+"""Two parts of a file of rows without a common video.
 
 Rows are about the same video though its files have other names or places. A video is known by its file's name without
 folder, suffix and the seconds of a clip, by the YouTube id in that name, and, where the file is there, by its content:
-size, first and last mebibyte. A YouTube URL stands for a file that is named after its id. Where the name says only
-which piece of a video it is, such as "split_1", the folder's name counts.
+size, first and last mebibyte. Where the name says only which piece of a video it is, such as "split_1", the folder's
+name counts.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ import os
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from verl_video_tools.core.clips import read_clip
-from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.sample import all_media_of
-from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES
 from verl_video_tools.data.parquet import read_column, read_schema, row_batches, row_writer, with_texts
 
@@ -35,7 +33,6 @@ logger = logging.getLogger(__name__)
 Identity = tuple[Literal["text", "name", "youtube", "content"], str]
 """What a video, or a question without one, is known by. Two that share an identity are one."""
 
-_SURENESS = ("name", "youtube", "content")
 _TEXT = "\0text alone\0"
 """Before the question of a row without a video, in the place of a path; no path begins so."""
 _EDGE_BYTES = 1 << 20
@@ -46,11 +43,6 @@ _BARE_ID = re.compile(rf"(?:v_|ytb_|yt_)?([\w-]{{11}})(?:[_.-](?:\d+p?|f\d+|(?i:
 _ONLY_A_PIECE = re.compile(rf"(?i:{_PIECE})(?:[_.-]?\d+)*", re.ASCII)  # "split_1", "Scene-001", "part2"
 _TIMED_CLIP = re.compile(r"(.+)_(\d+(?:\.\d+)?)_(\d+(?:\.\d+)?)", re.ASCII | re.DOTALL)  # "RPY8D_0.0_15.2"
 _WORDS = re.compile(r"(?:[A-Z]?[a-z]{2,}|[A-Z]{2,}|\d+|[_-])+", re.ASCII)  # "TrainVideos", "VideoClips1"
-_YOUTUBE_URL = re.compile(
-    r"(?:https?://)?(?:[\w-]+\.)*(?:youtu\.be/|youtube(?:-nocookie)?\.com/(?:(?:embed|live|shorts|v)/|watch\?(?:.*&)?v=))"
-    r"([\w-]{11})(?![\w-])",
-    re.ASCII,
-)
 _ID_IN_BRACKETS = re.compile(r"\[([\w-]{11})\]$", re.ASCII)  # as yt-dlp names its files
 
 
@@ -60,21 +52,6 @@ class Split:
 
     num_rows: tuple[int, int]
     num_videos: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Contamination:
-    """A row whose video occurs in a benchmark.
-
-    Attributes:
-        number: place of the row in its file, from 0.
-        benchmark: its name, `data_source` of its rows, or the name of their file.
-        identity: what the videos share.
-    """
-
-    number: int
-    benchmark: str
-    identity: Identity
 
 
 def split_by_video(source: Path, first: Path, second: Path, *, second_share: float, seed: int = 0) -> Split:
@@ -109,39 +86,9 @@ def split_by_video(source: Path, first: Path, second: Path, *, second_share: flo
             break
         chosen += numbers
         num_chosen += not files[0].startswith(_TEXT)
-    _write_parts(source, {first: set(range(len(rows))).difference(chosen), second: set(chosen)}, rename=True)
+    _write_parts(source, {first: set(range(len(rows))).difference(chosen), second: set(chosen)})
     num_videos = sum(not files[0].startswith(_TEXT) for files, _ in videos)
     return Split((len(rows) - len(chosen), len(chosen)), (num_videos - num_chosen, num_chosen))
-
-
-def decontaminate(
-    source: Path, out: Path, benchmarks: Sequence[str | Path], note: Callable[[str], None] = lambda text: None
-) -> list[Contamination]:
-    """Write the rows whose videos occur in none of the benchmarks, and report the others. A clip counts as its video.
-
-    Args:
-        benchmarks: each a file of rows; a .txt file with the path, name or YouTube URL of a video per line; or
-            `NAME=FILE`, the published annotations of one of `BENCHMARK_NAMES`, for which no videos are needed.
-        note: called for entries of annotations that name no video.
-
-    Raises:
-        UsageError: a file cannot be read or written, a row has no video, or there is no such benchmark.
-    """
-    rows = list(files_of_rows(source))
-    owners = dict(video for benchmark in benchmarks for video in _videos_of(benchmark, note))
-    known_by = _identities([*(file for files in rows for file in files), *owners])
-    benchmark_of: dict[Identity, str] = {}
-    for path, benchmark in owners.items():
-        for identity in known_by[path]:
-            benchmark_of.setdefault(identity, benchmark)
-    found: list[Contamination] = []
-    for number, files in enumerate(rows):
-        shared = [identity for file in files for identity in known_by[file] if identity in benchmark_of]
-        if shared := [identity for identity in shared if identity[0] != "text"]:
-            surest = max(shared, key=lambda identity: (_SURENESS.index(identity[0]), len(identity[1]), identity[1]))
-            found.append(Contamination(number, benchmark_of[surest], surest))
-    _write_parts(source, {out: set(range(len(rows))).difference(row.number for row in found)}, rename=False)
-    return found
 
 
 def files_of_rows(source: Path) -> Iterator[tuple[str, ...]]:
@@ -167,52 +114,8 @@ def _files_of(extra_info: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(read_clip(path).file for path in media))
 
 
-def _videos_of(benchmark: str | Path, note: Callable[[str], None]) -> Iterator[tuple[str, str]]:
-    """Each of a benchmark's videos with its name."""
-    name, mark, annotations = str(benchmark).partition("=")
-    file = Path(benchmark)
-    if mark and not file.exists():
-        yield from ((video, name) for video in _annotated_videos(name, Path(annotations), note))
-    elif file.suffix == ".txt":
-        yield from ((video, file.stem) for video in _read_names(file))
-    else:
-        has_name = "data_source" in read_schema(file).names
-        names = read_column(file, "data_source") if has_name else repeat(file.stem)
-        for paths, data_source in zip(files_of_rows(file), names, strict=False):
-            yield from ((path, data_source or file.stem) for path in paths)
-
-
-def _annotated_videos(name: str, annotations: Path, note: Callable[[str], None]) -> Iterator[str]:
-    """The videos that published annotations are about, as these name them."""
-    num_named, unread = 0, list[str]()
-    files = BenchmarkFiles(annotations=annotations, videos=None, hidden_truths=True)
-    for number, row in read_rows(get_benchmark(name), files):
-        if isinstance(row, RowError):
-            unread.append(f"row {number}: {row}")
-        else:
-            num_named += 1
-            yield from _files_of(row["extra_info"])
-    if not num_named:
-        first = f"; {unread[0]}" if unread else ""
-        raise UsageError(f"{annotations} names no video in the format of {name}{first}")
-    if unread:
-        note(
-            f"{annotations}: {len(unread)} entries cannot be read, and videos that only they name are not looked for; "
-            f"the first is {unread[0]}"
-        )
-
-
-def _read_names(file: Path) -> list[str]:
-    try:
-        lines = file.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read names of videos from {file}: {error}") from error
-    return [read_clip(line.strip()).file for line in lines if line.strip()]
-
-
-def _write_parts(source: Path, parts: Mapping[Path, set[int]], rename: bool) -> None:
-    """Each part gets the rows of these numbers. Rows keep their columns; with `rename`, `extra_info.split`, where there
-    is such a field, becomes the part's name."""
+def _write_parts(source: Path, parts: Mapping[Path, set[int]]) -> None:
+    """Each part gets the rows of these numbers. `extra_info.split`, where there is such a field, becomes its name."""
     with ExitStack() as stack:
         schema = read_schema(source)
         writers = {part: stack.enter_context(row_writer(part, schema)) for part in parts}
@@ -221,7 +124,7 @@ def _write_parts(source: Path, parts: Mapping[Path, set[int]], rename: bool) -> 
             for part, numbers in parts.items():
                 mask = [number in numbers for number in range(first, first + len(batch))]
                 rows = batch.filter(pa.array(mask, pa.bool_()))
-                writers[part].write_batch(_with_split(rows, part.stem) if rename else rows)
+                writers[part].write_batch(_with_split(rows, part.stem))
             first += len(batch)
 
 
@@ -272,23 +175,19 @@ def _same_video(known_by: Sequence[Iterable[Identity]]) -> list[list[int]]:
 
 
 def video_name(path: str) -> str:
-    """The file's name without folder and the suffix of a video, if it has one; the id of a YouTube URL."""
-    if (url := _YOUTUBE_URL.match(path)) is not None:
-        return url[1]
+    """The file's name without folder and the suffix of a video, if it has one."""
     file = Path(path)
     return file.stem if file.suffix.lower() in VIDEO_SUFFIXES else file.name
 
 
 def youtube_id(path: str) -> str | None:
-    """The YouTube id of a URL, or that a file is named after, as data sets write it; None if there is none.
+    """The YouTube id that a file is named after, as data sets write it; None if there is none.
 
     Eleven characters could be any word; an id is taken for one if it has both capital and small letters, as 99 of 100
     have. The others are still known by their file's name. Where that names only a piece of a video, the folder's name
     is asked. Folders are often called "TrainVideos", and files "SampleVideo_clip_3": what reads as words is no id
     there, though 6 of 100 ids do.
     """
-    if (url := _YOUTUBE_URL.match(path)) is not None:
-        return url[1]
     name = video_name(path)
     if _ONLY_A_PIECE.fullmatch(name) is None:
         return _id_in(name)

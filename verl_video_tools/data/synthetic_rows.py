@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.append import Progress, no_progress
-from verl_video_tools.data.synthetic_benchmarks import write_benchmarks
 from verl_video_tools.methods import method_class, method_names
-from verl_video_tools.synthetic.benchmarks import AskedQuestion
+from verl_video_tools.synthetic.benchmarks import AskedQuestion, video_mme_entry
 from verl_video_tools.synthetic.cards import render_cards
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import Question, make_questions
@@ -30,6 +29,9 @@ from verl_video_tools.synthetic.spec import random_spec
 from verl_video_tools.synthetic.world import VideoSpec, render
 
 DATA_SOURCE = "video_tools_demo"
+VIDEO_MME = "video_mme.parquet"
+"""The test split in the format of Video-MME, to try an evaluation on."""
+_MOST_BENCHMARK_QUESTIONS = 96
 _FORMAT = 6  # raise it when the files' content changes, so that old folders are made anew
 _SPLITS = ("train", "test")
 _MANIFEST = "manifest.json"
@@ -48,12 +50,12 @@ def make_demo(
     spatial: bool = False,
     progress: Progress = no_progress,
 ) -> Path:
-    """Makes `videos/*.mp4`, `{train,test}.parquet`, benchmarks and, last, `manifest.json` in `out_dir`.
+    """Makes `videos/*.mp4`, `{train,test}.parquet`, `VIDEO_MME` and, last, `manifest.json` in `out_dir`.
 
     A folder whose manifest names the same parameters and which still has all its files is left as it is; anything else
     of ours in it is made anew. The splits share no video. Rows follow the package's row schema; `extra_info.demo` holds
-    spec and question as JSON, which `question_from_row` reads back. The benchmarks' files (`synthetic_benchmarks`) ask
-    with options, in the words of the first method.
+    spec and question as JSON, which `question_from_row` reads back. The file of Video-MME asks with options, in the
+    words of the first method.
 
     Args:
         agent_names: methods that the rows select, in turn.
@@ -119,10 +121,11 @@ def make_demo(
                     words = _as_asked(agent_names[0], spec, question)
                     asked.append(AskedQuestion(spec, words, path, number + 1, place + 1))
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
-    benchmarks = write_benchmarks(asked, folder)
+    entries = list(map(video_mme_entry, asked[:_MOST_BENCHMARK_QUESTIONS]))
+    pq.write_table(pa.Table.from_pylist(entries), folder / VIDEO_MME)
     _render_all(jobs, num_processes, progress)
     videos_made = sorted(str(path.relative_to(folder)) for _, path in jobs)
-    files = [*videos_made, *(f"{split}.parquet" for split in _SPLITS), *benchmarks]
+    files = [*videos_made, *(f"{split}.parquet" for split in _SPLITS), VIDEO_MME]
     made = {"parameters": parameters, "files": files}
     manifest.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     return folder

@@ -10,6 +10,7 @@ import os
 import string
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from verl_video_tools.core.choices import plain_text
 from verl_video_tools.core.clips import read_clip
-from verl_video_tools.core.errors import RowError, UsageError, VideoToolsError
+from verl_video_tools.core.errors import RowError, UsageError, VideoError, VideoToolsError
 from verl_video_tools.core.grading import check_question, decided_by_rule
 from verl_video_tools.core.numbers import is_number
 from verl_video_tools.core.pages import page
@@ -30,13 +31,13 @@ from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.formats.entries import without_letters
 from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, row_writer
 from verl_video_tools.data.picture_rows import is_picture_row, picture_faults
-from verl_video_tools.data.probe_files import probe_files
 from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.rollout.cost import GROUP_SIZE, planned_images
 from verl_video_tools.rollout.special_tokens import prompt_messages
 from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.services.config import JudgeConfig
+from verl_video_tools.video import Video
 
 CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info", "turns")
 
@@ -126,7 +127,6 @@ class PromptCosts:
         self._methods = methods
         self._max_tokens = max_tokens
         self._max_images = max_images
-        self._groups: dict[str, tuple[Method, ...]] = {}
 
     def of(self, sample: Sample, agent_name: str | None, info: VideoInfo) -> PromptCost:
         """The most expensive prompt of a group on this row.
@@ -138,13 +138,9 @@ class PromptCosts:
         method = self._methods.of(agent_name)
         if method is None:
             raise UsageError("the row names no method, so its prompt is unknown; give --method")
-        return max((self._of(member, sample, info) for member in self._group(method)), key=lambda cost: cost.tokens)
-
-    def _group(self, method: Method) -> tuple[Method, ...]:
-        if method.name not in self._groups:
-            group = [method.for_session(session_id, GROUP_SIZE, validate=False) for session_id in range(GROUP_SIZE)]
-            self._groups[method.name] = tuple({id(member): member for member in group}.values())
-        return self._groups[method.name]
+        group = [method.for_session(session_id, GROUP_SIZE, validate=False) for session_id in range(GROUP_SIZE)]
+        members = {id(member): member for member in group}.values()
+        return max((self._of(member, sample, info) for member in members), key=lambda cost: cost.tokens)
 
     def _of(self, method: Method, sample: Sample, info: VideoInfo) -> PromptCost:
         look = method.plan_initial_frames(info, sample, self._model.envelope)
@@ -201,30 +197,34 @@ def validate_file(
 def probe_videos(
     source: Path, jobs: int, deadline_seconds: float, progress: Progress = no_progress
 ) -> dict[str, VideoInfo | str]:
-    """Facts about each video of a file of rows, or what is wrong with it (`probe_files`), by the path as the rows write
-    it; missing files are left out.
+    """Facts about each video of a file of rows, or why it cannot be read, by the path as the rows write it; missing
+    files are left out.
 
     Args:
+        jobs: videos that are opened at a time.
+        deadline_seconds: to open one.
         progress: called with the number of files done and of all.
 
     Raises:
         UsageError: `source` cannot be read.
     """
-    spellings: dict[Path, list[str]] = defaultdict(list)
     rows = (row for batch in row_batches(source, ("extra_info",)) for row in batch.to_pylist())
-    for path in dict.fromkeys(map(_video_path, rows)):
-        if path is not None and _is_file(path):
-            spellings[Path(path)].append(path)
+    named = dict.fromkeys(path for row in rows if (path := _video_path(row)) is not None)
+    paths = [path for path in named if os.path.isfile(read_clip(path).file)]
+
+    def opened(path: str) -> VideoInfo | str:
+        try:
+            with Video(path, deadline_seconds=deadline_seconds) as video:
+                return video.info
+        except VideoError as error:
+            return str(error)
+
     found: dict[str, VideoInfo | str] = {}
-    for num_done, record in enumerate(probe_files(spellings, jobs, deadline_seconds), start=1):
-        fact = VideoInfo(**record["probe"]["info"]) if record["ok"] else record["message"]
-        found.update(dict.fromkeys(spellings[Path(record["path"])], fact))
-        progress(num_done, len(spellings))
+    with ThreadPoolExecutor(jobs) as executor:
+        for path, fact in zip(paths, executor.map(opened, paths), strict=True):
+            found[path] = fact
+            progress(len(found), len(paths))
     return found
-
-
-def _is_file(path: str) -> bool:
-    return os.path.isfile(read_clip(path).file)
 
 
 def _video_path(row: Mapping[str, Any]) -> str | None:
@@ -260,7 +260,7 @@ class RowChecker:
         self._costs = costs
         self._judge = judge
         self._validation = validation
-        self._is_file = cache(_is_file)
+        self._is_file = cache(os.path.isfile)
 
     def report(self, number: int, row: Mapping[str, Any]) -> RowReport:
         problems = list(_column_problems(row))
@@ -268,28 +268,17 @@ class RowChecker:
             name = row.get("agent_name")
             defaults = get_method(name) if name in method_names() else None
             return RowReport(number, (*problems, *picture_faults(row, defaults)))
-        sample = None
         try:
             sample = Sample.from_row(row)
         except (RowError, TypeError, ValueError, IndexError, AttributeError) as error:
-            problems.append(f"the row is invalid: {error}")
-        if sample is None:
-            return RowReport(number, tuple(problems))
+            return RowReport(number, (*problems, f"the row is invalid: {error}"))
         method = self._methods.of(row.get("agent_name"))
         problems += _question_problems(sample, method, self._judge, self._validation)
-        info = None
-        if not sample.video_path:
-            problems += _picture_problems(sample, method)
-        elif sample.more_video_paths:
-            problems += _several_problems(sample, method)
-        elif not self._is_file(sample.video_path):
-            problems.append(f"no such video file: {read_clip(sample.video_path).file}")
-        elif self._videos is not None:
-            found = self._videos.get(sample.video_path, f"no such video file: {sample.video_path}")
-            if isinstance(found, str):
-                problems.append(found)
-            else:
-                info = found
+        problems += self._media_problems(sample, method)
+        info = (self._videos or {}).get(sample.video_path)
+        if isinstance(info, str):
+            problems.append(info)
+            info = None
         problems += _segment_problems(sample, info)
         cost = None
         if self._costs is not None and info is not None and not problems:
@@ -299,6 +288,21 @@ class RowChecker:
             except VideoToolsError as error:
                 problems.append(str(error))
         return RowReport(number, tuple(problems), sample.ground_truth, cost)
+
+    def _media_problems(self, sample: Sample, method: Method | None) -> Iterator[str]:
+        """What is wrong with videos and images; their content is not checked."""
+        files = [read_clip(path).file for path in sample.videos]
+        yield from (f"no such video file: {file}" for file in files if not self._is_file(file))
+        yield from (f"no such image file: {path}" for path in sample.image_paths if not self._is_file(path))
+        if method is None:
+            return
+        if sample.more_video_paths and not method.asks_about_several_videos:
+            yield f"{method.name} does not ask about several videos"
+        if not sample.video_path:
+            try:
+                method.picture_prompt(sample.question, ())
+            except UsageError as error:
+                yield str(error)
 
 
 def _column_problems(row: Mapping[str, Any]) -> Iterator[str]:
@@ -348,24 +352,6 @@ def _question_problems(
         return
     if label is not AnswerLabel.CORRECT:
         yield f"the grader does not find the truth {sample.ground_truth!r:.80} right; options: {len(sample.options)}"
-
-
-def _picture_problems(sample: Sample, method: Method | None) -> Iterator[str]:
-    """What is wrong with the images of a row without a video; their content is not checked."""
-    yield from (f"no such image file: {path}" for path in sample.image_paths if not os.path.isfile(path))
-    if method is not None:
-        try:
-            method.picture_prompt(sample.question, ())
-        except UsageError as error:
-            yield str(error)
-
-
-def _several_problems(sample: Sample, method: Method | None) -> Iterator[str]:
-    """What is wrong with several videos; they are not opened."""
-    files = (read_clip(path).file for path in sample.videos)
-    yield from (f"no such video file: {file}" for file in files if not os.path.isfile(file))
-    if method is not None and not method.asks_about_several_videos:
-        yield f"{method.name} does not ask about several videos"
 
 
 def _segment_problems(sample: Sample, info: VideoInfo | None) -> Iterator[str]:

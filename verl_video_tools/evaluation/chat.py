@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from PIL import Image, ImageDraw
-
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.messages import ImagePart, Message, content_images
+from verl_video_tools.core.errors import UsageError, writing
+from verl_video_tools.core.messages import Message
 from verl_video_tools.core.types import CallRecord, FrameRecord, Method, Retriever, Sample, Trajectory, Turn
+from verl_video_tools.records.view import write_rollout
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
-from verl_video_tools.video import linspace_indices
-
-CELL_PIXELS = 192
-"""Longer side of a frame on a contact sheet at most."""
-MAX_CELLS = 100
-"""Of more frames so many are drawn, evenly spread, the first and the last among them."""
-_LABEL_PIXELS = 16
 
 _MOST_TIMES_TOLD = 8
 _MOST_CHARACTERS_TOLD = 2000
@@ -33,7 +25,7 @@ async def ask(
     video: str,
     method: Method,
     policy: PolicyConfig,
-    sheets: Path,
+    page: Path,
     tell: Callable[[str], None],
     *,
     seed: int | None = None,
@@ -46,8 +38,7 @@ async def ask(
         question: the whole text that the model reads, options included.
         video: path of the video file.
         policy: without a model's name, the first that the endpoint lists.
-        sheets: what frames of each turn are drawn in: `<sheets>_0.jpg` has the initial ones, and so on. Its folder is
-            made.
+        page: HTML file to draw the rollout in, as `vvt view` draws recorded ones. Its folder is made.
         tell: called with each line of the account.
         retriever: for methods that find frames by text.
         tool_model: for methods whose tools ask a model.
@@ -56,14 +47,16 @@ async def ask(
         The rollout. One that failed has flags, and says why in `error`.
 
     Raises:
-        UsageError: the method needs a retriever or a tool model, and there is none; or a sheet cannot be written.
+        UsageError: the method needs a retriever or a tool model, and there is none; or the page cannot be written.
         EndpointError: the endpoint cannot be reached, refuses an option of sampling, or lists no model.
     """
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; name its encoder: --retrieval model=DIR")
     if method.asks_model and tool_model is None:
         raise UsageError(f"tools of {method.name} ask a model; name its endpoint: --tool-model base_url=URL")
-    account = _Account(sheets, tell)
+    with writing(page.parent, "give another --out"):
+        page.parent.mkdir(parents=True, exist_ok=True)
+    account = _Account(tell)
     sample = Sample(question=question, ground_truth="", video_path=video, question_type="open")
     async with AsyncExitStack() as stack:
         lister = await stack.enter_async_context(ChatPolicy(policy))
@@ -77,6 +70,9 @@ async def ask(
         if rollout.trajectory.flags:
             await chat.check_usable()
     account.end(rollout.trajectory)
+    line = {"trajectory": rollout.trajectory, "extra_info": {"video_path": video}}
+    await asyncio.to_thread(write_rollout, line, page, title=f"{method.name}: {question}")
+    tell(f"page: {page}")
     return rollout.trajectory
 
 
@@ -84,28 +80,14 @@ async def ask(
 class _Account:
     """What is told of a rollout."""
 
-    sheets: Path
     tell: Callable[[str], None]
     _turns_told: int = field(default=0, init=False)
 
     def shown(self, trajectory: Trajectory, messages: Sequence[Message]) -> None:
-        """The model is about to read these messages, the newest ones of the rollout."""
-        images = [image for message in messages for image in content_images(message.content)]
-        sheet = ""
-        if images:
-            path = self.sheets.with_name(f"{self.sheets.name}_{len(trajectory.turns)}.jpg")
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                contact_sheet(images).save(path)
-            except OSError as error:
-                raise UsageError(f"cannot write {path}: {error.strerror or error}; give another --out") from error
-            sheet = f"    {path}"
+        """The model is about to read the newest messages of the rollout."""
         if not trajectory.turns:
-            self.tell(f"initial frames: {_frames([image.record for image in images])}{sheet}")
-        else:
-            self._tell_turns(trajectory)
-            if sheet:
-                self.tell(f"  shown:{sheet}")
+            self.tell(f"initial frames: {_frames(trajectory.initial_frames)}")
+        self._tell_turns(trajectory)
 
     def end(self, trajectory: Trajectory) -> None:
         """What is left to tell of a finished rollout."""
@@ -166,29 +148,3 @@ def _frames(records: Sequence[FrameRecord]) -> str:
         )
     regions = {record.region for record in records if record.region is not None}
     return told + "".join(f", pixels {list(region)}" for region in sorted(regions))
-
-
-def contact_sheet(images: Sequence[ImagePart]) -> Image.Image:
-    """Frames that were shown together as one RGB picture, row by row: each small, with its time below it.
-
-    Args:
-        images: at least one; each with its pixels.
-    """
-    drawn = [images[index] for index in linspace_indices(0, len(images) - 1, min(len(images), MAX_CELLS))]
-    cells = [_small(image) for image in drawn]
-    columns = math.ceil(math.sqrt(len(cells)))
-    width, height = max(cell.width for cell in cells), max(cell.height for cell in cells) + _LABEL_PIXELS
-    sheet = Image.new("RGB", (columns * width, math.ceil(len(cells) / columns) * height), "white")
-    draw = ImageDraw.Draw(sheet)
-    for number, (image, cell) in enumerate(zip(drawn, cells, strict=True)):
-        left, top = number % columns * width, number // columns * height
-        sheet.paste(cell, (left, top))
-        draw.text((left + 2, top + height - _LABEL_PIXELS + 2), f"{image.record.timestamp_seconds:.1f} s", fill="black")
-    return sheet
-
-
-def _small(image: ImagePart) -> Image.Image:
-    assert image.pixels_HWC is not None, "what a model is shown has been decoded"
-    picture = Image.fromarray(image.pixels_HWC)
-    picture.thumbnail((CELL_PIXELS, CELL_PIXELS))
-    return picture

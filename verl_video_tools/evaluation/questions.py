@@ -15,7 +15,6 @@ from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.sample import media_of
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles, without_subtitles
 from verl_video_tools.data.generation.task import RolloutTask, tasks_of_rows
 from verl_video_tools.evaluation import Control
@@ -92,7 +91,7 @@ def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
         if isinstance(row, RowError):
             faults[number] = row
         else:
-            tasks.append(RolloutTask(str(number), 0, row, is_graded=has_truth(row)))
+            tasks.append(RolloutTask(str(number), 0, row, is_graded=benchmark.is_graded))
     if not tasks:
         first = f"; the first: {next(iter(faults.values()))}" if faults else ""
         raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {benchmark.name}{first}")
@@ -236,14 +235,14 @@ def _shuffled(row: Mapping[str, Any], generator: random.Random) -> dict[str, Any
 
     Raises:
         RowError: no row, its question does not list the options as lines `A. text`, an option names others by their
-            letters, or its truth is not published.
+            letters, or it has no truth.
     """
     sample = Sample.from_row(row)
     options, truth = sample.options, sample.ground_truth
     if len(options) < 2 or sample.question_type != "mc":
         return dict(row)
-    if not has_truth(row):
-        raise RowError("options cannot be shuffled: the truth is not published, which would have to follow them")
+    if not truth:
+        raise RowError("options cannot be shuffled: the row has no truth, which would have to follow them")
     listed = _listed(options)
     if sample.question.count(listed) != 1:
         raise RowError(

@@ -17,8 +17,8 @@ from verl_video_tools.core.grading import decided_by_rule, is_readable
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Sample, Trajectory
 from verl_video_tools.data.extractors import Extractor
-from verl_video_tools.data.formats import Benchmark, GradedItem
-from verl_video_tools.data.formats.submissions import Prediction, Submission, has_truth
+from verl_video_tools.data.formats import Benchmark, Prediction, Submission
+from verl_video_tools.data.formats.metrics import GradedItem
 from verl_video_tools.data.generation.record import Record
 from verl_video_tools.evaluation.items import COSTS, AskedItem
 from verl_video_tools.evaluation.questions import Questions
@@ -99,21 +99,18 @@ def timing(records: Sequence[Record], concurrency: int) -> dict[str, Any]:
 
 
 def submission_of(questions: Questions, records: Iterable[Record]) -> Submission | None:
-    """What to hand in for the questions without a truth; None where each has one, or the benchmark takes no file.
+    """The file of a benchmark that is not graded here (`Benchmark.submission`); None for any other.
 
     A question that was asked several times is handed in as it was answered the first time.
 
     Args:
         records: a record for each time that a question was asked. That of an item that failed has no answer.
     """
-    if questions.benchmark is None:  # rows of a user, which may hold anything
-        return None
-    hidden = [task for task in questions.tasks if task.session_id == 0 and not has_truth(task.row)]
-    if not hidden:
+    if questions.benchmark is None or questions.benchmark.is_graded:
         return None
     answers = {str(record["uid"]): record["trajectory"] for record in records if int(record["session_id"]) == 0}
     predictions = []
-    for task in hidden:
+    for task in (task for task in questions.tasks if task.session_id == 0):
         trajectory = answers.get(task.uid)
         answer = None if trajectory is None or trajectory.flags else trajectory.answer
         predictions.append(Prediction(Sample.from_row(task.row), answer))

@@ -330,14 +330,19 @@ def _plan_with_rows(request: Request) -> Plan:
         raise UsageError(f"set TRAIN_FILES to a parquet file of rows ({page('rows')})")
     if plan.is_synthetic and not plan.config.video_tools.demo.is_made:
         make_demo(plan.config)
-    rows = plan.folder / _rows_name(plan.variables)
-    if str(rows) == str(plan.config.data.train_files):
-        if request.stage == "rft":
-            export_rollouts(plan.config, rows)
-        elif request.stage == "sft" and plan.is_synthetic and not _has_checkpoint(plan):
-            export_expert(plan.config, rows)
+    _make_rows(plan)
     _refuse_foreign_checkpoints(plan)
     return plan
+
+
+def _make_rows(plan: Plan) -> None:
+    """Of the dialogues that the run trains on, where it writes them itself."""
+    rows = plan.folder / _rows_name(plan.variables)
+    if str(rows) == str(plan.config.data.train_files):
+        if plan.request.stage == "rft":
+            export_rollouts(plan.config, rows)
+        elif plan.request.stage == "sft" and plan.is_synthetic and not _has_checkpoint(plan):
+            export_expert(plan.config, rows)
 
 
 def _check(plan: Plan, thorough: bool) -> Report:

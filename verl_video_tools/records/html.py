@@ -18,8 +18,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.files import whole_file
+from verl_video_tools.core.errors import UsageError, writing
+from verl_video_tools.core.files import write_text
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.methods import method_class, method_names
 from verl_video_tools.methods.toolkit import NUMBER_AND_TIME
@@ -63,15 +63,11 @@ def write_html(
         script="\n".join(map(_resource, _SCRIPTS)),
         data="\n".join(f'<script type="application/json" id="{id}">{_to_json(value)}</script>' for id, value in blocks),
     )
-    content = page.encode("utf-8", errors="replace")
     if out.is_dir():  # "." has no name to write beside
-        raise UsageError(f"{out}: cannot be written, it is a folder; name a file")
-    try:
-        with whole_file(out) as partial:
-            partial.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{out}: cannot be written ({error.strerror or error})") from error
-    return len(content)
+        raise UsageError(f"cannot write {out}: it is a folder; name a file")
+    with writing(out, "name another file"):
+        write_text(out, page)
+    return out.stat().st_size
 
 
 def _resource(name: str) -> str:

@@ -10,7 +10,6 @@ import io
 import json
 import math
 import re
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.errors import UsageError, writing
 from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
@@ -94,7 +93,6 @@ class Run:
         training: metrics of each step's rollouts.
         held_out: metrics of each validation round, over the rows that all rounds measured.
         held_out_ends: metrics of the first and the last round, over the rows that both measured.
-        marks: suffixes of labels of held-out curves, by method; `_POLICY` stands for the trained ones.
         log: what verl logged, by its own names.
     """
 
@@ -102,7 +100,6 @@ class Run:
     training: Steps
     held_out: Steps = field(default_factory=dict)
     held_out_ends: Steps = field(default_factory=dict)
-    marks: Mapping[str, str] = field(default_factory=dict)
     log: Steps = field(default_factory=dict)
 
     def only_measured(self) -> list[str]:
@@ -129,11 +126,13 @@ def read_run(name: str, run: Path, advance: Callable[[], None] = lambda: None) -
             "step_*.jsonl. A run writes its first when its first step is done"
         )
     training = read_training(records, advance)
-    held_out, ends, marks = _read_held_out(records, methods_in(training), advance)
+    files = step_files(records, validation=True)
+    held_out = _read_held_out(files, methods_in(training), advance)
+    ends = _read_held_out(sorted({*files[:1], *files[-1:]}), methods_in(training), lambda: None)
     if not training and not held_out:
         raise UsageError(f"{records}: its files hold no whole line, so there is no recorded rollout yet")
     folder = records.parent if records.name == RECORDS_NAME else records
-    return Run(name, training, held_out, ends, marks, merged(map(read_log, sorted(folder.glob(LOG_NAMES)))))
+    return Run(name, training, held_out, ends, merged(map(read_log, sorted(folder.glob(LOG_NAMES)))))
 
 
 def read_training(records: Path, advance: Callable[[], None] = lambda: None) -> Steps:
@@ -222,69 +221,35 @@ def _row_key(line: Mapping[str, Any]) -> str:
     return repr((line["trajectory"].method, line.get("data_source"), question, *parts))
 
 
-_Rows = Mapping[str, frozenset[str]]
-"""Keys of rows, by method or `_POLICY`."""
-
-
-def _read_held_out(
-    records: Path, trained: Sequence[str], advance: Callable[[], None]
-) -> tuple[Steps, Steps, Mapping[str, str]]:
-    """Fields `held_out`, `held_out_ends` and `marks` of a `Run`.
+def _read_held_out(files: Sequence[Path], trained: Sequence[str], advance: Callable[[], None]) -> Steps:
+    """Metrics of validation rounds, each over the rows that all of them measured.
 
     A run may measure fewer rows between its first step and its last (`interim_validation_rows`), and means over
-    different rows differ also where the policy has stayed the same. So the rows are compared first. Rounds that share
-    none are each over their own.
+    different rows differ also where the policy has stayed the same. A method that is only measured has its own rows.
     """
 
     def part_of(rollout: Rollout) -> str:
         return _POLICY if not trained or rollout.trajectory.method in trained else rollout.trajectory.method
 
-    files = step_files(records, validation=True)
-    rows_of: dict[int, _Rows] = {}
-    for step, members in _read_steps(files, advance):
-        parts = defaultdict(set)
+    shared: dict[str, set[str]] = {}
+    for _, members in _read_steps(files, advance):
+        measured: dict[str, set[str]] = defaultdict(set)
         for key, rollout in members:
-            parts[part_of(rollout)].add(key)
-        rows_of[step] = {part: frozenset(rows) for part, rows in parts.items()}
-    if not rows_of:
-        return {}, {}, {}
-    with_policy = [step for step, parts in rows_of.items() if _POLICY in parts] or list(rows_of)
-    end_steps = {min(with_policy), max(with_policy)}
-    of_all = _shared_rows(rows_of.values())
-    of_ends = _shared_rows(rows_of[step] for step in end_steps)
+            measured[part_of(rollout)].add(key)
+        for part, keys in measured.items():
+            shared[part] = shared.get(part, keys) & keys
 
-    def metrics_over(rows: _Rows, members: Sequence[tuple[str, Rollout]]) -> dict[str, float]:
+    held_out: dict[int, dict[str, float]] = {}
+    for step, members in _read_steps(files, lambda: None):
         kept: dict[str, list[Rollout]] = defaultdict(list)
         for key, rollout in members:
-            part = part_of(rollout)
-            if not rows[part] or key in rows[part]:
-                kept[part].append(rollout)
-        metrics = rollout_metrics(kept.pop(_POLICY, []))
+            if key in shared[part_of(rollout)]:
+                kept[part_of(rollout)].append(rollout)
+        held_out[step] = rollout_metrics(kept.pop(_POLICY, []))
         for rollouts in kept.values():
             others = rollout_metrics(rollouts)
-            metrics |= {name: value for name, value in others.items() if name.startswith("video_tools/")}
-        return metrics
-
-    held_out, ends = {}, {}
-    for step, members in _read_steps(files, lambda: None):
-        held_out[step] = metrics_over(of_all, members)
-        if step in end_steps:
-            ends[step] = metrics_over(of_ends, members)
-    marks = {
-        part: f" ({len(rows)} row{'s' * (len(rows) != 1)})" if rows else " (different rows)"
-        for part, rows in of_all.items()
-        if any(parts.get(part, rows) != rows for parts in rows_of.values())
-    }
-    return dict(sorted(held_out.items())), dict(sorted(ends.items())), marks
-
-
-def _shared_rows(rounds: Iterable[_Rows]) -> _Rows:
-    """Rows that all rounds measured, of those rounds that measured the method at all."""
-    sets: dict[str, list[frozenset[str]]] = defaultdict(list)
-    for parts in rounds:
-        for part, rows in parts.items():
-            sets[part].append(rows)
-    return {part: frozenset.intersection(*members) for part, members in sets.items()}
+            held_out[step] |= {name: value for name, value in others.items() if name.startswith("video_tools/")}
+    return dict(sorted(held_out.items()))
 
 
 def _metric_names(steps: Steps) -> list[str]:
@@ -364,14 +329,12 @@ def _curves(steps: Steps, names: Mapping[str, str]) -> dict[str, dict[int, float
 def _reward(run: Run) -> Curves:
     """Without methods that are only measured: their rewards are of another scale."""
     name = "rollout/score/mean"
-    held_out = {f"held-out{run.marks.get(_POLICY, '')}": name}
-    return _curves(run.training, {"training": name}) | _curves(run.held_out, held_out)
+    return _curves(run.training, {"training": name}) | _curves(run.held_out, {"held-out": name})
 
 
 def _accuracy(run: Run) -> Curves:
-    held_out = {f"held-out{run.marks.get(_POLICY, '')}": "rollout/acc/mean"}
-    for method in run.only_measured():
-        held_out[f"held-out {method}{run.marks.get(method, '')}"] = f"video_tools/{method}/acc/mean"
+    held_out = {"held-out": "rollout/acc/mean"}
+    held_out |= {f"held-out {method}": f"video_tools/{method}/acc/mean" for method in run.only_measured()}
     return _curves(run.training, {"training": "rollout/acc/mean"}) | _curves(run.held_out, held_out)
 
 
@@ -421,11 +384,8 @@ def write_report(runs: Sequence[Run], out: Path) -> str:
         "report.md": text.encode(errors="replace"),
     }
     for name, content in contents.items():
-        try:
-            with whole_file(out / name) as partial:
-                partial.write_bytes(content)
-        except OSError as error:
-            raise UsageError(f"{out / name}: cannot be written ({error.strerror or error})") from error
+        with writing(out / name, "give another --out"), whole_file(out / name) as partial:
+            partial.write_bytes(content)
     return text
 
 
@@ -441,6 +401,11 @@ def _table(run: Run) -> str:
     lines = [["mean per rollout", *(heading for heading, _ in columns)], ["---", *("---:" for _ in columns)], *rows]
     counts = [int(sum(metrics[f"rollout/{key}"] for metrics in run.training.values())) for key in ("count", "flagged")]
     facts = f"{len(run.training)} training steps with {counts[0]} rollouts, {counts[1]} of them flagged"
+    if run.held_out:
+        measured = [
+            int(next(iter(steps.values())).get("rollout/count", 0)) for steps in (run.held_out, run.held_out_ends)
+        ]
+        facts += f"; held-out rollouts of a validation: {measured[0]} in the curves, {measured[1]} in the table"
     if only_measured := run.only_measured():
         facts += f"; held-out columns are without {', '.join(only_measured)}"
     return f"## {run.name}\n\n{facts}.\n\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
@@ -462,8 +427,7 @@ def _figure(panels: Sequence[Panel], names: Sequence[str]) -> bytes:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # tools may be named in any script
+    with matplotlib.rc_context(_STYLE):
         num_rows = math.ceil(len(panels) / _COLUMNS)
         figure = Figure(figsize=(4.6 * _COLUMNS, 3.2 * num_rows + 0.4), layout="constrained", facecolor="white")
         places = list(figure.subplots(num_rows, _COLUMNS, squeeze=False).flat)
@@ -473,7 +437,7 @@ def _figure(panels: Sequence[Panel], names: Sequence[str]) -> bytes:
             axes.set_axis_off()
         if len(names) > 1:
             keys = [Line2D([], [], color=COLOURS[number % len(COLOURS)]) for number in range(len(names))]
-            figure.legend(keys, [_plain(name) for name in names], loc="outside upper left", ncols=4)
+            figure.legend(keys, names, loc="outside upper left", ncols=4)
         file = io.BytesIO()
         figure.savefig(file, format="png", dpi=_DPI)
     return file.getvalue()
@@ -484,7 +448,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    axes.set_title(_plain(panel.title))
+    axes.set_title(panel.title)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if panel.is_share:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -505,7 +469,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
             axes.plot(list(values), averaged, **style, linewidth=1.8, marker="o" if window == 1 else "", markersize=3)
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     looks = [look(0, number) | ({} if is_one_run else {"color": "grey"}) for number in range(len(labels))]
-    axes.legend([Line2D([], [], **each) for each in looks], [_plain(label) for label in labels])
+    axes.legend([Line2D([], [], **each) for each in looks], labels)
 
 
 def moving_average(values: Sequence[float], window: int) -> list[float]:
@@ -517,9 +481,3 @@ def moving_average(values: Sequence[float], window: int) -> list[float]:
 def smoothing_window(num_steps: int) -> int:
     """Steps in the moving average of a curve, an odd number; 1 for a short curve."""
     return 1 if num_steps < _MIN_STEPS_TO_SMOOTH else 2 * (num_steps // 40) + 5
-
-
-def _plain(text: str) -> str:
-    """A name on one line, without characters that cannot be printed, not too long."""
-    line = "".join(character if character.isprintable() else "\ufffd" for character in " ".join(text.split()))
-    return line if len(line) <= 48 else line[:47] + "…"

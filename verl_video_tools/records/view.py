@@ -64,6 +64,20 @@ def write_view(
     return View(len(lines), num_left_out, thumbnails, num_bytes)
 
 
+def write_rollout(line: Line, out: Path, *, title: str) -> None:
+    """Draw one rollout as a page, with its thumbnails.
+
+    Args:
+        line: as `write_html` takes it.
+
+    Raises:
+        UsageError: the page cannot be written.
+    """
+    path = video_path(line)
+    thumbnails = decode_thumbnails([] if path is None else [(path, line["trajectory"])])
+    write_html([line], out, title=title, thumbnails=thumbnails)
+
+
 def choose(records: Path, count: int) -> tuple[list[Line], int]:
     """At most `count` rollouts, in order of step, method, row and number in the group; and how many others there are.
 

@@ -18,8 +18,10 @@ from tests.turns.framethinker import answer, choose, get
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.prompt_files import file_beside
 from verl_video_tools.core.types import CallRecord, Trajectory, Turn
-from verl_video_tools.data.generation.templates import allotted, load_templates, with_shares
+from verl_video_tools.data.generation.templates import allotted, load_templates
+from verl_video_tools.methods.framethinker.method import FrameThinker
 from verl_video_tools.records.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
@@ -80,6 +82,18 @@ def parquet(tmp_path: Path, make_video: MakeVideo) -> Path:
     return tmp_path / "rows.parquet"
 
 
+def with_shares(folder: Path, **shares: float) -> Path:
+    """The packaged file with other shares."""
+    path = folder / "shares.toml"
+    text = file_beside(FrameThinker, "dialogue_templates.toml").read_text()
+    for name, share in shares.items():
+        old = f"[{name}]\nshare = 1.0\n"
+        assert old in text
+        text = text.replace(old, f"[{name}]\nshare = {share}\n")
+    path.write_text(text)
+    return path
+
+
 def generate(parquet: Path, out: Path, server: JudgeServer, *options: str) -> int:
     command = ["data", "generate", str(parquet), str(out), "--method=framethinker", "--base-url", server.base_url]
     return run([*command, "--templates=framethinker", *options])
@@ -123,8 +137,8 @@ def test_a_dialogue_of_another_form_is_counted_and_left_out(
 ) -> None:
     server.reply = always("B")
     out, sft = tmp_path / "out.jsonl", tmp_path / "sft.parquet"
-    options = [f"--template-share={name}=0" for name in ("C", "E", "free")]
-    assert generate(parquet, out, server, "--samples=8", "--seed=0", *options) == 0
+    forms = with_shares(tmp_path, C=0, E=0, free=0)
+    assert generate(parquet, out, server, "--samples=8", "--seed=0", f"--templates={forms}") == 0
     faults = {record["template"]: record["template_fault"] for record in read_records(out)}
     assert faults == {
         "A": "calls choose_frames instead of none",
@@ -160,8 +174,8 @@ def test_segments_lie_as_the_form_says(name: str, segments: list[tuple[int, int]
     assert name == "free" or BY_NAME[name].fault(trajectory) == "a call was not carried out: choose_frames"
 
 
-def test_shares_are_those_asked_for_and_c_waits_for_a_time() -> None:
-    forms = with_shares(FORMS, {"A": 3, "free": 0})
+def test_shares_are_those_asked_for_and_c_waits_for_a_time(tmp_path: Path) -> None:
+    forms = load_templates(str(with_shares(tmp_path, A=3, free=0)))
     timed = Counter(form.name for form in allotted(forms, ["What is at 0:34?"] * 700, seed=1))
     assert timed == {"A": 300, "B": 100, "C": 100, "D": 100, "E": 100}
     mixed = ["What is at 0:34?", "What is it?"] * 210
@@ -171,7 +185,7 @@ def test_shares_are_those_asked_for_and_c_waits_for_a_time() -> None:
     counts = Counter(form.name for form in chosen)
     expected = {"A": 195, "B": 65, "C": 30, "D": 65, "E": 65}
     assert all(abs(counts[name] - number) <= 1 for name, number in expected.items())
-    only = with_shares(FORMS, dict.fromkeys(NAMES, 0) | {"C": 1})
+    only = [BY_NAME["C"]]
     with pytest.raises(UsageError, match="no template with a share suits the question 'What is it"):
         allotted(only, ["What is it?"], seed=0)
 
@@ -206,10 +220,7 @@ def test_templates_of_a_file_replace_the_packaged_ones(
     assert generate(parquet, out, server, f"--templates={path}") == 0
     assert {(record["template"], record["template_fault"]) for record in read_records(out)} == {("glance", None)}
     assert texts_of(server.requests[0]["messages"][0]).endswith("\n\nLook once.")
-    assert generate(parquet, tmp_path / "b.jsonl", server, "--template-share=F=1") == 2
-    assert "there is no template 'F'; there are: A, B, C, D, E, free" in capsys.readouterr().err
     command = ["data", "generate", str(parquet), str(out), "--method=framethinker", "--base-url", server.base_url]
-    assert run([*command, "--template-share=A=1"]) == 2
     assert run([*command, "--templates=longvt"]) == 2
     assert "there are no templates 'longvt'" in capsys.readouterr().err
 
@@ -238,8 +249,8 @@ def test_illogical_dialogues_are_counted_named_and_left_out(
 ) -> None:
     records, out, sft = tmp_path / "out.jsonl", tmp_path / "checked.jsonl", tmp_path / "sft.parquet"
     server.reply = always("B")
-    options = [f"--template-share={name}=0" for name in NAMES if name not in ("B", "free")]
-    assert generate(parquet, records, server, "--samples=2", *options) == 0
+    forms = with_shares(tmp_path, **{name: 0 for name in NAMES if name not in ("B", "free")})
+    assert generate(parquet, records, server, "--samples=2", f"--templates={forms}") == 0
     lines = [json.loads(line) for line in records.read_text().splitlines()]
     wrong = {**lines[0], "uid": "9", "reward": {**lines[0]["reward"], "acc": 0.0}}
     records.write_text("".join(json.dumps(line) + "\n" for line in [*lines, wrong]))

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isabstract
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.resolve import resolve
-from verl_video_tools.core.types import Judge
+from verl_video_tools.core.types import Judge, Sample
 from verl_video_tools.data.formats.entries import (
     Entry,
     ReadEntry,
@@ -29,10 +29,12 @@ from verl_video_tools.data.formats.entries import (
     read_entries,
 )
 from verl_video_tools.data.formats.metrics import GradedItem, mean_of_groups
-from verl_video_tools.data.formats.submissions import Prediction, Submission
 from verl_video_tools.data.formats.subtitles import SubtitleForm, asked_with_subtitles
 
-__all__ = ["BENCHMARKS", "BENCHMARK_NAMES", "Benchmark", "BenchmarkFiles", "GradedItem", "get_benchmark", "read_rows"]
+__all__ = [
+    *("BENCHMARKS", "BENCHMARK_NAMES", "Benchmark", "BenchmarkFiles", "GradedItem", "Prediction", "Submission"),
+    *("get_benchmark", "read_rows"),
+]
 
 BENCHMARKS = {
     "charades-sta": "verl_video_tools.data.formats.charades_sta:CharadesSTA",
@@ -65,7 +67,6 @@ class BenchmarkFiles:
         subtitles: folder of subtitles; None asks without them.
         subtitle_frames: of the subtitles, only those shown at so many moments spread evenly over the video; None: all.
         questions: rows of the same questions, for dialogues that do not name their videos (`dialogues`).
-        hidden_truths: read questions whose truths are not published, too; their rows have none (`has_truth`).
     """
 
     annotations: Path
@@ -73,7 +74,25 @@ class BenchmarkFiles:
     subtitles: Path | None = None
     subtitle_frames: int | None = None
     questions: Path | None = None
-    hidden_truths: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a model said to a question that is not graded here.
+
+    Attributes:
+        answer: None if it gave none, or the item failed.
+    """
+
+    sample: Sample
+    answer: str | None
+
+
+class Submission(NamedTuple):
+    """A file for the code that grades a benchmark."""
+
+    name: str
+    content: str
 
 
 class Benchmark(ABC):
@@ -97,6 +116,8 @@ class Benchmark(ABC):
     place_field: ClassVar[str | None] = None
     """Field that an entry gets with its place in the file, from 0, if it has no such field; for questions without a
     name."""
+    is_graded: ClassVar[bool] = True
+    """False: its questions are only asked; others' code grades what was answered (`submission`)."""
     judge_prompt: ClassVar[str | None] = None
     """File beside the benchmark's module with the judge's instructions, unless the user gives others (docs/judge.md);
     None: the packaged ones."""
@@ -144,8 +165,7 @@ class Benchmark(ABC):
         return None
 
     def submission(self, predictions: Sequence[Prediction]) -> Submission | None:
-        """What was answered to the questions without a truth as the file that whoever has the truths takes; None: there
-        is no such file.
+        """What was answered as the file that its own code grades; None for a benchmark that is graded here.
 
         Args:
             predictions: in the order of the annotations, at least one.

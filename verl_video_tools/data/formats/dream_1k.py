@@ -17,10 +17,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, Prediction, Submission
 from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, required
 from verl_video_tools.data.formats.fields import find_first_video
-from verl_video_tools.data.formats.submissions import Prediction, Submission
 
 
 class DREAM1K(Benchmark):
@@ -28,6 +27,7 @@ class DREAM1K(Benchmark):
 
     name = "dream-1k"
     groupings = ("source",)
+    is_graded = False
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         video, source = str(required(entry, "vid", "idx")), str(required(entry, "dataset"))
@@ -37,7 +37,7 @@ class DREAM1K(Benchmark):
             split="test",
             video_path=find_first_video(files.videos, (video,)),
             question=_request(entry),
-            truth=None if files.hidden_truths else _reference(entry),
+            truth=_reference(entry),
             groups={"source": source.rpartition("/")[2]},
         )
         row["extra_info"]["annotation"] = json.dumps(entry, ensure_ascii=False)

@@ -183,21 +183,6 @@ def required(entry: Entry, *names: str) -> Any:
     raise RowError(f"the field {names[0]!r} is missing; there are: {', '.join(map(str, entry))}")
 
 
-def path_below(folder: Path, name: str, kind: str) -> Path:
-    """The path of a file that annotations name, whether it exists or not.
-
-    Args:
-        kind: what the file is, for the message.
-
-    Raises:
-        RowError: the name leads out of the folder.
-    """
-    path = folder / name
-    if ".." in Path(name).parts or not path.is_relative_to(folder):
-        raise RowError(f"the {kind} {name!r} lies outside {folder}")
-    return path
-
-
 MediaKind = Literal["video", "image"]
 
 
@@ -214,11 +199,11 @@ def find_video(folder: Path | None, name: str, kind: MediaKind = "video") -> Pat
     path that is named.
 
     Raises:
-        RowError: there is none, or the path leads out of the folder.
+        RowError: there is none.
     """
     if folder is None:
         return Path(name)
-    path = path_below(folder, name, kind)
+    path = folder / name
     for candidate in with_suffixes(path) if kind == "video" else (path,):
         if candidate.is_file():
             return candidate

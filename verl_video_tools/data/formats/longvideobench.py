@@ -21,9 +21,8 @@ from typing import Any
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.segments import clock_seconds
 from verl_video_tools.core.types import Subtitle
-from verl_video_tools.data.formats.entries import Entry, load_json, path_below, required
+from verl_video_tools.data.formats.entries import Entry, load_json, required
 from verl_video_tools.data.formats.mapped import MappedBenchmark
-from verl_video_tools.data.formats.submissions import Prediction, Submission, json_submission
 
 _MAX_OPTIONS = 5
 
@@ -41,7 +40,6 @@ class LongVideoBench(MappedBenchmark):
     answer = "correct_choice"
     answer_form = "number"
     videos = ("{video_path}",)
-    has_hidden_truths = True
 
     def derived(self, entry: Entry) -> Mapping[str, Any]:
         """The options, where each has a column."""
@@ -50,16 +48,9 @@ class LongVideoBench(MappedBenchmark):
             return {}
         return {"options": [str(option) for option in columns if option not in (None, "", "N/A")]}
 
-    def submission(self, predictions: Sequence[Prediction]) -> Submission:
-        """The letter, or else what was said, by the question's id, as lmms-eval has it."""
-        return json_submission(
-            "longvideobench_test_for_submission.json",
-            {each.question_id: each.letter or each.answer or "" for each in predictions},
-        )
-
     def read_subtitles(self, folder: Path, entry: Entry) -> Sequence[Subtitle]:
         """Captions with times of the video: some videos are parts of longer ones, whose subtitles these are."""
-        path = path_below(folder, str(required(entry, "subtitle_path")), "subtitle file")
+        path = folder / str(required(entry, "subtitle_path"))
         try:
             captions = load_json(path)
         except UsageError as error:

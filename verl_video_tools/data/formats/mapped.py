@@ -36,9 +36,6 @@ from verl_video_tools.data.formats.subtitles import (
     shown_at,
 )
 
-_NO_TRUTH = (None, "", -1)
-"""How files that keep the truths write an answer."""
-
 
 class MappedBenchmark(Benchmark):
     """A benchmark whose attributes name the fields of an entry.
@@ -66,8 +63,6 @@ class MappedBenchmark(Benchmark):
     answer_form: ClassVar[Literal["letter", "text", "last text", "number"]] = "letter"
     """What the answer gives of the right option: its letter, its text, which another option's letter may equal, or its
     number, from 0. Of several options with the text the first is meant, or the last."""
-    has_hidden_truths: ClassVar[bool] = False
-    """Its test split is published without answers (`BenchmarkFiles.hidden_truths`)."""
     videos: ClassVar[tuple[str, ...]] = ("{video}",)
     """Templates of the places below the folder of videos where a video may lie, tried in this order."""
     has_moved_videos: ClassVar[bool] = False
@@ -118,8 +113,6 @@ class MappedBenchmark(Benchmark):
         question, options = self._question_and_options(fields)
         if self.has_split_in_file_name:
             split = split_name(files.annotations, split)
-        may_hide = files.hidden_truths and self.has_hidden_truths and split == "test"
-        is_hidden = may_hide and fields.get(self.answer) in _NO_TRUTH
         subtitles = self._shown_subtitles(entry, video_path, files)
         if subtitles is not None and self.subtitle_form != "interleaved":
             question = ask_with_subtitles(question, subtitles)
@@ -130,7 +123,7 @@ class MappedBenchmark(Benchmark):
             video_path=video_path,
             question=question,
             options=options,
-            truth=None if is_hidden else self._truth(fields[self.answer], options),
+            truth=self._truth(fields[self.answer], options),
             question_type="mc" if options else self.type_without_options,
             video_segment_seconds=segment(*map(fields.get, self.segment_fields)) if self.segment_fields else None,
             groups={name: fields.group(self.group_fields.get(name, name)) for name in self.groupings},

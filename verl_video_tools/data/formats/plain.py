@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +19,6 @@ from verl_video_tools.data.formats.entries import (
     required,
 )
 from verl_video_tools.data.formats.mapped import Fields, MappedBenchmark
-from verl_video_tools.data.formats.submissions import Prediction, Submission, json_submission
 
 MLVU_FILES = ("1_plotQA", "2_needle", "3_ego", "4_count", "5_order", "6_anomaly_reco", "7_topic_reasoning")
 
@@ -120,25 +119,10 @@ class MLVUDev(MappedBenchmark):
 
 
 class MLVUTest(MLVUDev):
-    """MLVU's test split, of the data set MLVU/MLVU_Test; also `test_question.json`, without answers; see `mlvu-dev`."""
+    """MLVU's test split, of the data set MLVU/MLVU_Test; see `mlvu-dev`."""
 
     name = "mlvu-test"
     split = "test"
-    has_hidden_truths = True
-
-    def submission(self, predictions: Sequence[Prediction]) -> Submission:
-        """As `evaluation_test/test_res.json` of MLVU's repository has it; without a readable answer no option."""
-        return json_submission(
-            "test_res.json",
-            (
-                {
-                    "question_id": each.question_id,
-                    "question_type": each.sample.extra_info["groups"]["task"],
-                    "option": each.letter or "",
-                }
-                for each in predictions
-            ),
-        )
 
 
 class VideoEspresso(MappedBenchmark):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -103,21 +103,6 @@ def load_templates(source: str) -> tuple[DialogueTemplate, ...]:
         fields = {**table, "name": name, "instruction": str(table.get("instruction", "")).strip()}
         templates.append(DialogueTemplate(**checked_fields(DialogueTemplate, fields)))
     return tuple(templates)
-
-
-def with_shares(templates: Sequence[DialogueTemplate], shares: Mapping[str, object]) -> tuple[DialogueTemplate, ...]:
-    """The templates, some with another share.
-
-    Raises:
-        UsageError: a name that none has, or no share.
-    """
-    names = [template.name for template in templates]
-    if unknown := sorted(shares.keys() - set(names)):
-        raise UsageError(f"there is no template {unknown[0]!r}; there are: {', '.join(names)}")
-    return tuple(
-        replace(template, **checked_fields(DialogueTemplate, {"share": shares.get(template.name, template.share)}))
-        for template in templates
-    )
 
 
 def allotted(templates: Sequence[DialogueTemplate], questions: Sequence[str], seed: int) -> list[DialogueTemplate]:
