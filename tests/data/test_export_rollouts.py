@@ -327,7 +327,7 @@ def test_lengths_are_balanced_before_difficulty(videos: list[str], tmp_path: Pat
 
 
 def test_a_band_of_few_rows_does_not_cut_the_others(videos: list[str], tmp_path: Path) -> None:
-    """The size of the middle band is the bound; short videos cannot crowd out others."""
+    """The size of the middle band is the bound: short videos cannot crowd out others."""
     paths = [*videos[:1] * 6, *videos[2:3] * 3, videos[3]]
     rows = write_rows(tmp_path / "rows.parquet", paths, [f"q{number}" for number in range(10)])
     report = filter_rows(rows, tmp_path / "pool.parquet", band_seconds=(10, 30))

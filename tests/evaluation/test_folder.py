@@ -12,7 +12,7 @@ from verl_video_tools.evaluation.run import ROLLOUTS, settled_protocol
 from verl_video_tools.methods import get_method
 
 TEXT = (
-    "grammar: {name: hermes}\ninitial_frames: {plan: uniform, num_frames: 4, max_pixels: 2304}\n"
+    "grammar: {name: hermes}\ninitial_frames: {plan: uniform, num_frames: 4, min_pixels: 784, max_pixels: 2304}\n"
     "reward: [{name: accuracy}]\n"
 )
 

@@ -11,9 +11,9 @@ import pytest
 from tests.examples.conftest import EXAMPLES
 from tests.methods.doubles import ScoringRetriever
 from tests.videos.files import MakeVideo
+from verl_video_tools.cli.main import run
 from verl_video_tools.core.types import PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.compose.__main__ import main
 from verl_video_tools.methods.framemind import resolution_ladder
 from verl_video_tools.replay import areplay
 
@@ -70,28 +70,15 @@ def test_its_ladder_is_framemind_s() -> None:
     assert method.searches
 
 
-def test_the_check_says_what_it_is_made_of(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main([FILE]) == 0
-    told = capsys.readouterr().out
-    for part in (
-        "Hermes(",
-        "Ladder(",
-        "CropVideo(",
-        "ClipSample(",
-        "accuracy: 1 * ",
-        "decides on tool from 1",
-        "192 images",
-    ):
-        assert part in told
-    assert main([FILE, "--limits"]) == 0
-    assert capsys.readouterr().out == "16384 24576 192\n"
+def test_the_check_of_the_readme(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    turns = ["--turns", str(FOLDER / "turns.json")]
+    assert run(["check-method", "compose", "--set", f"file={FILE}", *turns]) == 0
+    assert " 0 fail" in capsys.readouterr().out
     broken = tmp_path / "broken.yaml"
-    broken.write_text(Path(FILE).read_text().replace("name: clip_sample", "name: clip"))
-    assert main([str(broken)]) == 2
+    broken.write_text(Path(FILE).read_text().replace("name: clip_sample", "name: clip_sampel"))
+    assert run(["check-method", "compose", "--set", f"file={broken}"]) == 2
     told = capsys.readouterr().err
-    assert (
-        f"{broken}: tools[1].name: there is no tool 'clip'; choose one of: crop_video" in told and told.count("\n") == 1
-    )
+    assert f"{broken}: tools[1].name: there is no tool 'clip_sampel'" in told and "mean 'clip_sample'?" in told
 
 
 async def test_a_tool_of_ones_own_in_a_composition(tmp_path: Path, make_video: MakeVideo) -> None:

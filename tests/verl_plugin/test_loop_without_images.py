@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,24 @@ import pytest
 from tests.methods.compose.test_composition import GOOD
 from tests.turns.tagged import answer
 from tests.verl_plugin.harness import run_loop
+from verl_video_tools.core.types import FrameRequest, PixelEnvelope, VideoInfo
+from verl_video_tools.methods.compose.composition import FramePlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoFrames(FramePlan):
+    """A composition's plan that shows nothing with the question."""
+
+    def request(self, info: VideoInfo, envelope: PixelEnvelope, rung: int | None, num_rungs: int) -> FrameRequest:
+        return FrameRequest(width=1, height=1, indices=())
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.0], ids=["training", "validation"])
 async def test_a_rollout_without_an_image_is_not_trained_on(temperature: float, tmp_path: Path) -> None:
     """Validation goes by the answer alone."""
     file = tmp_path / "blind.yaml"
-    file.write_text(GOOD.replace("plan: uniform, num_frames: 4, max_pixels: 2304", "plan: none"))
+    uniform = "plan: uniform, num_frames: 4, min_pixels: 784, max_pixels: 2304"
+    file.write_text(GOOD.replace(uniform, f"plan: '{__name__}:NoFrames'"))
     options = {"n": 2, "temperature": 1.0, "val_kwargs": {"n": 1, "temperature": 0.0}}
     rollout = await run_loop(
         [answer("B")],

@@ -50,7 +50,7 @@ def _benchmarks() -> Texts:
 
 
 def _formats() -> Texts:
-    from verl_video_tools.data.formats.training_sets import SOURCE_NAMES
+    from verl_video_tools.data.formats import SOURCE_NAMES
     from verl_video_tools.data.table.reader import Table
 
     own = _about(Table)
@@ -59,7 +59,7 @@ def _formats() -> Texts:
 
 def _readers(names: tuple[str, ...]) -> Texts:
     """What the readers say of format, files and split, and what is tabulated."""
-    from verl_video_tools.data.formats.training_sets import get_source
+    from verl_video_tools.data.formats import get_source
 
     texts = {}
     for name in names:

@@ -73,7 +73,7 @@ class Generate(Asking):
         return self._make(tasks, self.method, {"templates": [asdict(form) for form in forms]} if forms else {})
 
     def _reflect(self) -> int:
-        from verl_video_tools.data.generation.reflect import reflection_prompt, tasks_of_failures
+        from verl_video_tools.data.generation.task import reflection_prompt, tasks_of_failures
 
         if self.method is not None or self.templates is not None:
             raise UsageError("with --reflect the method is that of the rollouts, and there are no --templates")

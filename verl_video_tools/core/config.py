@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -26,8 +26,9 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any], section: 
     checked = {}
     for name, value in values.items():
         if name not in known:
-            nearest = "".join(f"; did you mean {near!r}?" for near in get_close_matches(name, known, n=1))
-            raise UsageError(f"{section} has no field {name!r}; its fields are: {', '.join(known)}{nearest}")
+            raise UsageError(
+                f"{section} has no field {name!r}; its fields are: {', '.join(known)}{did_you_mean(name, known)}"
+            )
         try:
             checked[name] = _converted(value, annotations[name])
         except TypeError:
@@ -37,6 +38,11 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any], section: 
                 told += '; a list is written as JSON, such as ["a", "b"]'
             raise UsageError(told) from None
     return checked
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one; empty where none is near."""
+    return "".join(f"; did you mean {nearest!r}?" for nearest in get_close_matches(name, list(known), n=1))
 
 
 def require(config: object, name: str, condition: bool, wanted: str) -> None:

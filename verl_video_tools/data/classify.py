@@ -254,8 +254,8 @@ def export_classified(
 
 
 def write_report(folder: Path, evaluation: Evaluation, found: Classification, exported: Export) -> dict[str, Any]:
-    """Write `report.json`: counts of categories and of rows without a letter by data source, models, letters, failures,
-    and the rows of both files.
+    """Write `report.json`: counts of categories and of rows without a letter by data source, letters, failures, and the
+    rows of both files.
 
     Returns:
         The counts.
@@ -266,15 +266,10 @@ def write_report(folder: Path, evaluation: Evaluation, found: Classification, ex
         counts[str(record["data_source"])]["failed" if letter is None else CATEGORY_OF_LETTER[letter]] += 1
     report = {
         "counts": counts,
-        "models": {
-            "base": sorted({str(record["model"]) for record in evaluation.base.values()}),
-            "teacher": sorted({str(record["model"]) for record in evaluation.teacher.values()}),
-        },
         "letters": {str(row): letter for row, letter in sorted(found.letters.items())},
         "failures": [asdict(failure) for failure in found.failures],
         "sft_rows": exported.sft_rows,
         "rl_rows": exported.rl_rows,
-        "teacher_rollouts_dropped": dict(sorted(exported.rollouts.dropped.items())),
     }
     write_json(folder / "report.json", report)
     return dict(counts)

@@ -19,7 +19,7 @@ from verl_video_tools.core.grading import grade_answer
 from verl_video_tools.core.sample import media_of
 from verl_video_tools.core.types import AnswerLabel, Judge, Sample, Trajectory
 from verl_video_tools.data.extractors import Extractor
-from verl_video_tools.data.formats.metrics import GradedItem
+from verl_video_tools.data.formats import GradedItem
 from verl_video_tools.data.generation.record import Record
 from verl_video_tools.evaluation.questions import Questions, question_digest
 from verl_video_tools.video import image_tokens

@@ -17,8 +17,7 @@ from verl_video_tools.core.grading import decided_by_rule, is_readable
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Sample, Trajectory
 from verl_video_tools.data.extractors import Extractor
-from verl_video_tools.data.formats import Benchmark, Prediction, Submission
-from verl_video_tools.data.formats.metrics import GradedItem
+from verl_video_tools.data.formats import Benchmark, GradedItem, Prediction, Submission
 from verl_video_tools.data.generation.record import Record
 from verl_video_tools.evaluation.items import COSTS, AskedItem
 from verl_video_tools.evaluation.questions import Questions

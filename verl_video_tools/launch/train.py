@@ -130,9 +130,6 @@ def dry_run(request: Request) -> Report:
     Raises:
         UsageError: the request does not make a run.
     """
-    # The frames of a dry run are shown to nobody: they stay out of caches.
-    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"
-    os.environ.pop("VVT_FRAME_CACHE_DISK", None)
     return _check(_plan_with_rows(request), thorough=True)
 
 
@@ -349,9 +346,16 @@ def _check(plan: Plan, thorough: bool) -> Report:
     """What the checks of a run find; what libraries print meanwhile is not shown."""
     from verl_video_tools.launch.checks.run import check_run
 
-    with hold_output() as held:
-        held.discarded = True
-        return check_run(_planned(plan, thorough))
+    before = dict(os.environ)
+    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"  # frames are shown to nobody: they stay out of caches
+    os.environ.pop("VVT_FRAME_CACHE_DISK", None)
+    try:
+        with hold_output() as held:
+            held.discarded = True
+            return check_run(_planned(plan, thorough))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _planned(plan: Plan, thorough: bool) -> PlannedRun:

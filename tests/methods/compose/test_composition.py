@@ -12,17 +12,16 @@ import pytest
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout, rollout_fields
-from verl_video_tools.core.types import Sample, Subtitle, ToolDescription, ToolPlan
+from verl_video_tools.core.types import ParsedTurn, Sample, Subtitle, ToolDescription, ToolPlan
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.compose import Compose
-from verl_video_tools.methods.compose.composition import PACKAGED, load_composition
-from verl_video_tools.methods.compose.grammar import GRAMMARS
-from verl_video_tools.methods.compose.parts import PLANS, TOOLS
+from verl_video_tools.methods.compose.composition import PACKAGED, PLANS, TOOLS, load_composition
+from verl_video_tools.methods.compose.grammar import GRAMMARS, Hermes
 from verl_video_tools.methods.compose.reward import TERMS, ScoringContext, Term
 
 GOOD = """
 grammar: {name: hermes}
-initial_frames: {plan: uniform, num_frames: 4, max_pixels: 2304}
+initial_frames: {plan: uniform, num_frames: 4, min_pixels: 784, max_pixels: 2304}
 tools:
   - {name: crop_video, fps: 2, max_frames: 8}
 turns: {max_turns: 3}
@@ -34,70 +33,65 @@ reward:
 WITH_SUBTITLES = Sample("Which?", "A", "v.mp4", "mc", subtitles=(Subtitle(1.0, 2.0, "a dog barks"),))
 
 FAULTS = [
-    ("grammar: {name: hermes}", "grammar: {name: hermse}", r"grammar\.name: .*'hermse'; choose one of: hermes, tags"),
-    ("grammar: {name: hermes}", "grammar: hermes", r"grammar: must be a mapping of keys to values, got 'hermes'"),
-    ("grammar: {name: hermes}", "", r"grammar: is missing, a mapping of keys to values"),
-    ("name: hermes", "name: hermes, max_calls: 2", r"grammar: .* no field 'max_calls'; its fields are: max_calls_per"),
+    ("grammar: {name: hermes}", "grammar: {name: hermse}", r"grammar\.name: .*'hermse'.*; did you mean 'hermes'\?"),
+    ("grammar: {name: hermes}", "grammar: hermes", r"grammar takes keys and values, such as .*, got 'hermes'"),
+    ("grammar: {name: hermes}", "", r"the file: the key grammar is missing"),
+    ("name: hermes", "name: hermes, max_calls: 2", r"grammar has no field 'max_calls'.*mean 'max_calls_per_turn'\?"),
     ("name: hermes", "name: hermes, max_calls_per_turn: 0", r"grammar: .*max_calls_per_turn must be at least 1, got 0"),
-    ("name: hermes", "name: tags, thought: a b", r"grammar: Tags\.thought must be a word of letters.*'a b'"),
-    ("name: hermes", "name: tags, call: answer", r"grammar: Tags\.answer must be another tag than the other two"),
-    ("name: hermes", "name: 'os:getcwd'", r"grammar\.name: must be a subclass of .*Grammar, got"),
-    ("plan: uniform", "plan: unifrom", r"initial_frames\.plan: .*'unifrom'; choose one of: none, uniform, rate"),
-    ("plan: uniform, ", "", r"initial_frames\.plan: it is missing"),
-    ("num_frames: 4, ", "", r"initial_frames: num_frames is missing; it is a field of Uniform without a default"),
-    ("num_frames: 4", "num_frames: four", r"initial_frames: Uniform\.num_frames takes int, got 'four'"),
-    ("num_frames: 4", "num_frames: 0", r"initial_frames: Uniform\.num_frames must be at least 1.*got 0"),
-    (", max_pixels: 2304", "", r"initial_frames: max_pixels is missing"),
-    ("max_pixels: 2304", "min_pixels: 9, max_pixels: 4", r"initial_frames: .*max_pixels must be at least 9, got 4"),
-    ("max_pixels: 2304", "max_pixels: 9, selector: 3", r"initial_frames\.selector: must be a text, got 3"),
-    (
-        "plan: uniform, num_frames: 4, max_pixels: 2304",
-        "plan: none, selector: most_similar",
-        r"initial_frames\.selector: chooses among frames, and the plan `none` shows none",
-    ),
-    ("max_pixels: 2304", "max_pixels: 9, selector: best", r"initial_frames\.selector: .*'best'; choose one of: most"),
-    ("name: crop_video", "name: crop", r"tools\[0\]\.name: there is no tool 'crop'; choose one of: crop_video"),
-    ("name: crop_video", "nmae: crop_video", r"tools\[0\]\.name: it is missing"),
-    ("- {name: crop_video, fps: 2, max_frames: 8}", "- crop_video", r"tools\[0\]: must be a mapping; write `- name"),
-    ("  - {name: crop_video, fps: 2, max_frames: 8}", "  crop_video: {fps: 2}", r"tools: must be a list of mappings"),
-    ("fps: 2", "fsp: 2", r"tools\[0\]: CropVideo has no field 'fsp'; its fields are: "),
-    ("fps: 2", "fps: fast", r"tools\[0\]: CropVideo\.fps takes float, got 'fast'"),
+    ("name: hermes", "name: 'os:getcwd'", r"grammar\.name: must name a dataclass that is a subclass of Hermes, got"),
+    ("plan: uniform", "plan: unifrom", r"initial_frames\.plan: .*'unifrom'; .*; did you mean 'uniform'\?"),
+    ("plan: uniform, ", "", r"initial_frames\.plan: there is no plan 'None'; choose among uniform, ladder"),
+    ("num_frames: 4, ", "", r"initial_frames: the key num_frames is missing"),
+    ("num_frames: 4", "num_frames: four", r"initial_frames\.num_frames takes int, got 'four'"),
+    ("num_frames: 4", "num_frames: 0", r"initial_frames: Uniform\.num_frames must be at least 1, got 0"),
+    ("max_pixels: 2304", "max_pixels: 4", r"initial_frames: .*max_pixels must be at least min_pixels, 784, got 4"),
+    ("name: crop_video", "name: crop_vidoe", r"tools\[0\]\.name: .*'crop_vidoe'; .*; did you mean 'crop_video'\?"),
+    ("name: crop_video", "nmae: crop_video", r"tools\[0\]\.name: there is no tool 'None'; choose among crop_video"),
+    ("- {name: crop_video, fps: 2, max_frames: 8}", "- crop_video", r"tools\[0\] takes keys and .*, got 'crop_video'"),
+    ("  - {name: crop_video, fps: 2, max_frames: 8}", "  crop_video: {fps: 2}", r"tools takes a list of .*, got \{'c"),
+    ("fps: 2", "fsp: 2", r"tools\[0\] has no field 'fsp'; its fields are: .*; did you mean 'fps'\?"),
+    ("fps: 2", "fps: fast", r"tools\[0\]\.fps takes float, got 'fast'"),
     ("fps: 2", "fps: 0", r"tools\[0\]: CropVideo\.fps must be a finite number above 0, got 0\.0"),
-    ("fps: 2", "compat: reference", r"tools\[0\]\.compat: only the papers' own methods have published behaviour"),
-    ("fps: 2", "about: 5", r"tools\[0\]\.about: must be a text, got 5"),
     ("turns:", "  - {name: crop_video}\nturns:", r"tools\[1\]\.name: there is a tool 'crop_video' already"),
     ("name: crop_video, fps: 2, max_frames: 8", "name: 'os:getcwd'", r"tools\[0\]\.name: must name a dataclass"),
+    ("crop_video, fps: 2, max_frames: 8", f"'{__name__}:Bare'", r"tools\[0\]\.name: a tool has .*, got '.*:Bare'"),
     ("name: crop_video", "name: 'no_such:Tool'", r"tools\[0\]\.name: the tool 'no_such:Tool' cannot be imported"),
-    ("max_turns: 3", "max_turn: 3", r"turns\.max_turn: there is no such key; the keys here are: max_turns"),
-    ("max_turns: 3", "max_turns: 3, context: all", r"turns: Compose\.context .*got 'all'"),
-    ("name: accuracy", "name: acuracy, key: accuracy", r"reward\[0\]\.name: there is no reward term 'acuracy'"),
-    ("name: accuracy, gate: [tool]", "name: calls", r"reward: must have a term with the key accuracy, which `acc`"),
-    ("gate: [tool]", "gate: [tools]", r"reward\[0\]\.gate: there is no other term 'tools'; choose among tool"),
-    ("gate: [tool]", "gate: tool", r"reward\[0\]: RewardTerm\.gate takes .*got 'tool'"),
-    ("gate: [tool]", "gate_from: 1", r"reward\[0\]: RewardTerm\.gate must be `all`, or the keys of the terms"),
-    ("weight: 0.5", "gate: [accuracy]", r"reward: the gates of .* go round in a circle"),
-    ("weight: 0.5", "weight: half", r"reward\[1\]: RewardTerm\.weight takes float, got 'half'"),
-    ("weight: 0.5", "weight: .inf", r"reward\[1\]: RewardTerm\.weight must be a finite number, got inf"),
-    ("weight: 0.5", "key: accuracy", r"reward\[1\]\.key: two terms are called 'accuracy'"),
-    ("weight: 0.5}", "weight: 1}\n  - {name: calls, key: acc}", r"reward\[2\]: .*key must be a word other than score"),
-    ("weight: 0.5", "tools: [zoom]", r"reward\[1\]\.tools: there is no tool zoom; the composition has: crop_video"),
-    ("turns:", "messages: {observe: x}\nturns:", r"messages\.observe: there is no such key; the keys here are: user"),
-    ("turns:", "messages: {observation: x}\nturns:", r"messages\.observation: must hold \{frames\} exactly once"),
-    ("turns:", "messages: {frame: '{image}{time}'}\nturns:", r"messages\.frame: holds \{time\}, which nothing fills"),
+    ("max_turns: 3", "max_turn: 3", r"turns has no field 'max_turn'; .*; did you mean 'max_turns'\?"),
+    ("name: accuracy", "name: acuracy", r"reward\[0\]\.name: there is no reward term 'acuracy'.*mean 'accuracy'\?"),
+    ("name: accuracy, gate: [tool]", "name: calls", r"reward: must have a term `accuracy` with a weight above 0"),
+    ("gate: [tool]", "weight: 0", r"reward: must have a term `accuracy` with a weight above 0"),
+    ("gate: [tool]", "gate: [tools]", r"reward\[0\]\.gate: there is no term further down 'tools'.*mean 'tool'\?"),
+    ("gate: [tool]", "gate: tool", r"reward\[0\]\.gate takes .*got 'tool'"),
+    ("weight: 0.5", "gate: [accuracy]", r"reward\[1\]\.gate: there is no term further down 'accuracy'; there is none"),
+    ("weight: 0.5", "weight: half", r"reward\[1\]\.weight takes float, got 'half'"),
+    ("weight: 0.5}", "weight: 1}\n  - {name: calls, key: tool}", r"reward\[2\]\.key: .*no other term has .*got 'tool'"),
+    ("weight: 0.5}", "weight: 1}\n  - {name: calls, key: acc}", r"reward\[2\]\.key: must be a word .*got 'acc'"),
+    (
+        "weight: 0.5",
+        "tools: [zoom]",
+        r"reward\[1\]\.tools: there is no tool in this file 'zoom'; choose among crop",
+    ),
     (
         "turns:",
-        "messages: {frame: '{image} at {seconds:.1f}'}\nturns:",
-        r"messages\.frame: holds \{seconds:\.1f\}, which nothing fills; it may hold, without a format",
+        "messages: {observe: x}\nturns:",
+        r"messages has no field 'observe'; its fields are: frame, observation",
     ),
-    ("turns:", "messages: {decimals: 7}\nturns:", r"messages\.decimals: must be a whole number from 0 to 6, got 7"),
-    ("turns:", "prompt: {file: none.txt}\nturns:", r"prompt\.file: cannot read prompt_file '.*none\.txt'"),
-    ("turns:", "prompt: {file: fps.txt}\nturns:", r"prompt\.file: holds \{fps\}, which nothing fills; it may .* dur"),
-    ("turns:", "prompt: {file: format.txt}\nturns:", r"prompt\.file: holds \{duration:\.0f\}, which nothing fills"),
-    ("turns:", "prompt: {text: x}\nturns:", r"prompt\.text: there is no such key; the keys here are: file, values"),
-    ("turns:", "limits: {image: 1}\nturns:", r"limits: RolloutLimits has no field 'image'; its fields are: images"),
-    ("turns:", "tool: []\nturns:", r"tool: there is no such key; the keys here are: about, grammar, initial_frames"),
-    ("turns:", "turns: {max_turns: 4}\nturns:", r"not a YAML file of keys and values: .*duplicate key turns"),
-    ("grammar:", "grammar: [", r"not a YAML file of keys and values"),
+    ("turns:", "messages: {observation: x}\nturns:", r"messages: .*observation must be a text with \{frames\} exactly"),
+    ("turns:", "messages: {frame: '{image}{scond}'}\nturns:", r"frame: there is no placeholder 'scond'.*'seconds'\?"),
+    (
+        "turns:",
+        "messages: {frame: '{image} {seconds:.1f}'}\nturns:",
+        r"frame: holds \{seconds:\.1f\}; placeholders take no",
+    ),
+    ("turns:", "prompt: none.txt\nturns:", r"cannot read prompt_file '.*none\.txt'"),
+    ("turns:", "prompt: fps.txt\nturns:", r"prompt: there is no placeholder 'fps'; choose among duration"),
+    ("turns:", "prompt: format.txt\nturns:", r"prompt: holds \{duration:\.0f\}; placeholders take no format"),
+    ("turns:", "prompt: [a]\nturns:", r"the file\.prompt takes str \| None, got \['a'\]"),
+    ("turns:", "limits: {image: 1}\nturns:", r"limits has no field 'image'; .*; did you mean 'images'\?"),
+    ("turns:", "limits: {images: 1}\nturns:", r"limits: the key prompt_tokens is missing"),
+    ("turns:", "tool: []\nturns:", r"the file has no field 'tool'; its fields are: .*; did you mean 'tools'\?"),
+    ("turns:", "turns: {max_turns: 4}\nturns:", r"duplicate key turns .*; name a YAML file of keys and values"),
+    ("grammar:", "grammar: [", r"name a YAML file of keys and values"),
 ]
 
 
@@ -114,7 +108,7 @@ def refusal(folder: Path, text: str) -> str:
     try:
         get_method("compose", file=file)
     except UsageError as error:
-        assert str(error).startswith(f"{file}: ")
+        assert file in str(error)
         return str(error)
     return ""
 
@@ -130,7 +124,7 @@ def test_a_fault_names_file_key_and_fix(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "- a", "a", "grammar", "3"])
 def test_a_file_without_keys_is_told(text: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"is missing|there is no such key|must be a mapping|not a YAML"):
+    with pytest.raises(UsageError, match=r"is missing|has no field|takes keys and values|name a YAML file"):
         get_method("compose", file=write(tmp_path, text))
 
 
@@ -165,11 +159,9 @@ def test_the_configuration_wins_over_the_file(tmp_path: Path) -> None:
 
 
 def test_the_prompt_file_lies_beside_the_composition(tmp_path: Path) -> None:
-    (tmp_path / "prompt.txt").write_text('Look at {num} things for {duration} s. {"a": {}} \\boxed{letter}')
-    file = write(tmp_path, GOOD + "prompt: {file: prompt.txt, values: {num: 3}}\n")
-    method = get_method("compose", file=file)
+    (tmp_path / "prompt.txt").write_text('Look for {duration} s. {"a": {}} \\boxed{letter}')
+    method = get_method("compose", file=write(tmp_path, GOOD + "prompt: prompt.txt\n"))
     assert method.prompt_file == str(tmp_path / "prompt.txt")
-    assert isinstance(method, Compose) and method.composition.prompt_values == {"num": "3"}
 
 
 def test_an_edit_changes_no_run(tmp_path: Path) -> None:
@@ -210,17 +202,25 @@ class Length(Term):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unawaited(Term):
-    """A term that forgets `async`."""
-
-    def value(self, rollout: ScoringContext) -> float:  # type: ignore[override]  # the fault that is planted
-        return 1.0
+class Bare:
+    """A tool that does not say what it is."""
 
 
-def test_a_term_that_cannot_be_awaited_is_told(tmp_path: Path) -> None:
-    bad = write(tmp_path, GOOD + f"  - {{name: '{__name__}:Unawaited', key: own}}\n")
-    with pytest.raises(UsageError, match=r"reward\[2\]\.name: `value` of .*:Unawaited must be a coroutine function"):
-        get_method("compose", file=bad)
+@dataclass(frozen=True, kw_only=True)
+class Shouting(Hermes):
+    """A grammar of another package."""
+
+    thought_tag: ClassVar[str | None] = "THINK"
+
+    def parse(self, text: str) -> ParsedTurn:
+        return super().parse(text.lower())
+
+
+def test_a_grammar_of_another_package_is_named_by_path(tmp_path: Path) -> None:
+    text = GOOD.replace("name: hermes", f"name: '{__name__}:Shouting', max_calls_per_turn: 2")
+    method = get_method("compose", file=write(tmp_path, text))
+    assert method.parse("<THINK>SO</THINK><ANSWER>B</ANSWER>").answer == "b"
+    assert method.thought_tag == "THINK"
 
 
 def test_a_message_may_hold_latex(tmp_path: Path) -> None:
@@ -234,14 +234,14 @@ def test_tools_and_terms_of_other_packages_are_named_by_path(tmp_path: Path) -> 
     text += f"  - {{name: '{__name__}:Length', key: length, per_turn: 0.5}}\n"
     method = get_method("compose", file=write(tmp_path, text))
     assert isinstance(method, Compose) and method.searches
-    assert method.composition.tools["nod"].tool == Nod(times=2)
-    assert {part.key: part.term for part in method.reward.terms}["length"] == Length(per_turn=0.5)
+    assert method.composition.tools["nod"] == Nod(times=2)
+    assert method.composition.terms[-1] == Length(key="length", per_turn=0.5)
     assert not method.asks_model
     (folder := tmp_path / "asking").mkdir()
     asking = get_method("compose", file=write(folder, GOOD.replace("\nturns:", "\n  - {name: ask_model}\nturns:")))
     assert asking.asks_model
     bad = write(tmp_path / "..", text.replace("times: 2", "tmies: 2"))
-    with pytest.raises(UsageError, match=r"tools\[1\]: Nod has no field 'tmies'; its fields are: times"):
+    with pytest.raises(UsageError, match=r"tools\[1\] has no field 'tmies'; its fields are: times; did you mean"):
         get_method("compose", file=bad)
 
 
@@ -250,23 +250,17 @@ def test_every_registered_part_can_be_imported_and_has_the_name_it_is_called_by(
 
     for registered in (PLANS, GRAMMARS, TERMS):
         assert all(resolve(name, registered, "part") for name in registered)
-    for name, entry in TOOLS.items():
-        tool = resolve(name, {name: entry.path}, "tool")(**entry.defaults)
-        assert tool.name == name and tool.description.name == name
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_what_a_tool_needs_is_told_also_where_its_path_is_given(name: str, tmp_path: Path) -> None:
-    entry = TOOLS[name]
-    fields = {key: list(value) if isinstance(value, tuple) else value for key, value in entry.defaults.items()}
-    given = "".join(f", {key}: {value}" for key, value in fields.items())
-    for named in (name, f"'{entry.path}'"):
-        tools = GOOD.replace("{name: crop_video, fps: 2, max_frames: 8}", f"{{name: {named}{given}}}")
-        method = get_method("compose", file=write(tmp_path, tools))
-        assert isinstance(method, Compose)
-        told_in_prompt = bool(method.prompt_subtitles(WITH_SUBTITLES))
-        assert (method.searches, method.asks_model, told_in_prompt) == (
-            name == "clip_sample",
-            name == "ask_model",
-            name not in ("subtitles_at", "search_subtitles"),
-        )
+def test_every_tool_has_its_name_and_tells_what_it_needs(name: str, tmp_path: Path) -> None:
+    tools = GOOD.replace("{name: crop_video, fps: 2, max_frames: 8}", f"{{name: {name}}}")
+    method = get_method("compose", file=write(tmp_path, tools))
+    assert isinstance(method, Compose)
+    assert list(method.composition.tools) == [name] == [method.composition.descriptions[name].name]
+    told_in_prompt = bool(method.prompt_subtitles(WITH_SUBTITLES))
+    assert (method.searches, method.asks_model, told_in_prompt) == (
+        name == "clip_sample",
+        name == "ask_model",
+        name not in ("subtitles_at", "search_subtitles"),
+    )

@@ -1,4 +1,4 @@
-"""Grammars of compositions: what they read of any text, and that they read what they write."""
+"""The grammar of compositions: what it reads of any text, and what the model is told of the tools."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.methods.compose.composition import PACKAGED, load_composition
-from verl_video_tools.methods.compose.grammar import Grammar, Hermes, Tags
-from verl_video_tools.methods.compose.parts import TOOLS
+from verl_video_tools.methods.compose.composition import PACKAGED, TOOLS, load_composition
+from verl_video_tools.methods.compose.grammar import Hermes
 from verl_video_tools.methods.toolkit import hermes
-from verl_video_tools.methods.videobrain import grammar as videobrain
 
-GRAMMARS: list[Grammar] = [Hermes(), Tags()]
-
-TAGS = [f"<{slash}{name}>" for name in ("thinking", "think", "tool_call", "answer") for slash in ("", "/")]
+TAGS = [f"<{slash}{name}>" for name in ("think", "tool_call", "answer") for slash in ("", "/")]
 CALL = '{"name": "clip_sample", "arguments": {"prompt": "a"}}'
 PIECES = [*TAGS, CALL, '{"name": 3}', "{", "A", "so", " ", "\n", "</tool_call", '"parameters"']
 texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
@@ -39,49 +35,16 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 @given(text=texts)
-def test_tags_read_as_videobrain_by_other_names(text: str) -> None:
-    parsed = Tags(thought="ideaing", call="look", answer="said").parse(renamed(text))
-    expected = videobrain.parse_turn(text)
-    assert parsed.answer == (expected.answer and renamed(expected.answer))
-    assert (parsed.well_formed, len(parsed.calls)) == (expected.well_formed, len(expected.calls))
-
-
-def renamed(text: str) -> str:
-    return text.replace("think", "idea").replace("tool_call", "look").replace("answer", "said")
-
-
-@given(text=texts)
 def test_hermes_reads_as_longvt(text: str) -> None:
     assert Hermes(max_calls_per_turn=99).parse(text) == hermes.parse_turn(text)
-
-
-@pytest.mark.parametrize("grammar", GRAMMARS, ids=lambda grammar: type(grammar).__name__)
-@given(text=st.one_of(texts, st.text(max_size=80)))
-def test_any_text_is_read(grammar: Grammar, text: str) -> None:
-    parsed = grammar.parse(text)
-    assert not (parsed.well_formed and parsed.answer is None and not parsed.calls)
-
-
-@pytest.mark.parametrize("grammar", GRAMMARS, ids=lambda grammar: type(grammar).__name__)
-def test_a_grammar_reads_what_it_writes(grammar: Grammar) -> None:
-    tag = grammar.thought_tag
-    for name in TOOLS:
-        parsed = grammar.parse(grammar.write_call("so", name, CALLS[name]))
-        (call,) = parsed.calls
-        assert (call.name, call.arguments, call.error) == (name, CALLS[name], None)
-        assert parsed.thought == "so" and parsed.well_formed and parsed.answer is None
-    answered = grammar.parse(grammar.write_answer("so", "B"))
-    assert (answered.answer, answered.thought, answered.well_formed) == ("B", "so", True)
-    assert not answered.calls
-    assert tag is not None and grammar.write_answer("so", "B").startswith(f"<{tag}>so</{tag}>")
 
 
 @pytest.mark.parametrize("name", PACKAGED)
 def test_the_model_is_told_of_every_tool_and_of_no_other(name: str) -> None:
     composition = load_composition(name)
-    told = composition.grammar.how_to_call(list(composition.tools.values()))
-    for offered in composition.tools.values():
-        assert offered.about in told
+    told = composition.grammar.how_to_call(composition.descriptions.values())
+    for tool in composition.descriptions.values():
+        assert tool.description in told
     assert [tool for tool in TOOLS if f'"{tool}"' in told] == list(composition.tools)
     assert "video_path" not in told
 
@@ -93,5 +56,3 @@ def test_surplus_calls_are_refused() -> None:
         "None",
         "multiple_calls: at most 1 calls in one turn are carried out",
     ]
-    several = Tags().parse(f"<think>so</think>{call}{call}")
-    assert all(one.error is not None and one.error.code == "multiple_calls" for one in several.calls)

@@ -15,7 +15,7 @@ from verl_video_tools.replay import replay
 
 FILE = """
 grammar: {name: hermes}
-initial_frames: {plan: uniform, num_frames: 4, max_pixels: 784}
+initial_frames: {plan: uniform, num_frames: 4, min_pixels: 784, max_pixels: 784}
 tools:
   - {name: choose_frames, num_frames: 3}
   - {name: uniform_sample, num_frames: 3}

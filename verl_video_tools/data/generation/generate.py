@@ -6,8 +6,6 @@ A file of records grows by whole lines and is never rewritten, so that a run whi
 from __future__ import annotations
 
 import json
-import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
@@ -16,7 +14,6 @@ from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.pages import page
-from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
 from verl_video_tools.core.types import Judge, Method, Retriever, Sample, StopReason, ToolModel
 from verl_video_tools.data.append import append_record, appended, no_progress, work_through
 from verl_video_tools.data.generation.protocol import made_with, settled
@@ -27,8 +24,6 @@ from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
-
-logger = logging.getLogger(__name__)
 
 _ASKED_FIELDS = ("video_path", "video_paths", "image_paths", "question", "subtitles")
 _GRADED_FIELDS = ("question_type", "options", "video_segment", "classification")
@@ -118,7 +113,6 @@ async def generate(
                 advice="Give the same options, or another file to write",
             )
         left = [task for task in tasks if task.key not in done]
-        _tell_other_prompts(left, method)
 
         def tell(num_done: int, num_wanted: int) -> None:
             progress(num_done, num_wanted, summary.so_far)
@@ -163,15 +157,6 @@ async def generate(
         stopped = "; {} of {} are recorded, and the next run goes on there"
         await work_through(left, make, policy.concurrency, tell, num_done=num_done, stopped=stopped)
         return summary
-
-
-def _tell_other_prompts(tasks: Sequence[RolloutTask], method: Method) -> None:
-    """Warn of given turns that were written under another system prompt than the one that they are continued under."""
-    current = prompt_digest(method.prompt_file)
-    different = Counter(other_prompt(task.given_prompt_digest, current) for task in tasks if task.given_turns)
-    for difference, count in different.items():
-        if difference is not None:
-            logger.warning("%d rollouts to be continued: %s", count, difference)
 
 
 def _check_no_judge_is_needed(method: Method, tasks: Sequence[RolloutTask]) -> None:

@@ -1,85 +1,168 @@
-"""A composition: what a YAML file says a method is made of, read and checked as a whole before a run starts."""
+"""A composition: what a YAML file says a method is made of, read and checked as a whole before a run starts.
+
+Every section of the file, tool, term, grammar and plan is a dataclass whose fields are its keys (`_read`).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.config import checked_fields, did_you_mean
 from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.resolve import resolve
 from verl_video_tools.core.templates import formatted_placeholder
-from verl_video_tools.core.tool import load_selector
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.compose.grammar import GRAMMARS, Grammar
-from verl_video_tools.methods.compose.parts import (
-    PLANS,
-    FramePlan,
-    NoFrames,
-    OfferedTool,
-    build,
-    located,
-    named,
-    named_part,
-    read_tool,
-    without,
-)
-from verl_video_tools.methods.compose.reward import Reward, read_reward
+from verl_video_tools.methods.compose.grammar import GRAMMARS, Hermes
+from verl_video_tools.methods.compose.reward import TERMS, Term
+from verl_video_tools.methods.framemind.method import FrameMind, Rung
 
+_FOLDER = Path(__file__).parent
 _PLACEHOLDER = re.compile(r"(?<!\w)\{([a-z_]+)\}")  # and not \boxed{answer}
+
+
+def _yaml(text: str) -> Any:
+    return OmegaConf.to_container(OmegaConf.create(text), resolve=True)
+
 
 PACKAGED = ("default", "demo", "spatial")
 """Compositions of this package: a plain one, and two that are small enough for the synthetic worlds."""
 
-PROMPT_VALUES = ("duration", "initial_frames", "max_turns", "max_calls", "thought", "tools")
-"""Placeholders that are filled in every system prompt."""
+PROMPT_VALUES = ("duration", "initial_frames", "max_turns", "tools")
+"""Placeholders that are filled in a system prompt."""
 
-TEMPLATES: Mapping[str, vt.Template] = {
-    "user": vt.Template(
-        "{question}\n\n{frames}", once=("question", "frames"), optional=("duration", "num_frames", "fps")
-    ),
-    "frame": vt.Template("frame {index} at {seconds}s: {image}", once=("image",), optional=("index", "seconds")),
-    "picture": vt.Template("{label}: {image}", once=("image", "label")),
-    "observation": vt.Template("{frames}", once=("frames",)),
-    "result": vt.Template("{text}", once=("text",)),
-    "refusal": vt.Template("Error: {error}", optional=("error",)),
-}
-"""The messages of a composition.
+TOOLS: Mapping[str, Mapping[str, Any]] = _yaml((_FOLDER / "tools.yaml").read_text(encoding="utf-8"))
+"""Class and default values of each tool, by the name that calls carry."""
 
-| name | written |
-|---|---|
-| `user` | after the system prompt |
-| `frame` | for each whole frame |
-| `picture` | for a picture of a part of a frame, or of several frames |
-| `observation` | after a call that shows frames |
-| `result` | after a call that shows none: its text, else its result |
-| `refusal` | after a call that was refused or failed |
-"""
+PLANS = {"uniform": f"{__name__}:Uniform", "ladder": f"{__name__}:Ladder"}
+"""Python paths of plans of the initial frames by name."""
 
 
-TURNS = ("max_turns", "max_turn_tokens", "end_on_call_error", "tool_deadline_seconds", "context")
-"""The keys of the section `turns`: fields of the method."""
+@dataclass(frozen=True, kw_only=True)
+class FramePlan(ABC):
+    """The frames that are shown with the question."""
 
-_KINDS: Mapping[str, type] = {
-    "about": str,
-    "grammar": dict,
-    "initial_frames": dict,
-    "tools": list,
-    "turns": dict,
-    "reward": list,
-    "messages": dict,
-    "prompt": dict,
-    "limits": dict,
-}
-_KIND_NAMES: Mapping[type, str] = {str: "a text", dict: "a mapping of keys to values", list: "a list of mappings"}
-_LIMITS = {"prompt_tokens": 16_384, "response_tokens": 16_384, "images": 256}
+    @abstractmethod
+    def request(
+        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
+    ) -> vt.FrameRequest:
+        """The frames of a video. `rung` and `num_rungs` are those of `Compose`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform(FramePlan):
+    """Frames spread evenly from the first of the video to the last.
+
+    Attributes:
+        num_frames: how many; all of a shorter video.
+        min_pixels, max_pixels: area of a frame in pixels.
+    """
+
+    num_frames: int
+    min_pixels: int
+    max_pixels: int
+
+    def __post_init__(self) -> None:
+        vt.require(self, "num_frames", self.num_frames >= 1, "at least 1")
+        vt.require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least min_pixels, {self.min_pixels}")
+
+    def request(
+        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
+    ) -> vt.FrameRequest:
+        size = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
+        return vt.spread_frames(info, self.num_frames, size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladder(FramePlan):
+    """FrameMind's ladder: the rollouts of a group see from many small frames to few large ones. Without a rung, as in
+    validation, there are as many frames as on the first.
+
+    Attributes:
+        low, high: first and last rung: number of frames, and side in pixels of the square that each is scaled to.
+    """
+
+    low: Rung = (64, 224)
+    high: Rung = (32, 448)
+
+    def __post_init__(self) -> None:
+        FrameMind(low=self.low, high=self.high)  # checks the fields
+
+    def request(
+        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
+    ) -> vt.FrameRequest:
+        framemind = FrameMind(low=self.low, high=self.high, rung=rung, num_rungs=num_rungs)
+        return framemind.plan_initial_frames(info, vt.Sample("", "", "", "mc"), envelope)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """The section `turns`: fields of `Compose`."""
+
+    max_turns: int = 5
+    max_turn_tokens: int | None = None
+    end_on_call_error: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Messages:
+    """The section `messages`: the texts of all messages but the system prompt.
+
+    Attributes:
+        user: follows the system prompt.
+        frame: shows a whole frame.
+        picture: shows a part of a frame, or a grid of frames.
+        observation: answers a call that shows frames.
+        result: answers a call that answers in words.
+        refusal: answers a call that was refused or failed.
+    """
+
+    user: str = "{question}\n\n{frames}"
+    frame: str = "frame {index} at {seconds}s: {image}"
+    picture: str = "{label}: {image}"
+    observation: str = "<tool_response>\n{frames}\n</tool_response>"
+    result: str = "<tool_response>\n{text}\n</tool_response>"
+    refusal: str = "<tool_response>\nError: {error}\n</tool_response>"
+
+    def __post_init__(self) -> None:
+        for name, template in self.templates().items():
+            for placeholder in template.once:
+                count = template.text.count(f"{{{placeholder}}}")
+                vt.require(self, name, count == 1, f"a text with {{{placeholder}}} exactly once")
+            _check_placeholders(template.text, (*template.once, *template.optional), name)
+
+    def templates(self) -> dict[str, vt.Template]:
+        return {
+            "user": vt.Template(self.user, once=("question", "frames")),
+            "frame": vt.Template(self.frame, once=("image",), optional=("index", "seconds")),
+            "picture": vt.Template(self.picture, once=("image", "label")),
+            "observation": vt.Template(self.observation, once=("frames",)),
+            "result": vt.Template(self.result, once=("text",)),
+            "refusal": vt.Template(self.refusal, optional=("error",)),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sections:
+    """The keys of a file; sections are still as they were written."""
+
+    grammar: object
+    initial_frames: object
+    reward: object
+    tools: object = None
+    turns: object = None
+    messages: object = None
+    prompt: str | None = None
+    limits: object = field(default_factory=lambda: {"prompt_tokens": 16_384, "response_tokens": 16_384, "images": 256})
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,38 +172,26 @@ class Composition:
     Attributes:
         file: as the user named it.
         digest: 16 hexadecimal digits of its text.
-        selector: of the initial frames; None: those of the plan.
-        decimals: of the times in frame labels.
+        descriptions: what the model reads about each tool.
         limits: what the recipe reserves for a rollout (`Method.recipe_budget`).
     """
 
     file: str
     digest: str
-    about: str
-    grammar: Grammar
+    grammar: Hermes
     initial_frames: FramePlan
-    selector: str | None
-    tools: Mapping[str, OfferedTool]
-    turns: Mapping[str, Any]
-    reward: Reward
-    templates: Mapping[str, vt.Template]
-    decimals: int
+    tools: Mapping[str, vt.Tool]
+    descriptions: Mapping[str, vt.ToolDescription]
+    turns: Turns
+    terms: tuple[Term, ...]
+    messages: Messages
     prompt_file: str | None
-    prompt_values: Mapping[str, str]
     limits: vt.RolloutLimits
 
     @property
     def name(self) -> str:
         """Of the file, without its folder and ending."""
         return Path(self.file).stem
-
-    def method_fields(self) -> dict[str, Any]:
-        """The fields of `Compose` that the file sets beside `turns`."""
-        return {
-            "accuracy_reward": self.reward.weight("accuracy"),
-            "initial_frames_selector": self.selector,
-            "prompt_file": self.prompt_file,
-        }
 
 
 @cache
@@ -133,128 +204,152 @@ def load_composition(file: str) -> Composition:
     Raises:
         UsageError: it cannot be read, or something in it makes no sense; names the file, the key and what is allowed.
     """
-    path = Path(str(files(__package__).joinpath(f"{file}.yaml"))) if file in PACKAGED else Path(file)
+    path = _FOLDER / f"{file}.yaml" if file in PACKAGED else Path(file)
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"cannot read the composition {file!r}: {error}; name a YAML file, or one of: {', '.join(PACKAGED)}"
-        ) from error
-    with located(file):
-        return _read(file, path.parent, text)
-
-
-def _read(file: str, folder: Path, text: str) -> Composition:
-    keys = _keys(text)
-    tools = _tools(keys.get("tools", []))
-    grammar = named_part(keys["grammar"], GRAMMARS, Grammar, "grammar", "grammar")
-    plan = named_part(
-        without(keys["initial_frames"], "selector"), PLANS, FramePlan, "plan", "initial_frames", key="plan"
-    )
-    turns, prompt, messages = (keys.get(name, {}) for name in ("turns", "prompt", "messages"))
-    _check_names("turns", turns, TURNS)
-    _check_names("prompt", prompt, ("file", "values"))
-    values = prompt.get("values", {})
-    if not isinstance(values, dict):
-        raise UsageError(f"prompt.values: must be {_KIND_NAMES[dict]}, got {values!r:.80}")
-    return Composition(
-        file=file,
-        digest=hashlib.sha256(text.encode()).hexdigest()[:16],
-        about=keys.get("about", ""),
-        grammar=grammar,
-        initial_frames=plan,
-        selector=_selector(keys["initial_frames"], plan),
-        tools=tools,
-        turns=turns,
-        reward=read_reward(_entries("reward", keys["reward"]), tuple(tools)),
-        templates=_templates(messages, grammar.messages),
-        decimals=_decimals(messages.get("decimals", 1)),
-        prompt_file=_prompt_file(named(prompt, "file"), folder, values) if "file" in prompt else None,
-        prompt_values={name: str(value) for name, value in values.items()},
-        limits=build(vt.RolloutLimits, keys.get("limits", {}), "limits", _LIMITS),
-    )
-
-
-def _keys(text: str) -> dict[str, Any]:
-    try:
-        content = OmegaConf.to_container(OmegaConf.create(text), resolve=True)
+        content = _yaml(text)
     except Exception as error:  # the file is the user's, and YAML's parser and OmegaConf have errors of many kinds
-        raise UsageError(f"not a YAML file of keys and values: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict):
-        raise UsageError(f"must be {_KIND_NAMES[dict]}, got {content!r:.80}")
-    keys = {str(key): value for key, value in content.items()}
-    _check_names("", keys, _KINDS)
-    for name, kind in _KINDS.items():
-        if name not in keys and name in ("grammar", "initial_frames", "reward"):
-            raise UsageError(f"{name}: is missing, {_KIND_NAMES[kind]}")
-        if not isinstance(keys.get(name, kind()), kind):
-            raise UsageError(f"{name}: must be {_KIND_NAMES[kind]}, got {keys[name]!r:.80}")
-    return keys
+        raise vt.UsageError(
+            f"cannot read the composition {file!r}: {' '.join(str(error).split())}; name a YAML file of keys and "
+            f"values, or one of: {', '.join(PACKAGED)}"
+        ) from error
+    with _located(file):
+        keys = _read(_Sections, content, "the file")
+        tools, descriptions = _read_tools(keys.tools)
+        return Composition(
+            file=file,
+            digest=hashlib.sha256(text.encode()).hexdigest()[:16],
+            grammar=_read_named(Hermes, GRAMMARS, "grammar", keys.grammar, "grammar"),
+            initial_frames=_read_named(FramePlan, PLANS, "plan", keys.initial_frames, "initial_frames", "plan"),
+            tools=tools,
+            descriptions=descriptions,
+            turns=_read(Turns, keys.turns, "turns"),
+            terms=_read_terms(keys.reward, tools),
+            messages=_read(Messages, keys.messages, "messages"),
+            prompt_file=None if keys.prompt is None else _prompt_file(str((path.parent / keys.prompt).resolve())),
+            limits=_read(vt.RolloutLimits, keys.limits, "limits"),
+        )
 
 
-def _check_names(section: str, values: Collection[str], known: Collection[str]) -> None:
-    if unknown := [name for name in values if name not in known]:
-        where = f"{section}.{unknown[0]}" if section else unknown[0]
-        raise UsageError(f"{where}: there is no such key; the keys here are: {', '.join(known)}")
+def _read_tools(entries: object) -> tuple[dict[str, vt.Tool], dict[str, vt.ToolDescription]]:
+    paths = {name: entry["class"] for name, entry in TOOLS.items()}
+    tools: dict[str, vt.Tool] = {}
+    descriptions: dict[str, vt.ToolDescription] = {}
+    for where, entry in _entries(entries, "tools"):
+        known = {key: value for key, value in TOOLS.get(str(entry.get("name")), {}).items() if key != "class"}
+        own = {**known, **entry}
+        about = own.pop("about", None)
+        tool: vt.Tool = _read_named(object, paths, "tool", own, where)
+        description = getattr(tool, "description", None)
+        if not isinstance(description, vt.ToolDescription) or not callable(getattr(tool, "plan", None)):
+            raise vt.UsageError(f"{where}.name: a tool has a method `plan` and a `description`, got {entry['name']!r}")
+        if tool.name in tools:
+            raise vt.UsageError(f"{where}.name: there is a tool {tool.name!r} already; leave one of them out")
+        tools[tool.name] = tool
+        descriptions[tool.name] = replace(
+            description,
+            description=description.description if about is None else str(about),
+            # A composition never tells the path of the video, and a tool takes the row's.
+            parameters={key: value for key, value in description.parameters.items() if key != "video_path"},
+        )
+    return tools, descriptions
 
 
-def _entries(name: str, entries: list[Any]) -> list[Mapping[str, Any]]:
-    for number, entry in enumerate(entries):
-        if not isinstance(entry, Mapping):
-            raise UsageError(f"{name}[{number}]: must be a mapping; write `- name: {entry!s:.40}`, got {entry!r:.80}")
-    return entries
+def _read_terms(entries: object, tools: Collection[str]) -> tuple[Term, ...]:
+    numbered = _entries(entries, "reward")
+    terms = tuple(
+        _read_named(Term, TERMS, "reward term", {"key": entry.get("name"), **entry}, where) for where, entry in numbered
+    )
+    keys = [term.key for term in terms]
+    for number, ((where, _), term) in enumerate(zip(numbered, terms, strict=True)):
+        if not term.key.isidentifier() or term.key in (*keys[:number], "score", "acc", "flagged"):
+            raise vt.UsageError(f"{where}.key: must be a word that no other term has as its key, got {term.key!r}")
+        if term.gate != "all":
+            _check_names(term.gate, keys[number + 1 :], f"{where}.gate", "term further down")
+        _check_names(getattr(term, "tools", ()), tools, f"{where}.tools", "tool in this file")
+    accuracy = [term.weight for term in terms if term.key == "accuracy"]
+    if not accuracy or accuracy[0] <= 0:
+        raise vt.UsageError("reward: must have a term `accuracy` with a weight above 0, because `acc` is read from it")
+    return terms
 
 
-def _tools(entries: list[Any]) -> dict[str, OfferedTool]:
-    tools: dict[str, OfferedTool] = {}
-    for number, entry in enumerate(_entries("tools", entries)):
-        offered = read_tool(entry, f"tools[{number}]")
-        if offered.name in tools:
-            raise UsageError(f"tools[{number}].name: there is a tool {offered.name!r} already; leave one of them out")
-        tools[offered.name] = offered
-    return tools
+# ------------------------------------------------------------------------------------------------- reading any section
+
+Part = TypeVar("Part")
 
 
-def _selector(values: Mapping[str, Any], plan: FramePlan) -> str | None:
-    if "selector" not in values:
-        return None
-    with located("initial_frames.selector"):
-        name = named(values, "selector")
-        load_selector(name)
-        if isinstance(plan, NoFrames):
-            raise UsageError("chooses among frames, and the plan `none` shows none; leave one of the two out")
-    return name
+@contextmanager
+def _located(where: str) -> Iterator[None]:
+    """Put the place in the file before the message of an error."""
+    try:
+        yield
+    except vt.UsageError as error:
+        raise vt.UsageError(f"{where}: {error}") from error
 
 
-def _templates(given: Mapping[str, Any], of_grammar: Mapping[str, str]) -> dict[str, vt.Template]:
-    """All templates, by name: those of the section `messages`, else the grammar's, else the defaults."""
-    _check_names("messages", given, (*TEMPLATES, "decimals"))
-    templates = {}
-    for name, known in TEMPLATES.items():
-        with located(f"messages.{name}"):
-            text = named({name: known.text, **of_grammar, **given}, name)
-            if wrong := [placeholder for placeholder in known.once if text.count(f"{{{placeholder}}}") != 1]:
-                raise UsageError(f"must hold {{{wrong[0]}}} exactly once, got {text!r:.80}")
-            _check_placeholders(text, (*known.once, *known.optional))
-        templates[name] = vt.Template(text, known.once, known.optional)
-    return templates
+def _mapping(values: object, where: str) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise vt.UsageError(f"{where} takes keys and values, such as {{key: value}}, got {values!r:.80}")
+    return {str(key): value for key, value in values.items()}
 
 
-def _check_placeholders(text: str, known: Collection[str]) -> None:
-    unfilled = [f"{{{name}}}" for name in _PLACEHOLDER.findall(text) if name not in known]
-    if wrong := next(iter(unfilled), None) or formatted_placeholder(text, known):
-        raise UsageError(f"holds {wrong}, which nothing fills; it may hold, without a format: {', '.join(known)}")
+def _entries(values: object, where: str) -> list[tuple[str, dict[str, Any]]]:
+    """The mappings of a list, each with its place."""
+    if values is not None and not isinstance(values, list):
+        raise vt.UsageError(f"{where} takes a list of `- {{name: ...}}`, got {values!r:.80}")
+    places = [(f"{where}[{number}]", entry) for number, entry in enumerate(values or [])]
+    return [(place, _mapping(entry, place)) for place, entry in places]
 
 
-def _decimals(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 6:
-        raise UsageError(f"messages.decimals: must be a whole number from 0 to 6, got {value!r:.80}")
-    return value
+def _read(part: type[Part], values: object, where: str) -> Part:
+    """An instance of a dataclass from its keys in the file.
+
+    Args:
+        values: None where the file has no such section.
+
+    Raises:
+        UsageError: an unknown key, a missing one, or a value of the wrong type or outside its range.
+    """
+    checked = checked_fields(part, _mapping({} if values is None else values, where), where)
+    for own in fields(part):  # type: ignore[arg-type]  # every part is a dataclass
+        if own.name not in checked and own.default is MISSING and own.default_factory is MISSING:
+            raise vt.UsageError(f"{where}: the key {own.name} is missing")
+    with _located(where):
+        return part(**checked)
 
 
-def _prompt_file(name: str, folder: Path, values: Collection[str]) -> str:
-    """The path of the system prompt, which lies beside the composition unless it is absolute."""
-    path = str((folder / name).resolve())
-    with located("prompt.file"):
-        _check_placeholders(read_prompt(__package__, "prompt.txt", path), (*PROMPT_VALUES, *values))
+def _read_named(
+    base: type[Any], registered: Mapping[str, str], kind: str, values: object, where: str, key: str = "name"
+) -> Any:
+    """A part that is one of several: `key` names its class, and the other keys are its fields.
+
+    Raises:
+        UsageError: there is no such part, or as `_read`.
+    """
+    own = _mapping(values, where)
+    name = str(own.pop(key, None))
+    if ":" not in name:
+        _check_names([name], registered, f"{where}.{key}", kind)
+    with _located(f"{where}.{key}"):
+        part = resolve(name, registered, kind)
+        if not (isinstance(part, type) and issubclass(part, base) and is_dataclass(part)):
+            raise vt.UsageError(f"must name a dataclass that is a subclass of {base.__name__}, got {part!r:.80}")
+    return _read(part, own, where)
+
+
+def _check_names(names: Collection[str], known: Collection[str], where: str, kind: str) -> None:
+    for name in names:
+        if name not in known:
+            allowed = f"choose among {', '.join(known)}" if known else "there is none"
+            raise vt.UsageError(f"{where}: there is no {kind} {name!r}; {allowed}{did_you_mean(name, known)}")
+
+
+def _check_placeholders(text: str, known: Collection[str], where: str) -> None:
+    _check_names(_PLACEHOLDER.findall(text), known, where, "placeholder")
+    if formatted := formatted_placeholder(text, known):
+        raise vt.UsageError(f"{where}: holds {formatted}; placeholders take no format")
+
+
+def _prompt_file(path: str) -> str:
+    _check_placeholders(read_prompt(__package__, "prompt.txt", path), PROMPT_VALUES, "prompt")
     return path

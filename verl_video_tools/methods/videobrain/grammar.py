@@ -40,30 +40,26 @@ Range = tuple[int, int]
 # ------------------------------------------------------------------------------------------------------------- turns
 
 
-def parse_turn(text: str, tags: tuple[str, str, str] = TAGS) -> vt.ParsedTurn:
+def parse_turn(text: str) -> vt.ParsedTurn:
     """Read one turn strictly.
 
     Tags inside thoughts are ignored, but the turn is not `well_formed`. Several calls in one turn are all refused
     (`multiple_calls`). Of several answers the last counts. Words outside the blocks are allowed.
-
-    Args:
-        tags: names of the tags of thought, call and answer.
     """
-    thought_tag, call_tag, answer_tag = tags
-    thoughts = vt.find_blocks(text, thought_tag)
+    thoughts = vt.find_blocks(text, "thinking")
     thought = thoughts[0].inner.strip() if thoughts else None
     spoken = vt.without_blocks(text, thoughts)
-    calls = tuple(read_call(block.inner, takes_parameters=False) for block in vt.find_blocks(spoken, call_tag))
+    calls = tuple(read_call(block.inner, takes_parameters=False) for block in vt.find_blocks(spoken, "tool_call"))
     if len(calls) > 1:
-        message = f"{len(calls)} calls in one turn; write exactly one <{call_tag}>"
+        message = f"{len(calls)} calls in one turn; write exactly one <tool_call>"
         error = vt.CallError(vt.CallErrorCode.MULTIPLE_CALLS, message)
         return vt.ParsedTurn(thought, tuple(replace(call, error=error) for call in calls))
     if calls:
-        is_good = calls[0].error is None and _is_in_order(text, thoughts, vt.find_blocks(text, call_tag), tags)
+        is_good = calls[0].error is None and _is_in_order(text, thoughts, vt.find_blocks(text, "tool_call"))
         return vt.ParsedTurn(thought, calls, well_formed=is_good)
-    answers = vt.find_blocks(spoken, answer_tag)
+    answers = vt.find_blocks(spoken, "answer")
     answer = answers[-1].inner.strip() if answers else ""
-    is_good = bool(answer) and _is_in_order(text, thoughts, vt.find_blocks(text, answer_tag), tags)
+    is_good = bool(answer) and _is_in_order(text, thoughts, vt.find_blocks(text, "answer"))
     return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
 
 
@@ -80,11 +76,9 @@ def parse_turn_reference(text: str) -> vt.ParsedTurn:
     return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
 
 
-def _is_in_order(
-    text: str, thoughts: Sequence[vt.Block], actions: Sequence[vt.Block], tags: Sequence[str] = TAGS
-) -> bool:
+def _is_in_order(text: str, thoughts: Sequence[vt.Block], actions: Sequence[vt.Block]) -> bool:
     """One thought that says something, then one action, and no other tag."""
-    num_tags = sum(text.count(f"<{slash}{name}>") for name in tags for slash in ("", "/"))
+    num_tags = sum(text.count(f"<{slash}{name}>") for name in TAGS for slash in ("", "/"))
     if len(thoughts) != 1 or len(actions) != 1 or num_tags != 4:
         return False
     return bool(thoughts[0].inner.strip()) and thoughts[0].end <= actions[0].start
