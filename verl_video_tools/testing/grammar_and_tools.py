@@ -269,14 +269,16 @@ def call_frames_lie_in_the_requested_span(subject: Subject) -> None:
 
 
 def _span(arguments: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Start and end of the span that a call asks for, by the names of its arguments or as its only pair of numbers."""
+    """Start and end of the span that a call asks for, by the names of its arguments; None if it asks for none."""
     starts = [value for key, value in arguments.items() if "start" in key.casefold() and is_number(value)]
     ends = [value for key, value in arguments.items() if "end" in key.casefold() and is_number(value)]
     if len(starts) == len(ends) == 1:
         return float(starts[0]), float(ends[0])
-    pairs = [value for value in arguments.values() if isinstance(value, list) and len(value) == 2]
-    if len(pairs) == 1 and all(map(is_number, pairs[0])):
-        return float(pairs[0][0]), float(pairs[0][1])
+    for key, value in arguments.items():
+        # A pair under another name may be two frames, as `target_frames` of an example.
+        named = any(word in key.casefold() for word in ("segment", "range", "interval", "window", "span"))
+        if named and isinstance(value, list) and len(value) == 2 and all(map(is_number, value)):
+            return float(value[0]), float(value[1])
     return None
 
 
