@@ -7,6 +7,7 @@ place of the package.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -149,7 +150,7 @@ def composed(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.syspath_prepend(str(folder / "site"))
     # Without its cache, which an earlier test of the process may have filled.
-    monkeypatch.setattr(methods, "installed_methods", methods.installed_methods.__wrapped__)
+    monkeypatch.setattr(methods, "installed_methods", inspect.unwrap(methods.installed_methods))
     return compose_run("grpo" if number else "sft", trained(folder)[number][1:])
 
 
