@@ -4,22 +4,17 @@ Each video has an accuracy of its own, drawn around the model's (Beta), so that 
 evaluated anew many times, each time on other videos. Beside ours stands the percentile interval of a plain bootstrap
 by video. Of pairs of runs it also tells how often the test calls a difference significant where there is none.
 
-Usage: python -m benchmarks.interval_coverage [--evaluations 4000] [--page docs/evaluation.md]
-
-With `--page` the table replaces what stands between the page's markers.
+Usage: python -m benchmarks.interval_coverage
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.pages import write_between
 from verl_video_tools.evaluation.statistics import (
     Difference,
     Interval,
@@ -30,10 +25,10 @@ from verl_video_tools.evaluation.statistics import (
 )
 from verl_video_tools.evaluation.tables import markdown_table
 
-BEGIN, END = "<!-- interval-coverage: begin -->", "<!-- interval-coverage: end -->"
-
 NUMS_VIDEOS = (30, 100, 300)
 NUM_BOOTSTRAPS = 1000
+NUM_EVALUATIONS = 4000
+"""Of each case; a quarter where it is slow."""
 _SEED = 22
 
 Sizes = Callable[[np.random.Generator, int], npt.NDArray[np.int64]]
@@ -190,15 +185,8 @@ def _holds(interval: Interval | None, truth: float) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--evaluations", type=int, default=4000, help="of each case; a quarter where it is slow")
-    parser.add_argument("--page", type=Path, help="page to put the table into")
-    options = parser.parse_args()
     head = ["of 100 evaluations, so many intervals hold", *(f"{number} videos" for number in NUMS_VIDEOS)]
-    text = markdown_table(head, list(rows(options.evaluations)), num_text_columns=1)
-    print(text)
-    if options.page is not None:
-        write_between(options.page, BEGIN, END, text)
+    print(markdown_table(head, list(rows(NUM_EVALUATIONS)), num_text_columns=1))
 
 
 if __name__ == "__main__":

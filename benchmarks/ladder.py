@@ -5,12 +5,11 @@ through one frame cache and tells it of the others; the cache's writes and reads
 time, since the rollouts of many groups share a node's cores. Every rung's pixels are compared with those of a decode of
 its own. Exits with 1 if they differ, or if decoding a group with nested times costs over 1.2 times its dearest rung.
 
-Usage: python -m benchmarks.ladder [--folder outputs/bench_ladder] [--repetitions 3]
+Usage: python -m benchmarks.ladder
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from verl_video_tools.video.provider import FrameProvider
 from verl_video_tools.video.shared_folder import shared_memory_root
 
 GROUP_SIZE = 8
+FOLDER, REPETITIONS = Path("outputs/bench_ladder"), 3
 TARGET_RATIO = 1.2
 QWEN_2_5 = PixelEnvelope(28, 50_176, 200_704)
 VIDEOS = (
@@ -92,21 +92,15 @@ def ratio(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=Path("outputs/bench_ladder"), help="where the videos are kept")
-    parser.add_argument("--repetitions", type=int, default=3)
-    arguments = parser.parse_args()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     worst = 0.0
     print("| group in units of its dearest rung | times | decoding | through the frame cache |\n|---|---|---|---|")
     for kind in VIDEOS:
-        with Video(write_long_video(kind, arguments.folder)) as video:
+        with Video(write_long_video(kind, FOLDER)) as video:
             for nested in (False, True):
                 looks = looks_of(video, nested=nested)
                 check_pixels(video, looks)
-                decode, cached = (
-                    ratio(cost_ms, video, looks, arguments.repetitions) for cost_ms in (decode_ms, cached_ms)
-                )
+                decode, cached = (ratio(cost_ms, video, looks, REPETITIONS) for cost_ms in (decode_ms, cached_ms))
                 times = "nested" if nested else "uniform"
                 print(f"| {kind.name} | {times} | {decode:.2f} | {cached:.2f} |", flush=True)
                 worst = max(worst, decode) if nested else worst

@@ -13,12 +13,11 @@ Kinds are those of `synthetic.needle`; `search` are VideoBrain's questions by sh
 of right answers, with the number of questions, is printed. Exits with 1 if the first look earns more than 40 % on the
 questions that need another one or less than 100 % on direct ones, or the oracle less than 100 % on any.
 
-Usage: python -m benchmarks.needle_bounds [--folder outputs/bench_needle] [--videos 134] [--method framethinker]
+Usage: python -m benchmarks.needle_bounds
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +39,7 @@ from verl_video_tools.synthetic.search import search_words
 from verl_video_tools.synthetic.world import VideoSpec, label_at
 
 POLICIES = ("first_look", "oracle")
+NUM_VIDEOS = 134
 METHODS = tuple(name for name in METHOD_NAMES if name not in ("direct", "compose"))
 """A composition's first look is its file's."""
 NUM_STUDIED = 3000
@@ -161,16 +161,11 @@ def shares_right(
 
 def main() -> int:
     """Command line: see the module's docstring."""
-    parser = argparse.ArgumentParser(description="Bounds of NeedleClips by scripted policies.")
-    parser.add_argument("--folder", type=Path, default=Path("outputs/bench_needle"))
-    parser.add_argument("--videos", type=int, default=134)
-    parser.add_argument("--method", choices=METHODS, action="append")
-    arguments = parser.parse_args()
-    folder = make_demo(arguments.folder, num_train_videos=1, num_test_videos=arguments.videos, needle=True)
+    folder = make_demo(Path("outputs/bench_needle"), num_train_videos=1, num_test_videos=NUM_VIDEOS, needle=True)
     rows = load_rows(folder / "test.parquet")
     clips = [(*question_from_row(row), Path(row["extra_info"]["video_path"])) for row in rows]
     held = True
-    for name in arguments.method or METHODS:
+    for name in METHODS:
         retriever = local(RetrievalConfig(model=str(clip_dir()))) if name == "videobrain" else None
         right = shares_right(name, clips, retriever)
         for policy, kinds in right.items():

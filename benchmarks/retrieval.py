@@ -7,35 +7,26 @@ recall   128 candidates over each of some held-out synthetic videos, one query p
 cold     queries on a video of ten minutes (640 x 360): the first decodes and encodes its candidates, later ones only
          their text
 
-Usage: python -m benchmarks.retrieval [--out outputs/bench_retrieval] [--cache-dir DIR] [--page docs/retrieval.md]
-
-With `--page` the tables replace what stands between the page's markers.
+Usage: python -m benchmarks.retrieval
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 
-from benchmarks.pages import write_between
 from benchmarks.video.long_files import LongVideo, write_long_video
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService, local
 from verl_video_tools.synthetic import clip_dir
 from verl_video_tools.synthetic.spec import random_spec
 from verl_video_tools.synthetic.world import VideoSpec, label_at, render
-
-BEGIN, END = "<!-- bench-retrieval: begin -->", "<!-- bench-retrieval: end -->"
 
 NUM_CANDIDATES, NUM_FRAMES = 128, 4
 """VideoBrain's (arXiv 2602.04094): so many candidates per search, of which the best so many are shown."""
@@ -43,7 +34,8 @@ VALIDATION_SEED = 5_000_000
 QUERIES = ("{}", "a {}", "the frame with the {}")
 LONG_VIDEO = LongVideo("retrieval", 640, 360, copy_seconds=20, copies=30)
 DEADLINE_SECONDS = 300.0
-MIN_RECALL, MIN_SPEEDUP = 0.95, 50.0
+FOLDER = Path("outputs/bench_retrieval")
+NUM_VIDEOS, REPETITIONS = 40, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,63 +118,34 @@ async def measure_costs(video: Path, num_frames: int, repetitions: int) -> dict[
     }
 
 
-def tables(results: dict[str, Any]) -> str:
+def tables(recall: Recall, costs: dict[str, Cost]) -> str:
     """Markdown of a run's figures."""
-    recall, costs = results["recall"], results["costs"]
     lines = ["| query on 10 minutes of 640 x 360, 128 candidates | CPU ms | latency ms |", "|---|---|---|"]
-    lines += [f"| {kind} | {cost['cpu_ms']:.1f} | {cost['latency_ms']:.1f} |" for kind, cost in costs.items()]
+    lines += [f"| {kind} | {cost.cpu_ms:.1f} | {cost.latency_ms:.1f} |" for kind, cost in costs.items()]
+    speedup = costs["first"].cpu_ms / costs["later"].cpu_ms
     return "\n".join(
         [
             *lines,
             "",
-            f"A later query costs {results['speedup']:.0f} times less CPU time than the first.",
-            f"Recall@4 on the synthetic world: {recall['recall_at_4']:.3f} over {recall['queries']} queries; "
-            f"{recall['precision_at_4']:.2f} of the frames shown are right, {recall['chance']:.2f} would be by chance.",
+            f"A later query costs {speedup:.0f} times less CPU time than the first.",
+            f"Recall@4 on the synthetic world: {recall.recall_at_4:.3f} over {recall.queries} queries; "
+            f"{recall.precision_at_4:.2f} of the frames shown are right, {recall.chance:.2f} would be by chance.",
         ]
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("outputs/bench_retrieval"))
-    parser.add_argument("--cache-dir", type=Path, help="where the long video is kept; default: the output folder")
-    parser.add_argument("--num-videos", type=int, default=40, help="synthetic videos for recall")
-    parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--page", type=Path, help="page to put the figures into")
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    cache_dir = options.cache_dir or options.out
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    video = write_long_video(LONG_VIDEO, cache_dir)
+def main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    video = write_long_video(LONG_VIDEO, FOLDER)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        recall = asyncio.run(measure_recall(options.num_videos, folder))
-        costs = asyncio.run(measure_costs(video, LONG_VIDEO.num_frames, options.repetitions))
-    speedup = costs["first"].cpu_ms / costs["later"].cpu_ms
-    results = {
-        "recall": asdict(recall),
-        "costs": {kind: asdict(cost) for kind, cost in costs.items()},
-        "speedup": speedup,
-    }
-    (options.out / "retrieval.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    text = tables(results)
+        recall = asyncio.run(measure_recall(NUM_VIDEOS, Path(name)))
+    text = tables(recall, asyncio.run(measure_costs(video, LONG_VIDEO.num_frames, REPETITIONS)))
     print(text)
-    if options.page is not None:
-        write_between(options.page, BEGIN, END, text)
-    missed = [
-        f"{name}: {value:.3g}, wanted at least {wanted:g}"
-        for name, value, wanted in (
-            ("recall@4", recall.recall_at_4, MIN_RECALL),
-            ("later queries cheaper by", speedup, MIN_SPEEDUP),
-        )
-        if value < wanted
-    ]
-    print("\n".join(f"MISSED {line}" for line in missed), file=sys.stderr, end="\n" if missed else "")
-    return int(bool(missed))
+    (FOLDER / "retrieval.md").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
     import os
 
     os.environ["VVT_FRAME_CACHE_BYTES"] = "0"  # as in the actor; else the second first query would find its frames
-    sys.exit(main())
+    main()

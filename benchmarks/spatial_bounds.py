@@ -14,12 +14,11 @@ small frames of two videos are the same, to the last bit, if the videos differ i
 The readers' shares are means over all ways to choose three other things as options. Exits with 1 if `first_look` or
 `temporal` earn more than 27 %, which is chance and two points, `zoom` less than 95 %, or the expert less than 100 %.
 
-Usage: python -m benchmarks.spatial_bounds [--folder outputs/bench_spatial] [--cards 1000] [--videos 134]
+Usage: python -m benchmarks.spatial_bounds
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import sys
@@ -30,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.needle_bounds import Guesser, studied_seed, synthetic_settings
+from benchmarks.needle_bounds import NUM_VIDEOS, Guesser, studied_seed, synthetic_settings
 from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
 from verl_video_tools.methods import get_method
@@ -52,6 +51,7 @@ _CARD_FRAMES = 3
 _HALF_CARD_PIXELS = 6
 """Of a small frame, from a card's middle to each side."""
 _STUDIED_QUESTIONS = 20_000
+_NUM_CARDS = 1000  # that the readers learn from, and as many to read
 _QUESTIONS = 4  # about a video
 _RIDGES = (1e-3, 1e-1, 10.0)
 
@@ -219,18 +219,14 @@ def experts_share(rows: Sequence[Mapping[str, Any]]) -> float:
 
 def main() -> int:
     """Command line: see the module's docstring."""
-    parser = argparse.ArgumentParser(description="Bounds of NeedleClips' questions in space.")
-    parser.add_argument("--folder", type=Path, default=Path("outputs/bench_spatial"))
-    parser.add_argument("--cards", type=int, default=1000, help="that the readers learn from, and as many to read")
-    parser.add_argument("--videos", type=int, default=134)
-    arguments = parser.parse_args()
-    folder = make_demo(arguments.folder, 1, arguments.videos, _QUESTIONS, agent_names=["compose"], spatial=True)
+    folder = Path("outputs/bench_spatial")
+    folder = make_demo(folder, 1, NUM_VIDEOS, _QUESTIONS, agent_names=["compose"], spatial=True)
     rows = load_rows(folder / "test.parquet")
     first_look, expert = first_look_share(_STUDIED_QUESTIONS), experts_share(rows)
     print(f"first_look {first_look:.3f} of {_STUDIED_QUESTIONS} questions")
-    readers = readers_shares(folder, arguments.cards)
+    readers = readers_shares(folder, _NUM_CARDS)
     for name, share in readers.items():
-        print(f"{name:11}{share:.3f} of the questions about {arguments.cards} cards")
+        print(f"{name:11}{share:.3f} of the questions about {_NUM_CARDS} cards")
     print(f"expert     {expert:.3f} of {len(rows)} questions")
     hidden = max(first_look, readers["temporal"]) <= MOST_TEMPORAL
     return 0 if hidden and readers["zoom"] >= LEAST_ZOOM and expert == 1.0 else 1

@@ -23,7 +23,7 @@ from tests.group_method import NAME as GROUP_NAME
 from tests.group_method import PATH as GROUP_PATH
 from tests.videos.files import MakeVideo, write_grey
 from verl_video_tools import methods
-from verl_video_tools.services.endpoint import client, retries
+from verl_video_tools.services import endpoint, transport
 
 pytest_plugins = ["tests.hard_limit", "tests.order"]
 
@@ -101,8 +101,8 @@ def make_video(tmp_path_factory: pytest.TempPathFactory) -> MakeVideo:
 @pytest.fixture
 def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests whose server fails: clients ask it again at once, and are soon sure that none is there."""
-    monkeypatch.setattr(retries, "FIRST_BACKOFF_SECONDS", 0.01)
-    monkeypatch.setattr(client, "REACH_SECONDS", 0.3)
+    monkeypatch.setattr(transport, "FIRST_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(endpoint, "REACH_SECONDS", 0.3)
 
 
 @pytest.fixture(scope="session")

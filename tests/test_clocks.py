@@ -12,7 +12,7 @@ MAY = {
     "launch/environment.py": "the time in the name of a log",
     "launch/train.py": "the time in the name of a smoke test's folder",
     "video/frame_store.py": "the age of unfinished files of other processes, as their own times tell it",
-    "services/endpoint/retries.py": "a date in `Retry-After`; the request's deadline bounds the pause",
+    "services/transport.py": "a date in `Retry-After`; the request's deadline bounds the pause",
 }
 
 

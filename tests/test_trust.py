@@ -13,7 +13,7 @@ import pytest
 
 from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.records.records import RecordWriter
-from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
+from verl_video_tools.services.judge import CacheKey, VerdictCache
 from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameStore
 

@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from tests.written_package import PAGE, REPO, as_script, blocks, commands
+from verl_video_tools import methods
 from verl_video_tools.testing.run import PROPERTIES
 
 PLUGIN = "verl_video_tools.testing.pytest_plugin"
@@ -147,6 +148,8 @@ def composed(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     from verl_video_tools.verl_plugin.planned_run import compose_run
 
     monkeypatch.syspath_prepend(str(folder / "site"))
+    # Without its cache, which an earlier test of the process may have filled.
+    monkeypatch.setattr(methods, "installed_methods", methods.installed_methods.__wrapped__)
     return compose_run("grpo" if number else "sft", trained(folder)[number][1:])
 
 

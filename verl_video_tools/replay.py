@@ -31,9 +31,8 @@ from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn, Policy, ScriptedPolicy
 from verl_video_tools.rollout.sequences import rollout_tokens
-from verl_video_tools.services.judge import JudgeConfig, make_judge
-from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.services.tool_model.client import EndpointToolModel
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
 Arguments = ParamSpec("Arguments")
@@ -97,7 +96,7 @@ async def areplay(
         policy = tokenized = _TokenizedScript(turns, processor, configured)
         envelope, budget = tokenized.envelope, tokenized.budget
     async with AsyncExitStack() as stack:
-        judging = None if judge is None else await stack.enter_async_context(make_judge(judge))
+        judging = None if judge is None else await stack.enter_async_context(LLMJudge(judge))
         if isinstance(tool_model, ToolModelConfig):
             tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
         episode = Episode(configured, sample, envelope, budget, retriever, tool_model=tool_model)

@@ -186,7 +186,6 @@ def _recipe(out: Path, temporary: Path, number: int, judge_url: str) -> Iterator
         f"trainer.default_local_dir={out / 'run'}",
         f"video_tools.judge.base_url={judge_url}",
         "video_tools.judge.deadline_seconds=3",
-        "video_tools.judge.probe_interval_seconds=3",
         f"video_tools.judge.max_steps_without_verdict={_NO_END}",
         f"video_tools.judge.cache_dir={out / 'cache' / 'judge'}",
     ]

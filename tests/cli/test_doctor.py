@@ -184,12 +184,14 @@ def test_a_run_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
     from verl_video_tools.methods import method_class
     from verl_video_tools.methods.toolkit.oracle import write_prompt
     from verl_video_tools.synthetic import base_model_dir
+    from verl_video_tools.video import pool
 
+    pool._settings()  # other tests of this process keep theirs, whereas the checks work without a frame cache
     make_demo(tmp_path / "demo", num_train_videos=2, num_test_videos=1, questions_per_video=2, num_processes=1)
     write_prompt(method_class("framethinker"), tmp_path / "demo" / "prompts")
     os.symlink(base_model_dir(), tmp_path / "demo" / "base")
-    for name in (*CPU, "VVT_FRAME_CACHE_BYTES", "VVT_FRAME_CACHE_DISK"):  # which are set, and have to go again
-        monkeypatch.setenv(name, CPU.get(name, "0"))
+    for name, value in CPU.items():  # which a run sets, and which have to go again
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
     monkeypatch.setenv("DEVICE", "cpu")
     demo = [f"video_tools.demo_dir={tmp_path / 'demo'}", "video_tools.demo.is_made=true"]

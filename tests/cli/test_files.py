@@ -23,11 +23,10 @@ WRITTEN = {
     "validate": ["data", "validate", "rows.parquet", "--out", "OUT"],
     "validate --report": ["data", "validate", "rows.parquet", "--report", "OUT"],
     "export-sft": ["data", "export-sft", "rows.parquet", "OUT"],
-    "export-rft": ["data", "export-rft", "run", "OUT"],
-    "replay": [*REPLAY, "--turns", "turns.json", "--html", "OUT"],
+    "export-sft of a run": ["data", "export-sft", "run", "OUT"],
 }
 """Commands with a file to write, `OUT`."""
-TEXTS = {"convert --replay", "validate --report", "replay"}
+TEXTS = {"convert --replay", "validate --report"}
 """Those of them that do not write rows."""
 FOLDERS = {
     "eval-table": (["eval-table", "a", "b", "--out", "."], "table.md"),
@@ -99,6 +98,10 @@ def test_a_page_is_drawn_anew_over_a_page_only(folder: Path, capsys: pytest.Capt
     check_page(Path("empty.html"))
     assert run(["view", ".", "--out", "notes.html"]) == 2
     assert "notes.html exists and is no HTML page; name another file" in capsys.readouterr().err
+    assert run([*REPLAY, "--turns", "notes.html", "--html", "notes.html"]) == 2
+    assert "notes.html is the source" in capsys.readouterr().err
+    assert run([*REPLAY, "--turns", "turns.json", "--html", "notes.html"]) == 2
+    assert "notes.html exists and is no HTML page; name another file" in capsys.readouterr().err
     assert run(["view", "step_000001.jsonl", "--out", "step_000001.jsonl"]) == 2
     assert "step_000001.jsonl is the source" in capsys.readouterr().err
     assert (folder / "notes.html").read_text() == "mine"
@@ -129,14 +132,13 @@ def test_what_loses_nothing_passes(folder: Path) -> None:
     ("command", "told"),
     [
         (["data", "export-sft", "nodir", "out.parquet"], "nodir: no such file or folder"),
-        (["data", "export-rft", "nodir", "out.parquet"], "nodir: no such file or folder"),
         (["data", "filter", "rows.parquet", "out.parquet", "--records", "nodir"], "nodir: no such file or folder"),
         (
-            ["data", "export-rft", ".", "out.parquet"],
+            ["data", "export-sft", ".", "out.parquet"],
             ". holds no recorded rollouts (step_*.jsonl)",
         ),
         (["data", "logic", "nodir", "out.jsonl", *ENDPOINT], "nodir: no such file or folder"),
-        (["data", "reflect", "nodir", "out.jsonl", *ENDPOINT], "nodir: no such file or folder"),
+        (["data", "generate", "nodir", "out.jsonl", "--reflect", *ENDPOINT], "nodir: no such file or folder"),
         (["data", "stats", "nofile"], "cannot read rows from nofile: no such file"),
         ([*EVAL[:-3], "nofile", *ENDPOINT, "--out", "o"], "cannot read rows from nofile: no such file"),
         ([*EVAL[:-3], "text", *ENDPOINT, "--out", "o"], "cannot read rows from text: not a parquet file"),

@@ -6,8 +6,7 @@ import pytest
 
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.extractors import EXTRACTORS
-from verl_video_tools.data.formats import BENCHMARK_NAMES
-from verl_video_tools.data.formats.training_sets import SOURCE_NAMES
+from verl_video_tools.data.formats import BENCHMARK_NAMES, SOURCE_NAMES
 from verl_video_tools.evaluation.protocols import PROTOCOLS
 from verl_video_tools.methods import method_names
 

@@ -32,17 +32,19 @@ def call(*arguments: str) -> Asking:
 
 def test_defaults_and_values_arrive() -> None:
     assert call("--temperature", "0.5") == Asking()
-    asking = call("--concurrency=3", "--judge-base-url=http://j/v1", "--judge-model=m", "--retrieval", "model=DIR")
-    assert asking == Asking(concurrency=3, judge_base_url="http://j/v1", judge_model="m", retrieval=["model=DIR"])
+    asking = call("--concurrency=3", "--judge-base-url=http://j/v1", "--judge=model=m", "--retrieval", "model=DIR")
+    assert asking == Asking(
+        concurrency=3, judge_base_url="http://j/v1", judge_settings=["model=m"], retrieval=["model=DIR"]
+    )
 
 
 def test_what_they_stand_for() -> None:
-    asking = Asking(concurrency=3, deadline_seconds=5.0, jpeg_quality=90, api_key_env="KEY")
+    asking = Asking(concurrency=3, deadline_seconds=5.0)
     policy = asking.policy(base_url="http://h/v1", model="m", temperature=0.5)
     assert (policy.base_url, policy.model, policy.temperature) == ("http://h/v1", "m", 0.5)
-    assert (policy.concurrency, policy.deadline_seconds, policy.jpeg_quality) == (3, 5.0, 90)
-    assert (policy.api_key_env, asking.judge(), asking.retriever()) == ("KEY", None, None)
-    judge = Asking(judge_base_url="http://j/v1", judge_model="m").judge()
+    assert (policy.concurrency, policy.deadline_seconds) == (3, 5.0)
+    assert (asking.judge(), asking.retriever(), asking.tool_model()) == (None, None, None)
+    judge = Asking(judge_base_url="http://j/v1", judge_settings=["model=m"]).judge()
     assert judge is not None and (judge.base_url, judge.model) == ("http://j/v1", "m")
     with pytest.raises(UsageError, match="--retrieval: expected field=value, got 'DIR'"):
         Asking(retrieval=["DIR"]).retriever()
@@ -57,10 +59,6 @@ def test_every_field_of_the_judge_can_be_given() -> None:
         "cache_dir": "verdicts",
         "deadline_seconds": 5,
         "concurrency": 4,
-        "max_attempts": 2,
-        "api_key_env": "KEY",
-        "requests_per_second": 2,
-        "probe_interval_seconds": 1,
     }
     given = [f"{name}={json.dumps(value)}" for name, value in fields.items()]
     asking = call("--judge-base-url=http://j/v1", *(part for field in given for part in ("--judge", field)))
@@ -85,7 +83,7 @@ def test_wrong_fields_of_the_judge(options: list[str], message: str) -> None:
 
 def test_a_judge_without_an_endpoint() -> None:
     assert call().judge() is None
-    for options in (["--judge-model=m"], ["--judge", "profile=longvt"]):
+    for options in (["--judge", "model=m"], ["--judge", "profile=longvt"]):
         with pytest.raises(UsageError, match="a judge needs an endpoint: give --judge-base-url"):
             call(*options).judge()
 

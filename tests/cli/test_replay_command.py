@@ -15,7 +15,7 @@ import pytest
 import verl_video_tools.replay
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
-from verl_video_tools.cli.replay import read_turns
+from verl_video_tools.cli.records import read_turns
 from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.services.judge import JudgeConfig
 
@@ -59,8 +59,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_options_reach_the_function(turns_file: Path, calls: list[dict[str, Any]]) -> None:
     more = ["--extra", '{"question_type": "mc"}', "--set", "compat=reference", "--set", "max_turns=3"]
-    more += ["--set", "note=a=b", "--rung", "2", "--processor", "folder", "--judge-base-url", "http://judge/v1"]
-    more += ["--judge-model", "m", "--judge", "profile=longvt"]
+    more += ["--set", "note=a=b", "--processor", "folder", "--judge-base-url", "http://judge/v1"]
+    more += ["--judge", "model=m", "--judge", "profile=longvt"]
     assert run(arguments(turns_file, *more)) == 0
     assert calls == [
         {
@@ -70,7 +70,7 @@ def test_options_reach_the_function(turns_file: Path, calls: list[dict[str, Any]
             "answer": "B",
             "turns": ["<think>B</think>", "second"],
             "extra": {"question_type": "mc"},
-            "settings": {"compat": "reference", "max_turns": 3, "note": "a=b", "rung": 2},
+            "settings": {"compat": "reference", "max_turns": 3, "note": "a=b"},
             "processor": "folder",
             "judge": JudgeConfig(base_url="http://judge/v1", model="m", profile="longvt"),
             "retriever": None,
@@ -190,9 +190,6 @@ def test_unusable_turns_file(
         (["--set", "compat"], "field=value"),
         (["--set", "=reference"], "field=value"),
         (["--set", "a=1", "--set", "a=2"], "twice"),
-        (["--rung", "1", "--set", "rung=2"], "--rung"),
-        (["--rung", "-1"], "--rung"),
-        (["--rung", "high"], "--rung"),
         (["--picture", "page.png"], "--picture"),
         (["stray"], "stray"),
     ],

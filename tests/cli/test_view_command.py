@@ -33,11 +33,11 @@ def test_the_page_of_a_run(records: Path, tmp_path: Path, capsys: pytest.Capture
     assert len(Page(out.read_text()).blocks["index"]["rollouts"]) == 3
 
 
-def test_fewer_rollouts_without_thumbnails(records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fewer_rollouts(records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "view.html"
-    options = ["--out", str(out), "--max-rollouts", "2", "--no-thumbnails"]
+    options = ["--out", str(out), "--max-rollouts", "2"]
     assert run(["view", str(records / "step_000003.jsonl"), *options]) == 0
-    assert "2 rollouts, 1 others left out (--max-rollouts), 0 thumbnails" in capsys.readouterr().out
+    assert "2 rollouts, 1 others left out (--max-rollouts)" in capsys.readouterr().out
     index = Page(out.read_text()).blocks["index"]
     assert [rollout["session"] for rollout in index["rollouts"]] == [0, 1]
     assert index["num_left_out"] == 1
@@ -47,13 +47,13 @@ def test_fewer_rollouts_without_thumbnails(records: Path, tmp_path: Path, capsys
 def test_a_run_is_its_folder_or_that_of_its_records(
     given: str, page: str, records: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["view", str(records.parent / given), "--no-thumbnails"]) == 0
+    assert run(["view", str(records.parent / given)]) == 0
     assert f"{records.parent / page}: 3 rollouts" in capsys.readouterr().out
     assert (records.parent / page).is_file()
 
 
 def test_the_page_of_one_file_has_its_name(records: Path) -> None:
-    assert run(["view", str(records / "step_000003.jsonl"), "--no-thumbnails"]) == 0
+    assert run(["view", str(records / "step_000003.jsonl")]) == 0
     assert (records.parent / "step_000003.html").is_file()
 
 

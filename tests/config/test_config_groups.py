@@ -15,7 +15,7 @@ from verl_video_tools import config
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
 from verl_video_tools.verl_plugin.planned_run import compose_run

@@ -10,7 +10,7 @@ from verl_video_tools.core import grading
 from verl_video_tools.core.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.core.grading import check_question, decided_by_rule, grade_answer
 from verl_video_tools.core.types import AnswerLabel, QuestionType, Sample
-from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.config import JudgeConfig
 
 CORRECT, PARTIAL, INCORRECT = AnswerLabel.CORRECT, AnswerLabel.PARTIAL, AnswerLabel.INCORRECT
 OPTIONS = ("Cook", "Sing", "Visit the EU", "Visit the U.S.")

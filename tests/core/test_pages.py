@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from verl_video_tools.cli.list_names import Kind, texts_of
+from verl_video_tools.cli.names import Kind, texts_of
 from verl_video_tools.core import pages
 
 PACKAGE = Path(pages.__file__).parents[1]

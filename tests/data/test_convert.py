@@ -20,9 +20,8 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.convert import convert_annotations
-from verl_video_tools.data.formats import BenchmarkFiles
-from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
-from verl_video_tools.data.row_schema import ROW_SCHEMA
+from verl_video_tools.data.formats import SOURCE_NAMES, BenchmarkFiles, get_source
+from verl_video_tools.data.rows import ROW_SCHEMA
 from verl_video_tools.data.validate import validate_file
 
 

@@ -22,11 +22,10 @@ from tests.verl_plugin.harness import processor, tokenizer
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.data.formats import BenchmarkFiles
+from verl_video_tools.data.formats import BenchmarkFiles, get_source
 from verl_video_tools.data.formats import read_rows as format_rows
 from verl_video_tools.data.formats.dialogues import located
 from verl_video_tools.data.formats.longvt_parquet import LongVTParquet
-from verl_video_tools.data.formats.training_sets import get_source
 from verl_video_tools.data.rows import make_row, write_rows
 from verl_video_tools.data.validate import validate_file
 from verl_video_tools.records.records import read_records

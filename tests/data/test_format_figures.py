@@ -18,11 +18,10 @@ from verl_video_tools.core.grading import decided_by_rule
 from verl_video_tools.core.segments import read_segment
 from verl_video_tools.core.types import AnswerLabel, Sample, Subtitle
 from verl_video_tools.data.convert import convert_annotations
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem, get_source
 from verl_video_tools.data.formats import read_rows as read_annotations
 from verl_video_tools.data.formats.subtitles import shown_at
-from verl_video_tools.data.formats.training_sets import get_source
-from verl_video_tools.data.row_schema import ROW_SCHEMA
+from verl_video_tools.data.rows import ROW_SCHEMA
 
 
 def test_longvideobench_with_subtitles(tmp_path: Path, make_video: MakeVideo) -> None:

@@ -1,4 +1,4 @@
-"""`vvt data classify`, `generate` and `reflect` with teachers that reason natively: as with teachers that do not."""
+"""`vvt data classify` and `generate` with teachers that reason natively: as with teachers that do not."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def parquet(tmp_path: Path, make_video: MakeVideo) -> Path:
 
 @pytest.fixture(autouse=True)
 def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verl_video_tools.services.retrieval.load_encoder.load_encoder", lambda config: ColourEncoder())
+    monkeypatch.setattr("verl_video_tools.services.encoders.load_encoder", lambda config: ColourEncoder())
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def test_classes_rows_and_training_data_are_those_of_a_teacher_without_reasoning
         for shape in asked:
             out = tmp_path / (shape or "plain")
             urls = ["--base-model-url", base_models[shape].base_url, "--teacher-url", asked[shape].base_url]
-            options = [f"--method={method}", "--num-frames=4", "--sft-share=0.5", *SETTINGS.get(method, [])]
+            options = [f"--method={method}", "--sft-share=0.5", *SETTINGS.get(method, [])]
             assert run(["data", "classify", str(parquet), str(out), *urls, *options, *retrieval_of(method)]) == 0
     plain = tmp_path / "plain"
     report = json.loads((plain / "report.json").read_text())
@@ -179,7 +179,7 @@ def test_rollouts_and_corrections_are_those_of_a_teacher_without_reasoning(
             files = {name: str(folder / name) for name in ("own.jsonl", "corrected.jsonl", "sft.parquet")}
             generate = ["data", "generate", str(parquet), files["own.jsonl"], f"--method={method}"]
             assert run([*generate, "--base-url", own[shape].base_url, *options]) == 0
-            reflect = ["data", "reflect", files["own.jsonl"], files["corrected.jsonl"]]
+            reflect = ["data", "generate", files["own.jsonl"], files["corrected.jsonl"], "--reflect"]
             assert run([*reflect, "--base-url", experts[shape].base_url, *options]) == 0
             assert run(["data", "export-sft", files["corrected.jsonl"], files["sft.parquet"], "--well-formed"]) == 0
     plain = tmp_path / "plain"
@@ -189,18 +189,6 @@ def test_rollouts_and_corrections_are_those_of_a_teacher_without_reasoning(
         assert by_index(tmp_path / shape / "sft.parquet") == rows
         for name in ("own.jsonl", "corrected.jsonl"):
             assert said(tmp_path / shape / name) == said(plain / name)
-
-
-def test_turns_of_a_teacher_that_was_cut_or_is_read_to_the_letter(
-    parquet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    speaks = scripted({mark(row): turns_of("framethinker", "f") for row in range(len(LETTERS))})
-    out = str(tmp_path / "out.jsonl")
-    with teachers(speaks) as asked:
-        command = ["data", "generate", str(parquet), out, "--method=framethinker", "--no-native-reasoning"]
-        assert run([*command, "--base-url", asked["in the text"].base_url]) == 0
-    assert "accuracy 0.000" in capsys.readouterr().out
-    assert reasonings(Path(out)) == {None}
 
 
 @pytest.mark.long

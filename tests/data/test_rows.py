@@ -11,8 +11,7 @@ import pytest
 from tests.data.row_files import read_rows
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Sample
-from verl_video_tools.data.row_schema import ROW_SCHEMA
-from verl_video_tools.data.rows import make_row, write_rows
+from verl_video_tools.data.rows import ROW_SCHEMA, make_row, write_rows
 from verl_video_tools.data.validate import validate_file
 
 
@@ -81,7 +80,7 @@ def test_a_file_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_rows_that_are_not_alike(tmp_path: Path) -> None:
     plain, own = make_row("Who?", "x", "v.mp4"), make_row("Who?", "x", "v.mp4", method="longvt")
-    with pytest.raises(RowError, match="row 0 has no field 'agent_name', which others have"):
+    with pytest.raises(RowError, match="row 0 names no method, and others do"):
         write_rows([plain, own], tmp_path / "rows.parquet")
     plain["extra_info"]["colour"] = "red"
     with pytest.raises(RowError, match="row 1 has the field 'colour'"):

@@ -209,7 +209,7 @@ def test_stats(tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixt
         make_row("gone.mp4", question=""),
     ]
     source = write_rows(tmp_path / "rows.parquet", rows)
-    assert run(["data", "stats", str(source), "--json", "--probe", "--jobs", "1"]) == 0
+    assert run(["data", "stats", str(source), "--json", "--probe"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["rows"] == 5 and found["unreadable"] == 1 and found["videos"] == 2
     assert found["agent_name"] == {"framethinker": 3, "longvt": 1}

@@ -19,7 +19,7 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.convert import convert_annotations
 from verl_video_tools.data.formats import BenchmarkFiles
-from verl_video_tools.data.row_schema import TAUGHT_SCHEMA
+from verl_video_tools.data.rows import TAUGHT_SCHEMA
 from verl_video_tools.data.stats import row_stats
 from verl_video_tools.data.subsets import split_by_video
 from verl_video_tools.data.validate import validate_file

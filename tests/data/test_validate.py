@@ -208,7 +208,7 @@ def test_probing_finds_bad_files_and_segments_beyond_the_end(
     ]
     source = write_rows(tmp_path / "rows.parquet", rows)
     assert run(["data", "validate", str(source)]) == 0
-    assert run(["data", "validate", str(source), "--probe", "--jobs", "1"]) == 1
+    assert run(["data", "validate", str(source), "--probe"]) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("row ")]
     assert lines[0] == "row 1: video_segment ends at 150 s, the video at 100.0 s"
     assert lines[1].startswith("row 2: ") and "broken.mp4" in lines[1] and len(lines) == 2
@@ -224,10 +224,10 @@ def test_a_probed_video_is_found_however_its_path_is_written(
     paths = ("videos/a.mp4", "./videos/a.mp4", "videos//a.mp4")
     rows = [make_row(path, video_segment=[1.0, 150.0]) for path in paths]
     source = write_rows(tmp_path / "rows.parquet", rows)
-    assert run(["data", "validate", str(source), "--probe", "--jobs", "1"]) == 1
+    assert run(["data", "validate", str(source), "--probe"]) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("row ")]
     assert lines == [f"row {number}: video_segment ends at 150 s, the video at 100.0 s" for number in range(3)]
-    assert run(["data", "stats", str(source), "--json", "--probe", "--jobs", "1"]) == 0
+    assert run(["data", "stats", str(source), "--json", "--probe"]) == 0
     assert json.loads(capsys.readouterr().out)["video seconds"]["largest"] < 180
 
 
@@ -239,7 +239,7 @@ def test_prompts_are_counted_by_the_models_own_tokens(
     lengthy = make_row(video, question="word " * 3000 + "\nA. a lamp\nB. a chair")
     source = write_rows(tmp_path / "rows.parquet", [make_row(video), lengthy, make_row(video, agent_name="framemind")])
     report = tmp_path / "report.jsonl"
-    command = ["data", "validate", str(source), "--processor", model_dir(), "--jobs", "1", "--report", str(report)]
+    command = ["data", "validate", str(source), "--processor", model_dir(), "--report", str(report)]
     assert run(command) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("row ")]
     assert len(lines) == 1 and lines[0].startswith("row 1: the prompt takes ") and "reserves 8192" in lines[0]

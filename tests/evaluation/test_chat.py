@@ -24,7 +24,7 @@ ZOOMER = ["--method=videozoomer", "--set=initial_frames=2"]
 
 
 def chat(video: str, server: JudgeServer, out: Path, *options: str) -> int:
-    return run(["chat", video, f"--url={server.base_url}", f"--out={out}", *options])
+    return run(["chat", video, f"--base-url={server.base_url}", f"--out={out}", *options])
 
 
 def serving(*turns: str, question: str = KETTLE) -> JudgeServer:
@@ -152,7 +152,6 @@ def test_an_endpoint_that_is_not_there(
         (["--method=zoom"], "zoom"),
         (["--method=longvt", "--set=no_such=1"], "no_such"),
         (["--method=longvt", "--min-pixels=784"], "name the model"),
-        (["--method=longvt", "--jpeg-quality=96"], "--jpeg-quality"),
     ],
 )
 def test_bad_usage(
@@ -171,16 +170,16 @@ def test_a_video_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_an_address_that_is_none(make_video: MakeVideo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["chat", make_video(300), "--url=localhost", f"--question={KETTLE}", *ZOOMER]) == 2
+    assert run(["chat", make_video(300), "--base-url=localhost", f"--question={KETTLE}", *ZOOMER]) == 2
     assert "http://" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "give either --url or --serve"),
-        (["--url=http://localhost:1/v1", "--serve=model"], "give either --url or --serve"),
-        (["--url=http://localhost:1/v1", "--serve-option=x=1"], "--serve-option belongs to --serve"),
+        ([], "give either --base-url or --serve"),
+        (["--base-url=http://localhost:1/v1", "--serve=model"], "give either --base-url or --serve"),
+        (["--base-url=http://localhost:1/v1", "--serve-option=x=1"], "--serve-option belongs to --serve"),
     ],
 )
 def test_one_server_is_asked(

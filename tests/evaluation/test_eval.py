@@ -286,7 +286,6 @@ def test_a_judge_and_its_failures_are_counted(
     assert (result["overall"]["accuracy"], result["overall"]["partial"], result["overall"]["failed"]) == (0.5, 0.5, 1)
     assert result["protocol"]["judge"] == {
         "model": MODEL,
-        "judge_class": "llm",
         "profile": "graded",
         "temperature": 0.0,
         "max_tokens": 1024,

@@ -163,19 +163,6 @@ def test_a_killed_run_with_repeats_and_two_endpoints_resumes_to_the_same_bytes(
     assert results[0] == results[1]
 
 
-def test_requests_come_at_a_steady_rate(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
-    arrived: list[float] = []
-
-    def noted(request: dict[str, Any]) -> Reply:
-        arrived.append(time.monotonic())
-        return GOOD(request)
-
-    with JudgeServer(reply=noted) as one, JudgeServer(reply=noted) as two:
-        assert run(command(video_mme, tmp_path / "out", one, and_(two), "--requests-per-second=5")) == 0
-    assert len(arrived) == 6
-    assert max(arrived) - min(arrived) >= 0.9  # five pauses of 0.2 s
-
-
 def test_the_same_address_twice_is_bad_usage(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

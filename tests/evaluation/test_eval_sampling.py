@@ -55,7 +55,6 @@ def test_an_endpoint_that_does_not_take_an_option_ends_the_run(
     ("option", "message"),
     [
         ("--top-p=0", "PolicyConfig.top_p must be above 0 and at most 1, or None, got 0.0"),
-        ("--requests-per-second=0", "PolicyConfig.requests_per_second must be above 0"),
     ],
 )
 def test_values_out_of_range(

@@ -14,7 +14,7 @@ from tests.evaluation.eval_command import BOAT, BOWLS, WHEEL, result_of
 from tests.judge_server import JudgeServer
 from tests.turns.tagged import answer
 from tests.verl_plugin.harness import model_dir
-from verl_video_tools.cli.evaluate import Evaluate
+from verl_video_tools.cli.evaluation import Evaluate
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.extractors import get_extractor

@@ -98,7 +98,7 @@ def test_a_run_on_synthetic_videos_makes_the_cold_start_of_the_package(
     install(f"papers/{paper}")
     requests: list[Request] = []
     monkeypatch.setattr(train, "train", lambda request: requests.append(request) or 0)
-    assert train._prepare(planned(paper, "grpo", "cpu", tmp_path)) == 0
+    assert train._cold_start(planned(paper, "grpo", "cpu", tmp_path)) == 0
     (request,) = requests
     with mock.patch.dict(os.environ, {"OUTPUT_DIR": str(tmp_path), "DEVICE": "cpu"}):
         cold = plan_run(request)

@@ -17,12 +17,11 @@ from tests.fuzz.damage import bytes_of, damaged, damages, text_of
 from tests.fuzz.surface import Surface
 from verl_video_tools.core.errors import EndpointError, JudgeError
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.endpoint import retries
-from verl_video_tools.services.endpoint.asking import usable_reply
-from verl_video_tools.services.endpoint.chat import Completion, restore_stop
-from verl_video_tools.services.endpoint.client import _Session
-from verl_video_tools.services.endpoint.routes import Place
+from verl_video_tools.services import transport
+from verl_video_tools.services.chat import Completion, restore_stop, usable_reply
+from verl_video_tools.services.endpoint import _Session
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.transport import Place
 
 URL = "http://127.0.0.1:1/v1"
 STATUSES = [*[200] * 12, 204, 302, 400, 401, 404, 408, 413, 429, 500, 503]
@@ -77,9 +76,9 @@ class Bodies(Surface):
         return httpx.Response(status, headers=[(name, value) for name, value in given], content=bytes_of(body))
 
     async def _ask(self, case: Any) -> None:
-        before, retries.FIRST_BACKOFF_SECONDS = retries.FIRST_BACKOFF_SECONDS, 0.0
+        before, transport.FIRST_BACKOFF_SECONDS = transport.FIRST_BACKOFF_SECONDS, 0.0
         self.replies = deque(case["replies"])
-        config = JudgeConfig(base_url=URL, model=case["model"], max_attempts=3, deadline_seconds=20.0)
+        config = JudgeConfig(base_url=URL, model=case["model"], deadline_seconds=20.0)
         judge = LLMJudge(config)
         endpoint = judge._endpoint
         endpoint._sessions[self._loop] = _session(self._openai, config)
@@ -96,7 +95,7 @@ class Bodies(Surface):
         except (EndpointError, JudgeError):
             pass
         finally:
-            retries.FIRST_BACKOFF_SECONDS = before
+            transport.FIRST_BACKOFF_SECONDS = before
             breaker = judge._breakers.pop(self._loop, None)
             if breaker is not None:
                 await breaker.aclose()

@@ -13,7 +13,7 @@ from tests.fuzz import texts
 from tests.fuzz.damage import damaged, damages
 from tests.fuzz.surface import Surface
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
+from verl_video_tools.services.judge import CacheKey, VerdictCache
 from verl_video_tools.video.batch import FrameFacts
 from verl_video_tools.video.frame_store import PAGE_BYTES, FrameKey, FrameStore
 

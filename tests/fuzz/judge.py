@@ -11,7 +11,7 @@ from tests.fuzz.injections import INJECTIONS
 from tests.fuzz.surface import Surface
 from verl_video_tools.core.errors import JudgeError
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.judge.verdict import read_verdict, without_labels
+from verl_video_tools.services.verdict import read_verdict, without_labels
 
 LABELS = [label.value for label in AnswerLabel]
 STATED = {

@@ -21,7 +21,7 @@ from verl_video_tools.core.types import Sample, StopReason
 from verl_video_tools.data.validate import validate_file
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import ScriptedPolicy
-from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.verl_plugin.run_checks import check_rows
 
 FILE_ROWS = 16

@@ -12,8 +12,8 @@ import ray
 
 from tests.gpu.conftest import REPO
 from tests.services.retrieval.conftest import write_colours
+from verl_video_tools.services.encoders import load_encoder
 from verl_video_tools.services.retrieval import RetrievalConfig, local
-from verl_video_tools.services.retrieval.load_encoder import load_encoder
 from verl_video_tools.synthetic import clip_dir
 from verl_video_tools.verl_plugin.retrieval_actor import RayRetriever
 

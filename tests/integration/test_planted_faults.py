@@ -62,7 +62,6 @@ def faulty_run(output_dir: Path, sft_model: Path) -> Run:
             "+actor_rollout_ref.rollout.agent.agent_loop_manager_class=tests.integration.faults.FaultyManager",
             f"video_tools.trainer.max_probs_diff={MAX_PROBS_DIFF}",
             f"video_tools.judge.base_url={judge.base_url}",
-            "video_tools.judge.max_attempts=2",
             "video_tools.judge.deadline_seconds=5",
             TRAIN_FILES=rows,
             VAL_FILES=rows,

@@ -128,7 +128,7 @@ def test_rft_mixes_rows_of_the_cold_start(options: list[str], expected: str, lau
     assert launcher.run("rft", "+video_tools=longvt_rft", "video_tools.demo.is_made=true", *options) == 0
     (command,) = launcher.vvt
     folder = launcher.folder
-    exported = f"data export-rft {folder}/longvt_grpo/trajectories {folder}/longvt_rft/train.parquet --overwrite"
+    exported = f"data export-sft {folder}/longvt_grpo/trajectories {folder}/longvt_rft/train.parquet --overwrite"
     assert command == f"{exported} {expected.format(folder=folder)}"
 
 

@@ -143,14 +143,14 @@ def test_bytes_of_an_image_token() -> None:
 
 
 def test_a_config_of_several_rollouts_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`vvt plan --n 100000` would ask it as often, twice."""
+    """`vvt plan --n 100000` would ask it as often."""
     method = get_method("longvt")
     options = replace(recipe_options(method), rollouts=100_000)
     tokens = estimated_tokens(options.envelope(28))
     plan = Mock(wraps=method.plan_initial_frames)
     monkeypatch.setattr(type(method), "plan_initial_frames", plan)
     work = plan_workload(method, HOUR, tokens, options)
-    assert plan.call_count == 2 and work.rollouts == 100_000 and work.is_shared
+    assert plan.call_count == 1 and work.rollouts == 100_000 and work.is_shared
     assert work.mean_initial_image_tokens == work.initial_image_tokens
     ladder = plan_workload(get_method("framemind"), HOUR, tokens, replace(options, rollouts=4))
     assert ladder.mean_initial_image_tokens < ladder.initial_image_tokens and not ladder.is_shared

@@ -22,13 +22,13 @@ LONGVT = ["plan", "--model", "qwen2.5-vl-7b", "--method", "longvt"]
         ([], "only one call"),
         (["--gpus", "64"], "only one call"),
         (["--set", "max_turns=2"], ""),  # as many as it may make
-        (["--response-length", "65536"], "the update needs"),
-        (["--response-length", "2000"], "not a single call"),
+        (["--option", "response_length=65536"], "the update needs"),
+        (["--option", "response_length=2000"], "not a single call"),
         (["--gpu", "a100-40gb"], "the update needs"),
-        (["--gpu", "rtx-4090", "--lora-rank", "32"], "holds no rollout"),
-        (["--prompt-length", "1000"], "set data.max_prompt_length="),
-        (["--batch-size", "4096"], "a node needs"),
-        (["--gpus", "1", "--ulysses", "1"], "the update needs"),
+        (["--gpu", "rtx-4090", "--option", "lora_rank=32"], "holds no rollout"),
+        (["--option", "prompt_length=1000"], "set data.max_prompt_length="),
+        (["--option", "batch_size=4096"], "a node needs"),
+        (["--gpus", "1", "--option", "ulysses=1"], "the update needs"),
     ],
 )
 def test_warnings(options: list[str], warning: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +46,7 @@ def test_a_composition_has_the_lengths_of_its_file(capsys: pytest.CaptureFixture
     compose = ["plan", "--model", "qwen2.5-vl-7b", "--method", "compose", "--set", f"file={LADDER}"]
     assert run(compose) == 0
     assert f"at most {16384 + 24576:,} tokens" in capsys.readouterr().out
-    assert run([*compose, "--prompt-length", "9000"]) == 0
+    assert run([*compose, "--option=prompt_length=9000"]) == 0
     assert f"at most {9000 + 24576:,} tokens" in capsys.readouterr().out, "given ones win"
 
 
@@ -56,11 +56,12 @@ def test_a_composition_has_the_lengths_of_its_file(capsys: pytest.CaptureFixture
         (["plan", "--model", "qwen9", "--method", "longvt"], "'qwen9'"),
         ([*LONGVT, "--gpu", "tpu"], "'tpu'"),
         ([*LONGVT, "--gpus", "12"], "12"),
-        ([*LONGVT, "--ulysses", "3"], "--ulysses 3"),
-        ([*LONGVT, "--ulysses", "8"], "28 heads, 4 of keys and values"),
-        ([*LONGVT, "--tp", "8"], "set one of 1, 2, 4\n"),
-        (["plan", "--model", "qwen2.5-vl-3b", "--method", "longvt", "--tp", "8"], "and 3,420)"),
+        ([*LONGVT, "--option=ulysses=3"], "ulysses=3"),
+        ([*LONGVT, "--option=ulysses=8"], "28 heads, 4 of keys and values"),
+        ([*LONGVT, "--option=tp=8"], "set one of 1, 2, 4\n"),
+        (["plan", "--model", "qwen2.5-vl-3b", "--method", "longvt", "--option=tp=8"], "and 3,420)"),
         (["plan", "--model", "qwen2.5-vl-7b", "--method", "guess"], "guess"),
+        ([*LONGVT, "--option=ulyses=4"], "'ulyses'"),
     ],
 )
 def test_bad_usage(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:

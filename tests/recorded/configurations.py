@@ -40,7 +40,7 @@ from tests.recipes.options import OF_THE_CALLER, RECIPES, RFT, SETTINGS, program
 from tests.recorded.record import DATA
 from verl_video_tools import config
 from verl_video_tools.launch import data
-from verl_video_tools.launch.train import Plan, _prepare, _program
+from verl_video_tools.launch.train import Plan, _make_rows, _program
 from verl_video_tools.verl_plugin.planned_run import compose_run
 
 CONFIGURATIONS = DATA / "configurations"
@@ -118,7 +118,7 @@ def _data_commands(plan: Plan) -> list[str]:
     with mock.patch.object(data, "_vvt", lambda *arguments: commands.append(" ".join(arguments))):
         if plan.is_synthetic:
             data.make_demo(plan.config)
-        _prepare(plan)
+        _make_rows(plan)
     return commands
 
 

@@ -1,4 +1,4 @@
-"""The cold-start rows that the scripted experts write, made by the commands that the recipes run."""
+"""The cold-start rows that the scripted experts write, made as `vvt data export-sft` does."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import pyarrow.parquet as pq
 
 from tests.recorded.scripts import MODES
 from verl_video_tools.cli.main import run as vvt
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.data.sft import export_sft
+from verl_video_tools.services.retrieval import RetrievalConfig, local
 
 SETTINGS = (
     "direct.initial_frames=8",
@@ -36,9 +39,16 @@ def sft_lines(folder: Path) -> Iterator[str]:
     agents = [f"--agent-name={method}" for method in MODES]
     few = ["--train-videos=3", "--test-videos=1", "--questions-per-video=4"]
     assert vvt(["demo", f"--out={demo}", *few, *agents]) == 0
-    options = ["--in-words", "--keep-wrong", "--questions-per-video=12", "--imperfection=0.1"]
-    options += [f"--retrieval=model={demo}/clip", *(f"--set={setting}" for setting in SETTINGS)]
-    assert vvt(["data", "export-sft", str(demo / "train.parquet"), str(out), *options]) == 0
+    export_sft(
+        demo / "train.parquet",
+        out,
+        answers_in_words=True,
+        keep_wrong=True,
+        questions_per_video=12,
+        imperfection=0.1,
+        settings=read_assignments(SETTINGS),
+        retriever=local(RetrievalConfig(model=f"{demo}/clip")),
+    )
     table = pq.read_table(out)
     yield json.dumps({"columns": {field.name: str(field.type) for field in table.schema}})
     for number, row in enumerate(table.to_pylist()):

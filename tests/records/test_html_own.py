@@ -42,7 +42,7 @@ def test_the_verification(tmp_path: Path, browse: Browse, make_video: MakeVideo)
     recorded = line(path=path)
     recorded["trajectory"].verification = Verification(frames(10, 31), "<b>C</b>")
     thumbnails = decode_thumbnails([(path, recorded["trajectory"])])
-    assert 31 in thumbnails.jpeg_of[path]  # no other look shows it
+    assert (31, None) in thumbnails.jpeg_of[path]  # no other look shows it
     written(tmp_path, [recorded], thumbnails=thumbnails)
     page = browse(tmp_path / "view.html", "rollout=0")
     names = [attributes["alt"] for tag, attributes in page.tags if tag == "img"]

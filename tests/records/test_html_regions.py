@@ -28,14 +28,14 @@ def test_parts_of_frames_and_frames_of_grids_have_thumbnails(tmp_path: Path, mak
     path = make_video(num_frames=50, width=64, height=36)
     recorded = with_parts(path)
     thumbnails = decode_thumbnails([(path, recorded["trajectory"])])
-    assert sorted(thumbnails.jpeg_of[path]) == [0, 10, 20, 21, 22, 25, 49]
-    assert list(thumbnails.part_jpeg_of[path]) == [(10, (0, 0, 32, 18)), (10, (32, 9, 64, 36))]
-    sizes = [Image.open(io.BytesIO(jpeg)).size for jpeg in thumbnails.part_jpeg_of[path].values()]
-    assert sizes == [(32, 18), (32, 27)]
+    jpegs = thumbnails.jpeg_of[path]
+    parts = [(10, (0, 0, 32, 18)), (10, (32, 9, 64, 36))]
+    assert list(jpegs) == [*((index, None) for index in (0, 10, 20, 21, 22, 25, 49)), *parts]
+    assert [Image.open(io.BytesIO(jpegs[part])).size for part in parts] == [(32, 18), (32, 27)]
     page = Page(written(tmp_path, [recorded], thumbnails=thumbnails))
     assert set(page.blocks["video-0"]) == {"0", "10", "20", "21", "22", "25", "49", "10,0,0,32,18", "10,32,9,64,36"}
     none_left = decode_thumbnails([(path, recorded["trajectory"])], max_thumbnails=2)
-    assert not none_left.jpeg_of and not none_left.part_jpeg_of
+    assert not none_left.jpeg_of
 
 
 def test_chromium_draws_boxes_on_whole_frames_beside_their_parts(

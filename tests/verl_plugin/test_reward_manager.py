@@ -165,7 +165,7 @@ async def test_an_odd_list_of_models_flags_the_rollout(server: JudgeServer, mode
 
 async def test_every_row_has_the_same_keys(server: JudgeServer) -> None:
     server.reply = sometimes_bad(1.0)
-    judged = config({"base_url": server.base_url, "max_attempts": 1, "deadline_seconds": 0.3})
+    judged = config({"base_url": server.base_url, "deadline_seconds": 0.3})
     rows = [await score(judged, rollout("horse")), await score(judged, rollout("B", "mc", "B"))]
     rows.append(await score(config(), rollout("B", "mc", "B")))
     assert rows[0].keys() == rows[1].keys() == rows[2].keys()
@@ -210,7 +210,6 @@ def test_judges_that_cannot_work(judge: dict[str, Any] | None, reward: dict[str,
 
 
 async def test_the_limits_are_split_over_verls_reward_workers(server: JudgeServer) -> None:
-    judge = {"base_url": server.base_url, "concurrency": 20, "requests_per_second": 4.0}
+    judge = {"base_url": server.base_url, "concurrency": 20}
     manager = load_reward_manager(config(judge), tokenizer=None)
     assert manager._judge.config.concurrency == 3
-    assert manager._judge.config.requests_per_second == 0.5

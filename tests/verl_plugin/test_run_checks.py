@@ -15,7 +15,7 @@ from tests.data.row_files import make_row
 from verl_video_tools import methods
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods.direct import Direct
-from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.verl_plugin.run_checks import check_rows
 
 

@@ -166,11 +166,11 @@ def test_the_trainer_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
 
     monkeypatch.setattr(trainer_module.PPOTrainerSync, "__init__", init)
     monkeypatch.setattr(trainer_module, "storage_units", lambda _: [])  # it would start Ray
-    set_ = {"record_tokens": "True", "poll_interval_seconds": "0.5", "max_refill_batches": "3", "tracked_rollouts": "4"}
+    set_ = {"record_tokens": "True", "poll_interval_seconds": "0.5", "max_refill_batches": "3"}
     options = [f"++trainer.video_tools.{name}={value}" for name, value in set_.items()]
     run = [f"trainer.default_local_dir={tmp_path}", "trainer.test_freq=-1", "trainer.val_before_train=False", *options]
     trainer = trainer_module.VideoToolsTrainer(compose_run("grpo", run))
-    assert (trainer._record_tokens, trainer._tracked_every, trainer._tracked_count) == (True, 10, 4)
+    assert (trainer._record_tokens, trainer._tracked_every) == (True, 10)
     assert (trainer._max_refill_batches, trainer.replay_buffer.poll_interval) == (3, 0.5)
     with pytest.raises(UsageError, match="did you mean 'record_tokens'"):
         trainer_module.VideoToolsTrainer(compose_run("grpo", [*run, "++trainer.video_tools.record_token=True"]))

@@ -4,9 +4,12 @@
     options.py        what several of them share: options, and options as a config
     progress.py       bars, or lines in a file, on standard error
     files.py          refuses to write where something would be lost
+    names.py          what can be named, such as methods and benchmarks
+    rows.py, convert.py, rollouts.py, evaluation.py, chat.py, records.py, planning.py, package.py, check_method.py,
+    train.py, doctor.py    the commands by topic
 
-Every other module is one command: a dataclass whose fields are its options, and whose method `run` does it.
-Each module imports what it needs when it runs, so that `vvt doctor` also works where packages are missing.
+A command is a dataclass whose fields are its options, and whose method `run` does it.
+A command imports what it needs when it runs, so that `vvt doctor` also works where packages are missing.
 """
 
 from __future__ import annotations

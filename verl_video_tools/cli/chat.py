@@ -5,29 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.list_names import names_of
-from verl_video_tools.cli.options import (
-    APIKeyEnv,
-    DeadlineSeconds,
-    Model,
-    Retrieval,
-    Seed,
-    Settings,
-    Temperature,
-    ToolModelBaseURL,
-    ToolModelSettings,
-    command,
-    config_from,
-    tool_model_config,
-)
-from verl_video_tools.cli.serving import Serve, ServeOption, announced_server, check_server
+from verl_video_tools.cli.options import METHOD, Served, ToolServices, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -36,22 +21,11 @@ if TYPE_CHECKING:
 
 
 @command
-class Chat:
+class Chat(ToolServices, Served):
     """Ask a trained model about a video. Runs the method's tools; prints each call, its frames, and the answer."""
 
     video: Annotated[Path, typer.Argument(metavar="VIDEO", help="Video file.")]
-    method: Annotated[
-        str,
-        typer.Option(
-            help="Method that the model was trained with, such as longvt.", autocompletion=names_of("methods")
-        ),
-    ]
-    url: Annotated[
-        str | None, typer.Option("--url", "--base-url", metavar="URL", help="OpenAI-compatible endpoint of the model.")
-    ] = None
-    serve: Serve = None
-    serve_option: ServeOption = None
-    model: Model = None
+    method: Annotated[str, METHOD]
     question: Annotated[
         str | None,
         typer.Option(help="Whole question, options included; default: read from standard input, a line each."),
@@ -60,23 +34,6 @@ class Chat:
         Path | None,
         typer.Option(metavar="DIR", help="Folder for a page of each dialogue; default: a new temporary one."),
     ] = None
-    settings: Settings = None
-    processor: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Folder or name of the model, whose processor decides the images' sizes."),
-    ] = None
-    min_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None
-    max_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None
-    temperature: Temperature = 0.0
-    seed: Seed = None
-    jpeg_quality: Annotated[
-        int | None, typer.Option(min=1, max=95, help="Send images as JPEG of this quality; default: PNG.")
-    ] = None
-    deadline_seconds: DeadlineSeconds = 600.0
-    api_key_env: APIKeyEnv = "VVT_API_KEY"
-    retrieval: Retrieval = None
-    tool_model_base_url: ToolModelBaseURL = None
-    tool_model_settings: ToolModelSettings = None
 
     def run(self) -> int:
         from verl_video_tools.evaluation.chat import ask, plain
@@ -84,22 +41,20 @@ class Chat:
         from verl_video_tools.methods import get_method
         from verl_video_tools.methods.run_settings import read_run_settings, with_run_settings
         from verl_video_tools.rollout.chat_policy import PolicyConfig
-        from verl_video_tools.services.retrieval import local_from_fields
 
         if not self.video.is_file():
             raise UsageError(f"{self.video} is no file; name a video file")
-        check_server("--url", self.url, self.serve, self.serve_option)
+        self.check_server()
         trained = read_run_settings(self.serve or self.processor, self.method)
         fields = with_run_settings(self.serve or self.processor, self.method, read_assignments(self.settings or []))
         method = get_method(self.method, **fields)
         bounds = self.min_pixels or trained.min_pixels, self.max_pixels or trained.max_pixels
         envelope = envelope_of_model(self.processor or self.serve, *bounds)
-        retriever = local_from_fields(read_assignments(self.retrieval or [], "--retrieval"))
-        tool_model = tool_model_config(self.tool_model_base_url, self.tool_model_settings)
+        retriever, tool_model = self.retriever(), self.tool_model()
         folder = self.out or Path(tempfile.mkdtemp(prefix="vvt_chat_"))
         failed = False
-        with asyncio.Runner() as runner, self._endpoint(runner, method, fields, envelope, folder / "vllm.log") as url:
-            policy = config_from(PolicyConfig, self, base_url=(url,), envelope=envelope)
+        with asyncio.Runner() as runner, self._endpoint(runner, method, fields, envelope, folder / "vllm.log") as urls:
+            policy = config_from(PolicyConfig, self, base_url=tuple(urls), envelope=envelope, temperature=0.0)
             for number, question in enumerate(self._questions(), 1):
                 rollout = runner.run(
                     ask(
@@ -109,7 +64,6 @@ class Chat:
                         policy,
                         folder / f"question_{number}.html",
                         _tell,
-                        seed=self.seed,
                         retriever=retriever,
                         tool_model=tool_model,
                     )
@@ -122,17 +76,14 @@ class Chat:
     @contextmanager
     def _endpoint(
         self, runner: asyncio.Runner, method: Method, fields: Mapping[str, Any], envelope: PixelEnvelope, log: Path
-    ) -> Iterator[str]:
-        """Its address; a server of our own ends with the context."""
+    ) -> Iterator[Sequence[str]]:
+        """Its addresses; a server of our own ends with the context."""
         if self.serve is None:
-            assert self.url is not None
-            yield self.url
+            yield self.base_url or []
             return
-        options, name = read_assignments(self.serve_option or [], "--serve-option"), self.model or self.serve
         stack = AsyncExitStack()
         try:
-            server = announced_server(self.serve, log, method, fields, envelope, options, name)
-            yield runner.run(stack.enter_async_context(server))
+            yield [runner.run(stack.enter_async_context(self.server(log, method, fields, envelope)))]
         finally:
             runner.run(stack.aclose())
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verl_video_tools.cli.list_names import names_of
+from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import Settings, command
-from verl_video_tools.cli.replay import read_turns
+from verl_video_tools.cli.records import read_turns
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.output import hold_output

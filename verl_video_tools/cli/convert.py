@@ -1,17 +1,15 @@
-"""`vvt data convert`: reads the options and runs `convert_annotations` or, for verl's own loop, `convert_parquet`.
-
-`table.py` is the part for a table of the user's own.
-"""
+"""`vvt data convert`: rows from a user's table or from published data, and rows for verl's own tool loop."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from verl_video_tools.cli.files import Overwrite, check_outputs
-from verl_video_tools.cli.list_names import names_of
+from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
 
 _TABLE = "table"
 _SKIPPED_SHOWN = 20
+_WIDTH = 140
+"""Of a table's preview where standard output is no terminal."""
 
 
 @command
@@ -116,9 +116,7 @@ class Convert:
             "--map": self.column_map,
             "--yes": self.yes,
         }
-        for_loop = {
-            "--set": self.settings,
-        }
+        for_loop = {"--set": self.settings}
         for name, value in (for_loop if self.source_format is not None else for_rows).items():
             if value:
                 raise UsageError(f"{name} is no option of {'--from' if self.source_format is not None else '--for'}")
@@ -145,7 +143,19 @@ class Convert:
         typer.echo(f"{self.target}: {conversion.num_written} rows, {len(conversion.skipped)} skipped")
 
     def _convert_table(self) -> Conversion:
-        from verl_video_tools.cli.table import convert_table
+        """Show what the table is taken for, and write its rows once the user agrees.
+
+        Raises:
+            UsageError: the table cannot be read, no column is found for a needed field, no row is good, or the user
+                does not agree or cannot be asked.
+        """
+        from rich.console import Console
+
+        from verl_video_tools.data.convert import convert_annotations
+        from verl_video_tools.data.formats import BenchmarkFiles
+        from verl_video_tools.data.table.columns import find_columns
+        from verl_video_tools.data.table.files import open_table
+        from verl_video_tools.data.table.reader import Table, show
 
         of_published = {
             "--turns": self.turns,
@@ -157,15 +167,17 @@ class Convert:
         for name, value in of_published.items():
             if value:
                 raise UsageError(f"{name} is no option of --from table")
-        return convert_table(
-            self.source,
-            self.target,
-            assignments=self.column_map or [],
-            videos=self.videos,
-            method=self.method,
-            split=self.split,
-            yes=self.yes,
-        )
+        if self.videos is not None and not self.videos.is_dir():
+            raise UsageError(f"{self.videos}: no such folder")
+        table = open_table(self.source, self.split)
+        reader = Table(table, find_columns(table, self.column_map or []), self.videos)
+        console = Console(markup=False, highlight=False, emoji=False)
+        if not console.is_terminal:
+            console.width = _WIDTH
+        if show(reader, console) and not self.yes:
+            _ask(self.target)
+        files = BenchmarkFiles(annotations=self.source, videos=self.videos)
+        return convert_annotations(reader, files, self.target, method_name=self.method, split=self.split)
 
     def _convert_published(self, source_format: str) -> Conversion:
         from verl_video_tools.data.convert import convert_annotations
@@ -193,3 +205,18 @@ class Convert:
             method_name=self.method or "framethinker",
             settings=read_assignments(self.settings or []),
         )
+
+
+def _ask(target: Path) -> None:
+    """Raises UsageError if the answer is not yes, or there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "nothing was written, as standard input is no terminal to ask at: add --yes if the columns above are "
+            "right, or name others with --map FIELD=COLUMN"
+        )
+    try:
+        answer = input(f"Write the rows to {target}? [y/N] ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was written; name other columns with --map FIELD=COLUMN")

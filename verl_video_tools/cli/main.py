@@ -16,31 +16,17 @@ import typer.main
 from typer.core import TyperCommand
 
 from verl_video_tools import __version__
-from verl_video_tools.cli.budget import Budget
 from verl_video_tools.cli.chat import Chat
 from verl_video_tools.cli.check_method import CheckMethod
-from verl_video_tools.cli.classify import Classify
 from verl_video_tools.cli.convert import Convert
-from verl_video_tools.cli.demo import Demo
 from verl_video_tools.cli.doctor import Doctor
-from verl_video_tools.cli.eval_table import EvalTable
-from verl_video_tools.cli.evaluate import Evaluate
-from verl_video_tools.cli.export_rft import ExportRFT
-from verl_video_tools.cli.export_sft import ExportSFT
-from verl_video_tools.cli.filter import Filter
-from verl_video_tools.cli.generate import Generate
-from verl_video_tools.cli.list_names import ListNames
-from verl_video_tools.cli.logic import Logic
-from verl_video_tools.cli.path import ConfigPath
-from verl_video_tools.cli.plan import Plan
-from verl_video_tools.cli.reflect import Reflect
-from verl_video_tools.cli.replay import Replay
-from verl_video_tools.cli.report import Report
-from verl_video_tools.cli.split import Split
-from verl_video_tools.cli.stats import Stats
+from verl_video_tools.cli.evaluation import EvalTable, Evaluate
+from verl_video_tools.cli.package import ConfigPath, Demo, ListNames
+from verl_video_tools.cli.planning import Budget, Plan
+from verl_video_tools.cli.records import Replay, Report, View
+from verl_video_tools.cli.rollouts import Classify, ExportSFT, Generate, Logic
+from verl_video_tools.cli.rows import Filter, Split, Stats, Validate
 from verl_video_tools.cli.train import Train
-from verl_video_tools.cli.validate import Validate
-from verl_video_tools.cli.view import View
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 
 
@@ -96,11 +82,9 @@ DATA_COMMANDS: dict[str, type] = {
     "split": Split,
     "filter": Filter,
     "generate": Generate,
-    "reflect": Reflect,
     "logic": Logic,
     "classify": Classify,
     "export-sft": ExportSFT,
-    "export-rft": ExportRFT,
 }
 for group, commands in ((app, COMMANDS), (data_app, DATA_COMMANDS)):
     for name, command in commands.items():

@@ -88,7 +88,6 @@ OPTIONAL = (
     ("torchcodec", PackagePin("torchcodec", "torchcodec", "0.13.0")),
     ("retrieval", PackagePin("open_clip_torch", "open_clip", "3.3.0")),
     ("judge", PackagePin("openai", "openai", "3.54.0")),
-    ("judge", PackagePin("tenacity", "tenacity", "9.2.1")),
 )
 """Packages of our extras, each with the extra's name."""
 

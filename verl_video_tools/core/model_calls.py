@@ -15,12 +15,9 @@ class ModelLimits:
 
     Attributes:
         calls: questions.
-        tokens: of all questions and replies together; a question is refused once they are used up, so the last one may
-            exceed them. None: no limit. An endpoint that counts no tokens is limited by `calls` alone.
     """
 
     calls: int = 8
-    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,7 @@ from verl_video_tools.data.parquet import read_table, with_texts, write_table
 from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import PolicyConfig
-from verl_video_tools.services.judge import JudgeConfig
-from verl_video_tools.services.tool_model import ToolModelConfig
+from verl_video_tools.services.config import JudgeConfig, ToolModelConfig
 
 Category = Literal["direct", "adaptive", "active", "filtered"]
 
@@ -104,7 +103,6 @@ async def evaluate(
     judge: JudgeConfig | None = None,
     retriever: Retriever | None = None,
     tool_model: ToolModelConfig | None = None,
-    seed: int | None = None,
     retry_flagged: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> Evaluation:
@@ -115,7 +113,6 @@ async def evaluate(
         judge: for open questions.
         retriever: for a teacher that finds frames by text.
         tool_model: for a teacher whose tools ask a model.
-        seed: of sampling; None leaves it to the endpoints.
         retry_flagged: make those rollouts again that are recorded as failed.
         settings: as `generate` takes them.
 
@@ -135,7 +132,6 @@ async def evaluate(
             judge=judge,
             retriever=retriever,
             tool_model=tool_model,
-            seed=seed,
             retry_flagged=retry_flagged,
             label_answers=True,
             settings=settings,
@@ -221,7 +217,6 @@ def export_classified(
     found: Classification,
     *,
     sft_share: float,
-    seed: int = 0,
 ) -> Export:
     """Write `sft.parquet` and `rl.parquet` into `folder`; a file that would have no rows is not written.
 
@@ -230,7 +225,7 @@ def export_classified(
     learning takes all other rows of the three categories. Letter and category are in `extra_info` of both.
 
     Args:
-        sft_share: of the rows with such a rollout, the share that fine-tuning takes, from 0 to 1, chosen by `seed`.
+        sft_share: of the rows with such a rollout, the share that fine-tuning takes, 0 to 1; every run draws the same.
 
     Raises:
         UsageError: the file of rows cannot be read.
@@ -243,7 +238,7 @@ def export_classified(
         report.dropped.update(one.dropped)
         for sft_row in rows:
             usable[row] = {**sft_row, "extra_info": {**sft_row["extra_info"], **_labels(found.letters[row])}}
-    sft_rows = sorted(random.Random(seed).sample(sorted(usable), round(sft_share * len(usable))))
+    sft_rows = sorted(random.Random(0).sample(sorted(usable), round(sft_share * len(usable))))
     rl_rows = sorted(set(found.in_category(*_KEPT)) - set(sft_rows))
     rl_table = read_table(rows_parquet).take(pa.array(rl_rows, pa.int64()))
     tables = {
@@ -259,8 +254,8 @@ def export_classified(
 
 
 def write_report(folder: Path, evaluation: Evaluation, found: Classification, exported: Export) -> dict[str, Any]:
-    """Write `report.json`: counts of categories and of rows without a letter by data source, models, letters, failures,
-    and the rows of both files.
+    """Write `report.json`: counts of categories and of rows without a letter by data source, letters, failures, and the
+    rows of both files.
 
     Returns:
         The counts.
@@ -271,15 +266,10 @@ def write_report(folder: Path, evaluation: Evaluation, found: Classification, ex
         counts[str(record["data_source"])]["failed" if letter is None else CATEGORY_OF_LETTER[letter]] += 1
     report = {
         "counts": counts,
-        "models": {
-            "base": sorted({str(record["model"]) for record in evaluation.base.values()}),
-            "teacher": sorted({str(record["model"]) for record in evaluation.teacher.values()}),
-        },
         "letters": {str(row): letter for row, letter in sorted(found.letters.items())},
         "failures": [asdict(failure) for failure in found.failures],
         "sft_rows": exported.sft_rows,
         "rl_rows": exported.rl_rows,
-        "teacher_rollouts_dropped": dict(sorted(exported.rollouts.dropped.items())),
     }
     write_json(folder / "report.json", report)
     return dict(counts)

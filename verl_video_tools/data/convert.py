@@ -18,12 +18,11 @@ from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.data.append import append_record, work_through
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, read_rows
+from verl_video_tools.data.formats import SOURCE_NAMES, Benchmark, BenchmarkFiles, get_source, read_rows
 from verl_video_tools.data.formats.entries import Row
-from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
 from verl_video_tools.data.parquet import ROWS_PER_BATCH, row_writer
 from verl_video_tools.data.picture_rows import turns_fault
-from verl_video_tools.data.row_schema import ROW_SCHEMA, TAUGHT_SCHEMA
+from verl_video_tools.data.rows import ROW_SCHEMA, TAUGHT_SCHEMA
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.methods.breakdown import reward_info
@@ -55,7 +54,7 @@ def convert_annotations(
     """Write the questions of published files as rows. `target` appears only once all of it is written.
 
     Args:
-        source_format: its name, one of `training_sets.SOURCE_NAMES`, or a Python path (`get_source`); or its reader.
+        source_format: its name, one of `formats.SOURCE_NAMES`, or a Python path (`get_source`); or its reader.
         method_name: `agent_name` of all rows; None: no such column, so that the run's default decides.
         split: replaces the format's own `extra_info.split`.
         taught: write rows for fine-tuning, whose turns the format holds; `method_name` says whose turns they are.

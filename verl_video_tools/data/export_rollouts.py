@@ -27,7 +27,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.records.metrics import components_of
 from verl_video_tools.records.records import read_records
 from verl_video_tools.services.retrieval import recorded_answers
-from verl_video_tools.services.tool_model.recorded import recorded_exchanges
+from verl_video_tools.services.tool_model import recorded_exchanges
 
 COLD_SHARE = 0.94
 """Share of cold-start rows in LongVT's published data for RFT: 247,996 beside 15,353 rollouts (sizes of table 1; the

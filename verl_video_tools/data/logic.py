@@ -14,14 +14,14 @@ from typing import Any
 
 from verl_video_tools.core.errors import EndpointError, UsageError
 from verl_video_tools.core.json_text import json_objects
-from verl_video_tools.core.prompt_files import prompt_digest, read_prompt
+from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.reasoning import without_reasoning
 from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data.append import Progress, append_record, appended, no_progress, work_through
 from verl_video_tools.records.records import read_records
-from verl_video_tools.services.endpoint import EndpointClient, EndpointConfig
-from verl_video_tools.services.endpoint.asking import UnusableReply, usable_reply
-from verl_video_tools.services.endpoint.chat import Completion
+from verl_video_tools.services.chat import Completion, UnusableReply, usable_reply
+from verl_video_tools.services.config import EndpointConfig
+from verl_video_tools.services.endpoint import EndpointClient
 
 Key = tuple[int, str, int]
 """What a record is known by: `step`, `uid` and `session_id`."""
@@ -66,24 +66,21 @@ async def check_logic(
     out: str | Path,
     config: EndpointConfig,
     *,
-    prompt_file: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> LogicSummary:
     """Ask about each right dialogue of `records` that `out` does not hold yet, and append it with the verdict.
 
-    A line of `out` is the record with an entry `logic`: `consistent`, `reason`, `model`, and the digest of the prompt
-    that replaced the packaged one.
+    A line of `out` is the record with an entry `logic`: `consistent`, `reason` and `model`.
 
     Args:
         records: a file of records, or the folder of a training run.
         progress: called before the first dialogue and after each, with the number done and wanted.
 
     Raises:
-        UsageError: the records or the prompt cannot be read, `out` is no such file, or holds verdicts by another
-            prompt.
+        UsageError: the records cannot be read, or `out` is no such file.
         EndpointError: the endpoint cannot be reached, or lists no model where none was named.
     """
-    prompt, digest = read_prompt(__package__, "logic_prompt.txt", prompt_file), prompt_digest(prompt_file)
+    prompt = read_prompt(__package__, "logic_prompt.txt", None)
     lines = {
         key_of(line): line for line in read_records(Path(records), must_exist=True)
     }  # of one made again the last counts
@@ -92,7 +89,7 @@ async def check_logic(
     models = set[str]()
     with appended(Path(out)) as file:
         for line in read_records(Path(out)):
-            _check_kept(line, lines, digest, Path(out))
+            _check_kept(line, lines, Path(out))
             models.add(line["logic"]["model"])
             summary.add(line)
         left = [line for key, line in asked.items() if key not in summary.consistent | summary.rejected.keys()]
@@ -115,7 +112,7 @@ async def check_logic(
                     summary.failed[key_of(line)] = str(error)
                     return
                 trajectory = line["trajectory"].to_dict()
-                checked = {**line, "trajectory": trajectory, "logic": {**verdict, "prompt_digest": digest}}
+                checked = {**line, "trajectory": trajectory, "logic": verdict}
                 append_record(file, checked)
                 summary.add(checked)
 
@@ -123,10 +120,10 @@ async def check_logic(
     return summary
 
 
-def _check_kept(line: Mapping[str, Any], lines: Mapping[Key, Mapping[str, Any]], digest: str | None, out: Path) -> None:
+def _check_kept(line: Mapping[str, Any], lines: Mapping[Key, Mapping[str, Any]], out: Path) -> None:
     """Raises UsageError for a line of `out` that says nothing about the records now asked about."""
-    if "logic" not in line or line["logic"]["prompt_digest"] != digest:
-        raise UsageError(f"{out} holds records without a verdict by this prompt; give another file to write")
+    if "logic" not in line:
+        raise UsageError(f"{out} holds records without a verdict; give another file to write")
     asked = lines.get(key_of(line))
     if asked is not None and asked["trajectory"].to_dict() != line["trajectory"].to_dict():
         raise UsageError(

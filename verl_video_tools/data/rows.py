@@ -1,4 +1,4 @@
-"""Rows of your own questions: `make_row` makes one, `write_rows` a file of them (docs/own-data.md)."""
+"""Columns of files of rows, and rows of your own questions: `make_row` and `write_rows` (docs/own-data.md)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,41 @@ from verl_video_tools.core.types import QuestionType, Sample
 from verl_video_tools.data.formats.entries import Row, benchmark_row, without_letters
 from verl_video_tools.data.formats.fields import letter_of, split_options
 from verl_video_tools.data.parquet import write_table
-from verl_video_tools.data.row_schema import ROW_SCHEMA
 from verl_video_tools.methods import method_names
+
+_MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
+_EXTRA_INFO = pa.struct(
+    [
+        ("question", pa.string()),
+        ("video_path", pa.string()),
+        ("question_type", pa.string()),
+        ("options", pa.list_(pa.string())),
+        ("video_segment", pa.list_(pa.float64())),
+        ("classification", pa.string()),
+        ("question_id", pa.string()),
+        ("index", pa.int64()),
+        ("split", pa.string()),
+    ]
+)
+ROW_SCHEMA = pa.schema(
+    [
+        ("data_source", pa.string()),
+        ("prompt", pa.list_(_MESSAGE)),
+        ("ability", pa.string()),
+        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+        ("extra_info", _EXTRA_INFO),
+    ]
+)
+"""The columns of converted files, the same for all formats, so that one run can read several files."""
+TAUGHT_SCHEMA = pa.schema(
+    [
+        *(field for field in ROW_SCHEMA if field.name != "extra_info"),
+        ("extra_info", pa.struct([*_EXTRA_INFO, ("image_paths", pa.list_(pa.string()))])),
+        ("turns", pa.list_(pa.string())),
+        ("template", pa.string()),
+    ]
+)
+"""Those of rows for fine-tuning."""
 
 
 def make_row(
@@ -58,7 +91,7 @@ def make_row(
         classification: for VideoBrain (docs/classify.md).
 
     Returns:
-        The row, with the columns of `row_schema.ROW_SCHEMA`, and `agent_name` if `method` is given.
+        The row, with the columns of `ROW_SCHEMA`, and `agent_name` if `method` is given.
 
     Raises:
         RowError: the question is empty, the answer names none of the options, or one of two equal ones, the type does
@@ -121,13 +154,12 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], 
     schema = ROW_SCHEMA
     if any("agent_name" in row for row in given):
         schema = schema.insert(1, pa.field("agent_name", pa.string()))
-    known = {field.name for field in schema.field("extra_info").type}
+    known = {*schema.names, *(field.name for field in schema.field("extra_info").type)}
     for number, row in enumerate(given):
-        unknown = sorted({*row} - {*schema.names}) + sorted({*row["extra_info"]} - known)
-        missing = sorted({*schema.names} - {*row})
-        if unknown or missing:
-            told = f"has no field {missing[0]!r}, which others have" if missing else f"has the field {unknown[0]!r}"
-            raise RowError(f"row {number} {told}; files of rows hold what make_row makes, the same for all rows")
+        if unknown := sorted({*row, *row["extra_info"]} - known):
+            raise RowError(f"row {number} has the field {unknown[0]!r}; files of rows hold what make_row makes")
+        if "agent_name" in schema.names and "agent_name" not in row:
+            raise RowError(f"row {number} names no method, and others do; a file of rows has one for each, or none")
     write_table(pa.Table.from_pylist(given, schema=schema), target)
     return len(given)
 

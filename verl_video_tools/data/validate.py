@@ -23,9 +23,7 @@ from verl_video_tools.core.choices import plain_text
 from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError, VideoError, VideoToolsError
 from verl_video_tools.core.grading import check_question, decided_by_rule
-from verl_video_tools.core.numbers import is_number
 from verl_video_tools.core.pages import page
-from verl_video_tools.core.regression import estimate
 from verl_video_tools.core.types import AnswerLabel, Method, Sample, VideoInfo
 from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.formats.entries import without_letters
@@ -36,12 +34,13 @@ from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.rollout.cost import GROUP_SIZE, planned_images
 from verl_video_tools.rollout.special_tokens import prompt_messages
 from verl_video_tools.rollout.tokens import ModelTokens
-from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.video import Video
 
 CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info", "turns")
 
 _ANY_JUDGE = JudgeConfig()
+"""The judge is the run's to configure."""
 
 _END_TOLERANCE_SECONDS = 1.0
 """Annotated segments are often rounded up to whole seconds."""
@@ -220,10 +219,13 @@ def probe_videos(
             return str(error)
 
     found: dict[str, VideoInfo | str] = {}
-    with ThreadPoolExecutor(jobs) as executor:
+    executor = ThreadPoolExecutor(jobs)
+    try:
         for path, fact in zip(paths, executor.map(opened, paths), strict=True):
             found[path] = fact
             progress(len(found), len(paths))
+    finally:
+        executor.shutdown(cancel_futures=True)  # where the user stops it, videos that wait are not opened
     return found
 
 
@@ -242,24 +244,14 @@ class RowChecker:
     Args:
         methods: of the rows.
         videos, costs: as of `validate_file`.
-        judge: of the run; by default some judge, since it is the run's to configure. None: the run has none.
-        validation: the rows are for validation: their answers must be gradeable, and need not earn all that training
-            pays.
     """
 
     def __init__(
-        self,
-        methods: RowMethods,
-        videos: Mapping[str, VideoInfo | str] | None = None,
-        costs: PromptCosts | None = None,
-        judge: JudgeConfig | None = _ANY_JUDGE,
-        validation: bool = False,
+        self, methods: RowMethods, videos: Mapping[str, VideoInfo | str] | None, costs: PromptCosts | None
     ) -> None:
         self._methods = methods
         self._videos = videos
         self._costs = costs
-        self._judge = judge
-        self._validation = validation
         self._is_file = cache(os.path.isfile)
 
     def report(self, number: int, row: Mapping[str, Any]) -> RowReport:
@@ -273,7 +265,7 @@ class RowChecker:
         except (RowError, TypeError, ValueError, IndexError, AttributeError) as error:
             return RowReport(number, (*problems, f"the row is invalid: {error}"))
         method = self._methods.of(row.get("agent_name"))
-        problems += _question_problems(sample, method, self._judge, self._validation)
+        problems += _question_problems(sample, method)
         problems += self._media_problems(sample, method)
         info = (self._videos or {}).get(sample.video_path)
         if isinstance(info, str):
@@ -320,19 +312,11 @@ def _is_message(message: Any) -> bool:
     return isinstance(message, Mapping) and all(isinstance(message.get(name), str) for name in ("role", "content"))
 
 
-def _question_problems(
-    sample: Sample, method: Method | None, judge: JudgeConfig | None, validation: bool
-) -> Iterator[str]:
+def _question_problems(sample: Sample, method: Method | None) -> Iterator[str]:
     """What is wrong with question, options and truth. The last word have the row's method, which must be able to pay
     for the truth, and the grader, which must find it right."""
     if not sample.ground_truth.strip():
         yield "reward_model.ground_truth is empty"
-        return
-    if sample.question_type == "numeric" and not is_number(sample.ground_truth):
-        yield f"the truth of a numeric question must be a number, got {sample.ground_truth!r}"
-        return
-    if sample.question_type == "regression" and estimate(sample.ground_truth) is None:
-        yield f"the truth of an estimate must be a number, got {sample.ground_truth!r}"
         return
     if sample.question_type == "mc":
         asked = plain_text(sample.question)
@@ -341,11 +325,9 @@ def _question_problems(
                 yield f"the question does not tell option {letter}, {option!r:.80}"
     try:
         if method is None:
-            check_question(sample, judge)
-        elif validation:
-            method.check_sample(sample, judge)
+            check_question(sample, _ANY_JUDGE)
         else:
-            method.check_earnable(sample, judge)
+            method.check_earnable(sample, _ANY_JUDGE)
         label = decided_by_rule(sample.ground_truth, sample)
     except ValueError as error:
         yield str(error)

@@ -14,8 +14,7 @@ from verl_video_tools.core.messages import Message
 from verl_video_tools.core.types import CallRecord, FrameRecord, Method, Retriever, Sample, Trajectory, Turn
 from verl_video_tools.records.view import write_rollout
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
-from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.services.tool_model.client import EndpointToolModel
+from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 
 _MOST_TIMES_TOLD = 8
 _MOST_CHARACTERS_TOLD = 2000
@@ -54,7 +53,7 @@ async def ask(
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; name its encoder: --retrieval model=DIR")
     if method.asks_model and tool_model is None:
-        raise UsageError(f"tools of {method.name} ask a model; name its endpoint: --tool-model-base-url URL")
+        raise UsageError(f"tools of {method.name} ask a model; name its endpoint: --tool-model base_url=URL")
     with writing(page.parent, "give another --out"):
         page.parent.mkdir(parents=True, exist_ok=True)
     account = _Account(tell)

@@ -29,8 +29,8 @@ from verl_video_tools.data.append import work_through
 from verl_video_tools.evaluation.model import envelope_of_model
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
+from verl_video_tools.services.encoders import load_encoder
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService
-from verl_video_tools.services.retrieval.load_encoder import load_encoder
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class VideoToolsModel(lmms):
     async def _answers(self, samples: Sequence[Sample]) -> list[str]:
         answers = [""] * len(samples)
         # A service lives in one event loop, which this call has for itself; the encoder stays.
-        retriever = None if self._encoder is None else RetrievalService(self._encoder, self._retrieval)
+        retriever = None if self._encoder is None else RetrievalService(self._encoder)
         async with ChatPolicy(self._policy) as chat:
             await chat.client.check_reachable()
 

@@ -20,7 +20,7 @@ FIELD = "set."
 CHANGES_ANSWERS = frozenset(
     {
         *("temperature", "top_p", "attempts", "extractor"),
-        *("min_pixels", "max_pixels", "jpeg_quality", "native_reasoning", "control"),
+        *("min_pixels", "max_pixels", "jpeg_quality", "control"),
     }
 )
 """Options that make another evaluation of it also where a profile does not name them."""

@@ -39,9 +39,8 @@ from verl_video_tools.evaluation.results import submission_of, summarise, timing
 from verl_video_tools.evaluation.tables import TABLES, write_tables
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
-from verl_video_tools.services.judge import JudgeConfig
-from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.services.tool_model.client import EndpointToolModel
+from verl_video_tools.services.config import JudgeConfig
+from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 
 PROTOCOL, ROLLOUTS = "protocol.json", "rollouts.jsonl"
 RESULTS, TIMING = "results.json", "timing.json"

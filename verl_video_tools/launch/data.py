@@ -55,7 +55,7 @@ def export_rollouts(config: DictConfig, rows: Path) -> None:
         UsageError: rows of the cold start are wanted and none are named.
     """
     rft = config.video_tools.rft
-    command = ["data", "export-rft", str(rft.records_dir), str(rows), "--overwrite", "--min-iou", str(rft.min_iou)]
+    command = ["data", "export-sft", str(rft.records_dir), str(rows), "--overwrite", "--min-iou", str(rft.min_iou)]
     for option, value in (("--min-step", rft.min_step), ("--max-step", rft.max_step)):
         command += [] if value is None else [option, str(value)]
     if rft.cold_share:

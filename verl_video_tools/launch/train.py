@@ -130,9 +130,6 @@ def dry_run(request: Request) -> Report:
     Raises:
         UsageError: the request does not make a run.
     """
-    # The frames of a dry run are shown to nobody: they stay out of caches.
-    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"
-    os.environ.pop("VVT_FRAME_CACHE_DISK", None)
     return _check(_plan_with_rows(request), thorough=True)
 
 
@@ -330,23 +327,35 @@ def _plan_with_rows(request: Request) -> Plan:
         raise UsageError(f"set TRAIN_FILES to a parquet file of rows ({page('rows')})")
     if plan.is_synthetic and not plan.config.video_tools.demo.is_made:
         make_demo(plan.config)
-    rows = plan.folder / _rows_name(plan.variables)
-    if str(rows) == str(plan.config.data.train_files):
-        if request.stage == "rft":
-            export_rollouts(plan.config, rows)
-        elif request.stage == "sft" and plan.is_synthetic and not _has_checkpoint(plan):
-            export_expert(plan.config, rows)
+    _make_rows(plan)
     _refuse_foreign_checkpoints(plan)
     return plan
+
+
+def _make_rows(plan: Plan) -> None:
+    """Of the dialogues that the run trains on, where it writes them itself."""
+    rows = plan.folder / _rows_name(plan.variables)
+    if str(rows) == str(plan.config.data.train_files):
+        if plan.request.stage == "rft":
+            export_rollouts(plan.config, rows)
+        elif plan.request.stage == "sft" and plan.is_synthetic and not _has_checkpoint(plan):
+            export_expert(plan.config, rows)
 
 
 def _check(plan: Plan, thorough: bool) -> Report:
     """What the checks of a run find; what libraries print meanwhile is not shown."""
     from verl_video_tools.launch.checks.run import check_run
 
-    with hold_output() as held:
-        held.discarded = True
-        return check_run(_planned(plan, thorough))
+    before = dict(os.environ)
+    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"  # frames are shown to nobody: they stay out of caches
+    os.environ.pop("VVT_FRAME_CACHE_DISK", None)
+    try:
+        with hold_output() as held:
+            held.discarded = True
+            return check_run(_planned(plan, thorough))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _planned(plan: Plan, thorough: bool) -> PlannedRun:

@@ -74,7 +74,7 @@ def check_division(options: RunOptions, cluster: Cluster, model: ModelShape) -> 
         allowed = [number for number in range(1, gpus + 1) if gpus % number == 0 and can_divide(number)]
         if size not in allowed:
             raise UsageError(
-                f"--{name} {size}: {program} cannot divide {model.name} ({model.heads} heads, {model.kv_heads} of keys "
+                f"{name}={size}: {program} cannot divide {model.name} ({model.heads} heads, {model.kv_heads} of keys "
                 f"and values, MLPs of {model.intermediate:,} and {model.vision_intermediate:,}) among {size} of {gpus} "
                 f"GPUs; set one of {', '.join(map(str, allowed))}"
             )

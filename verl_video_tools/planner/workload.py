@@ -14,7 +14,6 @@ from verl_video_tools.core.types import (
     Method,
     PixelEnvelope,
     RolloutLimits,
-    Sample,
     VideoInfo,
     content_images,
     content_text,
@@ -110,16 +109,10 @@ def plan_workload(method: Method, info: VideoInfo, tokens: ModelTokens, options:
     cost = estimate_cost(method, info, tokens, question=QUESTION, turn_tokens=TURN_TOKENS, group_size=options.rollouts)
     first, call = cost.initial_frames, cost.call
     limits = RolloutLimits(options.prompt_length, options.response_length, method.recipe_budget.images)
-    members = [method.for_session(number, options.rollouts, validate=False) for number in range(options.rollouts)]
-    sample = Sample(question=QUESTION, ground_truth="A", video_path="video.mp4", question_type="mc")
-    requests = [
-        member.plan_initial_frames(info, sample, tokens.envelope)
-        for member in {id(member): member for member in members}.values()
-    ]
     return Workload(
         groups=options.batch_size,
         rollouts=options.rollouts,
-        is_shared=all(request == requests[0] for request in requests),
+        is_shared=len(set(cost.group)) == 1,
         initial_frames=first.num_frames,
         initial_tokens=first.tokens,
         initial_image_tokens=first.num_frames * first.frame_tokens,

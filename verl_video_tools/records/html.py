@@ -130,10 +130,10 @@ def video_path(line: Mapping[str, Any]) -> str | None:
 def _pictures_of(thumbnails: Thumbnails, path: str) -> dict[str, str]:
     """Thumbnails of a video as base64, under the names that the script asks for: by frame, and by frame and edges of
     the part, `10` or `10,0,0,32,18`."""
-    parts = thumbnails.part_jpeg_of.get(path, {})
-    jpegs = {str(index): jpeg for index, jpeg in thumbnails.jpeg_of.get(path, {}).items()}
-    jpegs |= {",".join(map(str, (index, *region))): jpeg for (index, region), jpeg in parts.items()}
-    return {name: base64.b64encode(jpeg).decode() for name, jpeg in jpegs.items()}
+    return {
+        ",".join(map(str, (index, *(region or ())))): base64.b64encode(jpeg).decode()
+        for (index, region), jpeg in thumbnails.jpeg_of[path].items()
+    }
 
 
 def _token_ids(record: Mapping[str, Any]) -> set[int]:

@@ -23,47 +23,32 @@ MAX_THUMBNAILS = 4000
 _FRAMES_PER_LOOK = (16, 8, 4, 2, 1)
 _DEADLINE_SECONDS = 60.0
 
-
-Part = tuple[int, PixelBox]
-"""A frame's index, and the part of it."""
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """What is to be decoded of one video."""
-
-    indices: list[int]
-    parts: list[Part]
-
-    def __len__(self) -> int:
-        return len(self.indices) + len(self.parts)
+Part = tuple[int, PixelBox | None]
+"""A frame's index, and the part of it; None for all of it."""
 
 
 @dataclass(frozen=True)
 class Thumbnails:
     """What could be decoded."""
 
-    jpeg_of: Mapping[str, Mapping[int, bytes]] = field(default_factory=dict)
-    """Video path to frame index to JPEG file, of whole frames also where only a part was shown."""
-    part_jpeg_of: Mapping[str, Mapping[Part, bytes]] = field(default_factory=dict)
-    """Video path to JPEG file of each part of a frame that was shown."""
+    jpeg_of: Mapping[str, Mapping[Part, bytes]] = field(default_factory=dict)
+    """Video path to JPEG file of each whole frame, also where only a part was shown, and of each part."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Video path to why it has none."""
 
     def shown(self, path: str, frames: Iterable[FrameRecord]) -> Iterator[tuple[FrameRecord | Tile, bytes]]:
         """Frames that were shown of a video, each with its JPEG file: a grid's frames one by one, a part of a frame as
         that part. Frames without an image are left out."""
-        whole, parts = self.jpeg_of.get(path, {}), self.part_jpeg_of.get(path, {})
+        jpegs = self.jpeg_of.get(path, {})
         for frame in frames:
             region = None if frame.tiles else frame.region
             for place in frame.single_frames:
-                jpeg = whole.get(place.index) if region is None else parts.get((place.index, region))
-                if jpeg is not None:
-                    yield place, jpeg
+                if (place.index, region) in jpegs:
+                    yield place, jpegs[place.index, region]
 
     def count(self) -> int:
         """Number of images."""
-        return sum(map(len, self.jpeg_of.values())) + sum(map(len, self.part_jpeg_of.values()))
+        return sum(map(len, self.jpeg_of.values()))
 
 
 def decode_thumbnails(
@@ -85,44 +70,43 @@ def decode_thumbnails(
     for path, trajectory in rollouts:
         if trajectory.video is not None:
             videos[path].append(trajectory)
-    wanted: dict[str, _Wanted] = {}
+    wanted: dict[str, list[Part]] = {}
     for frames_per_look in _FRAMES_PER_LOOK:
         wanted = {path: _wanted(trajectories, frames_per_look) for path, trajectories in videos.items()}
         if sum(map(len, wanted.values())) <= max_thumbnails:
             break
 
-    jpeg_of: dict[str, dict[int, bytes]] = {}
-    part_jpeg_of: dict[str, dict[Part, bytes]] = {}
+    jpeg_of: dict[str, dict[Part, bytes]] = {}
     notes: dict[str, str] = {}
     num_left = max_thumbnails
-    for number, (path, of_video) in enumerate(wanted.items(), start=1):
-        if len(of_video) > num_left:
+    for number, (path, parts) in enumerate(wanted.items(), start=1):
+        if len(parts) > num_left:
             notes[path] = f"the page already holds as many as it may ({max_thumbnails} at most)"
         else:
             recorded = {trajectory.video for trajectory in videos[path] if trajectory.video is not None}
             try:
-                jpeg_of[path], part_jpeg_of[path] = _decode(path, of_video, recorded)
-                num_left -= len(of_video)
+                jpeg_of[path] = _decode(path, parts, recorded)
+                num_left -= len(parts)
             except VideoError as error:
                 notes[path] = f"{type(error).__name__}: {error}"
         if progress is not None:
             progress(number, len(wanted))
-    return Thumbnails(jpeg_of, part_jpeg_of, notes)
+    return Thumbnails(jpeg_of, notes)
 
 
-def _wanted(trajectories: Sequence[Trajectory], frames_per_look: int) -> _Wanted:
-    indices: set[int] = set()
-    parts: set[Part] = set()
+def _wanted(trajectories: Sequence[Trajectory], frames_per_look: int) -> list[Part]:
+    whole: set[int] = set()
+    parts: set[tuple[int, PixelBox]] = set()
     for trajectory in trajectories:
         calls = trajectory.executed_calls()
         asked = (exchange.frames for call in calls for exchange in call.model_calls)
         verified = trajectory.verification.frames if trajectory.verification is not None else ()
         for look in (trajectory.initial_frames, *(call.frames for call in calls), *asked, verified):
             for frame in _spread(look, frames_per_look):
-                indices.update((frame.index, *(tile.index for tile in frame.tiles)))
+                whole.update((frame.index, *(tile.index for tile in frame.tiles)))
                 if frame.region is not None and not frame.tiles:
                     parts.add((frame.index, frame.region))
-    return _Wanted(sorted(indices), sorted(parts))
+    return [*((index, None) for index in sorted(whole)), *sorted(parts)]
 
 
 def _spread(frames: Sequence[FrameRecord], count: int) -> list[FrameRecord]:
@@ -131,19 +115,19 @@ def _spread(frames: Sequence[FrameRecord], count: int) -> list[FrameRecord]:
     return [frames[position] for position in linspace_indices(0, len(frames) - 1, count)]
 
 
-def _decode(path: str, wanted: _Wanted, recorded: set[VideoInfo]) -> tuple[dict[int, bytes], dict[Part, bytes]]:
+def _decode(path: str, parts: Sequence[Part], recorded: set[VideoInfo]) -> dict[Part, bytes]:
     with Video(path, _DEADLINE_SECONDS) as video:
         if any(info.num_frames != video.info.num_frames for info in recorded):
             raise VideoError(f"{path}: it has {video.info.num_frames} frames now, and had others when it was recorded")
-        if not wanted.indices:
-            return {}, {}
+        if not parts:
+            return {}
+        # The whole frames are one request, as all have one size.
         size = fit_box(video.info.width, video.info.height, SIDE_PIXELS, SIDE_PIXELS)
-        whole = FrameRequest(*size, indices=tuple(wanted.indices))
-        requests = [whole, *(_part_request(index, region) for index, region in wanted.parts)]
+        whole = FrameRequest(*size, indices=tuple(index for index, region in parts if region is None))
+        requests = [whole, *(_part_request(index, region) for index, region in parts if region is not None)]
         batches = video.decode_many(requests, Deadline(_DEADLINE_SECONDS, f"{path}: decode thumbnails"))
-    frames, *parts = ([_jpeg(pixels_HWC) for pixels_HWC in batch.frames_THWC] for batch in batches)
-    told = zip(wanted.parts, (jpeg for (jpeg,) in parts), strict=True)
-    return dict(zip(wanted.indices, frames, strict=True)), dict(told)
+    jpegs = (_jpeg(pixels_HWC) for batch in batches for pixels_HWC in batch.frames_THWC)
+    return dict(zip(parts, jpegs, strict=True))
 
 
 def _part_request(index: int, region: PixelBox) -> FrameRequest:

@@ -23,11 +23,10 @@ from verl_video_tools.rollout.opened_reasoning import OpenedReasoning
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.sampling import Sampling
 from verl_video_tools.rollout.video_part import video_fields
-from verl_video_tools.services.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
-from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
-from verl_video_tools.services.endpoint.config import EndpointConfig
-from verl_video_tools.services.endpoint.retries import AttemptFailed
-from verl_video_tools.services.endpoint.routes import Route
+from verl_video_tools.services.chat import Completion, read_completion, restore_stop, to_chat_message
+from verl_video_tools.services.config import EndpointConfig
+from verl_video_tools.services.endpoint import EndpointClient, Exchange
+from verl_video_tools.services.transport import AttemptFailed, Route
 
 _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""
@@ -49,10 +48,6 @@ class PolicyConfig(EndpointConfig, Sampling):
     large as the method asks for, and leaves it to the server to fit them to its processor."""
     jpeg_quality: int | None = None
     """Quality of the images sent, 1 to 95. None: PNG, which shows the model what training would."""
-    native_reasoning: bool = True
-    """Take native reasoning apart from what the model says (`core.reasoning`); it is recorded, and neither read
-    nor sent back. False: turns are read to the letter, as training reads those of a model whose chat template opens no
-    reasoning."""
 
     def __post_init__(self) -> None:
         EndpointConfig.__post_init__(self)
@@ -225,7 +220,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         if "stop" not in body:
             return completion
         completion = replace(completion, text=restore_stop(completion, method.stop))
-        if self.config.native_reasoning and _may_stop_in_reasoning(completion, method.stop):
+        if _may_stop_in_reasoning(completion, method.stop):
             del body["stop"]
             whole = await exchange.retried(lambda: self._attempt(exchange, body))
             if whole.reasoning is not None or CLOSING in whole.text:
@@ -245,8 +240,6 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
 
     async def _spoken(self, completion: Completion, method: Method, route: Route) -> SpokenTurn:
         """What the model says, up to its first stop string, and what it thought before."""
-        if not self.config.native_reasoning:
-            return SpokenTurn(completion.text)
         cut = completion.finish_reason == "length"
         opened = cut and await self._opened_reasoning.before(completion, route)
         said = take_apart(completion.text, method, reasoning=completion.reasoning, opened=opened, cut=cut)

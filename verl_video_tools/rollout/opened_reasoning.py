@@ -9,8 +9,8 @@ from typing import Any
 
 from verl_video_tools.core.errors import EndpointError
 from verl_video_tools.core.reasoning import OPENING, lacks_opening
-from verl_video_tools.services.endpoint.chat import Completion
-from verl_video_tools.services.endpoint.routes import Route
+from verl_video_tools.services.chat import Completion
+from verl_video_tools.services.transport import Route
 
 QUESTION = "Name one fruit."
 """It takes few thoughts."""

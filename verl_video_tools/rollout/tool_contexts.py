@@ -17,8 +17,8 @@ from verl_video_tools.core.types import (
     ToolModel,
 )
 from verl_video_tools.rollout.history import History
-from verl_video_tools.services.retrieval.recorded import RecordingRetriever
-from verl_video_tools.services.tool_model.recorded import RecordingToolModel, Spent
+from verl_video_tools.services.retrieval import RecordingRetriever
+from verl_video_tools.services.tool_model import RecordingToolModel, Spent
 from verl_video_tools.video import Video, index_at, planned_frames
 
 

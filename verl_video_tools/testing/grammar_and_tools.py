@@ -34,7 +34,17 @@ from verl_video_tools.core.types import (
     content_text,
 )
 from verl_video_tools.testing.config_and_prompt import false_label, request_fault
-from verl_video_tools.testing.subject import Failed, NotApplicable, Subject, fail, holds, is_number, parse, variations
+from verl_video_tools.testing.subject import (
+    Failed,
+    NotApplicable,
+    Subject,
+    fail,
+    holds,
+    is_number,
+    no_error,
+    parse,
+    variations,
+)
 from verl_video_tools.testing.world import QWEN, VIDEOS, with_other_truth
 
 _HOSTILE = (
@@ -70,12 +80,10 @@ def _hostile_texts(subject: Subject) -> Iterator[str]:
 def parse_accepts_any_text(subject: Subject) -> None:
     """`parse` returns a ParsedTurn with JSON arguments for any text, because a policy writes any text."""
     for text in _hostile_texts(subject):
-        try:
-            parsed: Any = subject.method.parse(text)
-        except Exception as error:
-            advice = "return a turn without calls"
-            raise fail(f"parse raises {type(error).__name__}: {error}", text, advice) from error
         where = f"parse({text[:80]!r})"
+        parsed: Any
+        with no_error(where, "return a turn without calls"):
+            parsed = subject.method.parse(text)
         if not isinstance(parsed, ParsedTurn) or not isinstance(parsed.calls, tuple):
             raise fail(where, parsed, "return a ParsedTurn whose calls are a tuple")
         if parsed.answer is not None and parsed.answer != str(parsed.answer).strip():
@@ -84,12 +92,8 @@ def parse_accepts_any_text(subject: Subject) -> None:
         for call in parsed.calls:
             if not isinstance(call, ToolCall) or not isinstance(call.name, str):
                 raise fail(f"a call of {where}", call, "return ToolCalls whose name is a text")
-            try:
+            with no_error(f"JSON of the arguments of {where}", "reject such a call"):
                 json.dumps(dict(call.arguments), allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass")
-            except (TypeError, ValueError) as error:
-                raise fail(
-                    f"arguments of {where} are not JSON ({error})", call.arguments, "reject such a call"
-                ) from error
 
 
 @holds("grammar", requires=("parse_accepts_any_text",))
@@ -265,15 +269,14 @@ def call_frames_lie_in_the_requested_span(subject: Subject) -> None:
 
 
 def _span(arguments: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Start and end of the span that a call asks for, by the names of its arguments; None if it asks for none."""
+    """Start and end of the span that a call asks for, by the names of its arguments or as its only pair of numbers."""
     starts = [value for key, value in arguments.items() if "start" in key.casefold() and is_number(value)]
     ends = [value for key, value in arguments.items() if "end" in key.casefold() and is_number(value)]
     if len(starts) == len(ends) == 1:
         return float(starts[0]), float(ends[0])
-    for key, value in arguments.items():
-        named = any(word in key.casefold() for word in ("segment", "range", "interval", "window", "span"))
-        if named and isinstance(value, list) and len(value) == 2 and all(map(is_number, value)):
-            return float(value[0]), float(value[1])
+    pairs = [value for value in arguments.values() if isinstance(value, list) and len(value) == 2]
+    if len(pairs) == 1 and all(map(is_number, pairs[0])):
+        return float(pairs[0][0]), float(pairs[0][1])
     return None
 
 
@@ -343,11 +346,9 @@ def observe_answers_every_outcome(subject: Subject) -> None:
     for outcome in (*_executed(subject), *outcomes):
         record = copy.deepcopy(outcome.record)
         for turns_left in range(1, subject.method.max_turns):
-            try:
-                content: Any = subject.method.observe([outcome], turns_left)
-            except Exception as error:
-                what = f"observe raises with {turns_left} turns left for {outcome.record!r:.200}"
-                raise fail(what, error, "answer it") from error
+            content: Any
+            with no_error(f"observe with {turns_left} turns left for {outcome.record!r:.200}", "answer it"):
+                content = subject.method.observe([outcome], turns_left)
             if not isinstance(content, tuple) or not all(isinstance(part, str | ImagePart) for part in content):
                 raise fail("observe returns", content, "return a tuple of texts and ImageParts")
             if record.error is not None and record.error.code in FAILURE_CODES and path in content_text(content):

@@ -16,7 +16,7 @@ from verl_video_tools.core.errors import CallError, CallErrorCode, GroupScoreErr
 from verl_video_tools.core.group_rewards import group_rewards
 from verl_video_tools.core.types import CallRecord, QuestionType, Sample, StopReason, Trajectory
 from verl_video_tools.synthetic.seconds import WorldJudge
-from verl_video_tools.testing.subject import NotApplicable, Rollout, Subject, fail, holds
+from verl_video_tools.testing.subject import NotApplicable, Rollout, Subject, fail, holds, no_error
 from verl_video_tools.testing.world import FailingJudge, without_annotations
 
 _TINY = 1e-6
@@ -31,28 +31,22 @@ _UNGRADABLE: tuple[tuple[QuestionType, str, tuple[str, ...]], ...] = (
 @holds("reward", requires=("example_turns_work", "plans_ignore_the_truth", "observe_answers_every_outcome"))
 def rollouts_end(subject: Subject) -> None:
     """Every rollout ends with a stop reason and has a JSON record, because one that raises takes its group along."""
-    try:
+    with no_error("a scripted rollout", "run its turns by `vvt replay` to see where"):
         rollouts = subject.rollouts
-    except Exception as error:
-        raise fail("a scripted rollout raises", error, "run its turns by `vvt replay` to see where") from error
     for rollout in rollouts:
         end = (rollout.trajectory.stop_reason, rollout.trajectory.error)
         if end[0] is None or end[1] is not None:
             raise fail(f"a rollout of the kind {rollout.kind!r} ends with", end, "run its turns by `vvt replay`")
-        try:
+        with no_error("JSON of the record", "keep numbers and texts in results and arguments"):
             json.dumps(rollout.trajectory.to_dict(), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise fail("a record that is not JSON", error, "keep numbers and texts in results and arguments") from error
 
 
-@holds("config", requires=("config_is_frozen", "rollouts_end"))
+@holds("config", requires=("config_is_a_frozen_dataclass", "rollouts_end"))
 def config_survives_pickling(subject: Subject) -> None:
     """The config is equal after pickling and keeps nothing from rollouts, because Ray sends only fields to workers."""
     method, advice = subject.method, "keep all values in fields, and the class at module level"
-    try:
+    with no_error("pickling the config", advice):
         unpickled = pickle.loads(pickle.dumps(method))
-    except Exception as error:
-        raise fail("the config cannot be pickled", error, advice) from error
     if unpickled != method:
         raise fail("the config after pickling", unpickled, advice)
     subject.rollouts  # noqa: B018 (makes the rollouts)
@@ -71,10 +65,8 @@ def reward_is_complete(subject: Subject) -> None:
     expected = set(method.reward_components)
     for rollout in subject.rollouts:
         what = f"of a rollout of the kind {rollout.kind!r}"
-        try:
+        with no_error(f"the reward {what}", "pay nothing for what is missing"):
             components = asyncio.run(method.components(copy.deepcopy(rollout.trajectory), rollout.sample, WorldJudge()))
-        except Exception as error:
-            raise fail(f"the reward {what} raises", error, "pay nothing for what is missing") from error
         if not expected - group <= components.keys() <= expected | group:
             advice = "return each of `reward_components`, also if it is 0"
             raise fail(f"components {what}, which should be {sorted(expected)}", sorted(components), advice)
@@ -189,8 +181,6 @@ def judge_errors_propagate(subject: Subject) -> None:
         return
     except UsageError as error:
         raise NotApplicable(f"open questions are refused: {error}") from error
-    except Exception as error:
-        raise fail("score with a judge that cannot be reached raises", error, "let JudgeError pass") from error
     if judge.was_asked:
         raise fail("the reward of an answer that no judge could judge", reward, "let JudgeError pass")
     raise NotApplicable("the judge is not asked about such an answer")
@@ -212,17 +202,14 @@ def _scores_if_accepted(subject: Subject, check: Any, sample: Sample, turns: Seq
     row = f"a row of type {sample.question_type} with the truth {sample.ground_truth!r}"
     if not sample.subtitles and sample.video_segment_seconds is None:
         row += " without segment, class and subtitles"
-    try:
-        check(sample, None)
-    except UsageError:
-        return
-    except Exception as error:
-        raise fail(f"{check.__name__} raises for {row}", error, "raise UsageError") from error
-    try:
+    with no_error(f"{check.__name__} for {row}", "raise UsageError"):
+        try:
+            check(sample, None)
+        except UsageError:
+            return
+    advice = "do without the missing annotation, or refuse the row"
+    with no_error(f"{check.__name__} accepts {row}, but a run without a judge", advice):
         asyncio.run(subject.method.score(subject.run(turns, sample), sample, None))
-    except Exception as error:
-        what = f"{check.__name__} accepts {row}, but a run without a judge raises"
-        raise fail(what, error, "do without the missing annotation, or refuse the row") from error
 
 
 # -------------------------------------------------------------------------------------------------------------- groups
@@ -240,13 +227,12 @@ def group_rewards_follow_the_rollout(subject: Subject) -> None:
         if rollout.sample is subject.sample and rollout.trajectory.stop_reason not in (StopReason.VIDEO_ERROR, None)
     ]
     earned = _group_rewards(subject, group, [rollout.trajectory for rollout in group])
-    for order in ([*range(len(group))][::-1], [*range(1, len(group)), 0]):
-        permuted = [group[number] for number in order]
-        again = _group_rewards(subject, permuted, [rollout.trajectory for rollout in permuted])
-        for place, number in enumerate(order):
-            if any(abs(again[place][name] - value) > _TINY for name, value in earned[number].items()):
-                what = f"a rollout of the kind {group[number].kind!r} earns {earned[number]}, and in another order"
-                raise fail(what, again[place], "return the results in the order of `trajectories`")
+    turned = group[::-1]
+    again = _group_rewards(subject, turned, [rollout.trajectory for rollout in turned])[::-1]
+    for rollout, before, after in zip(group, earned, again, strict=True):
+        if any(abs(after[name] - value) > _TINY for name, value in before.items()):
+            what = f"a rollout of the kind {rollout.kind!r} earns {before}, and in another order"
+            raise fail(what, after, "return the results in the order of `trajectories`")
 
 
 def _group_rewards(

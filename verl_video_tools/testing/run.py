@@ -55,7 +55,7 @@ def check_method(
         folder: where the video is rendered; by default a temporary folder.
 
     Raises:
-        UsageError: there is no such method or field.
+        UsageError: there is no such method or field, or the class cannot be built by its name, as a run does.
     """
     cls = method if isinstance(method, type) else method_class(method)
     if folder is None:
@@ -74,15 +74,10 @@ def findings(
     """The findings one by one, in the order of `PROPERTIES`."""
     try:
         built = cls(**checked_fields(cls, settings or {}))
+    except UsageError:
+        raise
     except Exception as error:
-        if settings and isinstance(error, UsageError):
-            raise
-        first = PROPERTIES["config_has_defaults"]
-        yield Finding(first.name, first.group, "fail", f"{cls.__name__}() raises {error!r}; give valid defaults")
-        for each in PROPERTIES.values():
-            if each is not first:
-                yield Finding(each.name, each.group, "not applicable", f"not checked: {first.name} does not hold")
-        return
+        raise UsageError(f"{cls.__name__}() raises {error!r}; give every field a valid default") from error
     subject = Subject(built, world, tuple(turns), model)
     broken: dict[str, str] = {}
     for each in PROPERTIES.values():

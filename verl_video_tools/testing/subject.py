@@ -6,6 +6,7 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, pairwise
@@ -53,6 +54,17 @@ def fail(what: str, got: Any, advice: str) -> Failed:
     """The error of a property that does not hold: what is wrong, the value, and what to do."""
     shown = f"{type(got).__name__}({str(got)!r})" if isinstance(got, OSError) else repr(got)  # its repr has no path
     return Failed(f"{what}, got {shown:.300}; {advice}")
+
+
+@contextmanager
+def no_error(what: str, advice: str) -> Iterator[None]:
+    """Raises `Failed` for an error of the method's code, which `what` names."""
+    try:
+        yield
+    except (Failed, NotApplicable):
+        raise
+    except Exception as error:
+        raise fail(f"{what} raises", error, advice) from error
 
 
 @dataclass(frozen=True)
@@ -137,11 +149,10 @@ def variations(arguments: Mapping[str, Any], info: VideoInfo) -> Iterator[dict[s
             yield {**arguments, key: type(value)(changed)}
     for first, second in pairwise(numbers):
         yield {**arguments, first: arguments[second], second: arguments[first]}
-        yield {**arguments, second: arguments[first]}
     for key, value in arguments.items():
         if isinstance(value, list) and value and all(map(is_number, value)):
             yield from ({**arguments, key: [*value[:-1], end]} for end in ends)
-            yield from ({**arguments, key: changed} for changed in (value[::-1], [number + 5 for number in value]))
+            yield {**arguments, key: value[::-1]}
 
 
 @dataclass(frozen=True)

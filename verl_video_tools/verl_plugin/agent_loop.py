@@ -40,7 +40,7 @@ from verl_video_tools.rollout.tokens import (
     pil_images,
     processor_token_counts,
 )
-from verl_video_tools.services.tool_model.client import connected
+from verl_video_tools.services.tool_model import connected
 from verl_video_tools.verl_plugin import front_end_switch, retrieval_actor
 from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, takes_image_parts
 from verl_video_tools.verl_plugin.group_router import RequestId, finish_rollout

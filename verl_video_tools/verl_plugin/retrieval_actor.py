@@ -8,9 +8,8 @@ from functools import cache
 from typing import Any
 
 from verl_video_tools.core.errors import RetrievalError, SetupError
-from verl_video_tools.services.retrieval.config import RetrievalConfig
-from verl_video_tools.services.retrieval.load_encoder import load_encoder
-from verl_video_tools.services.retrieval.service import RetrievalService
+from verl_video_tools.services.config import RetrievalConfig
+from verl_video_tools.services.retrieval import RetrievalService, local
 
 _QUERIES_AT_ONCE = 1000
 
@@ -23,7 +22,7 @@ class RetrievalActor:
         self._service: RetrievalService | None = None
         self._failure = ""
         try:
-            self._service = RetrievalService(load_encoder(config), config)
+            self._service = local(config)
         except Exception as error:
             self._failure = f"{type(error).__name__}: {error}"
 

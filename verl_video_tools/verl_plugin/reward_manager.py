@@ -18,7 +18,7 @@ from verl_video_tools.core.grading import decided_by_rule
 from verl_video_tools.core.method import method_of_rollout, zero_reward
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods.breakdown import reward_info
-from verl_video_tools.services.judge import JudgeCounters, LLMJudge, make_judge
+from verl_video_tools.services.judge import JudgeCounters, LLMJudge
 from verl_video_tools.verl_plugin.settings import (
     configured_methods,
     judge_config,
@@ -51,7 +51,7 @@ class VideoToolsRewardManager(RewardManagerBase):
         self._judge: LLMJudge | None = None
         judge = judge_config(config, reward_router_address)
         if judge is not None:
-            self._judge = make_judge(judge.share(config.reward.num_workers))
+            self._judge = LLMJudge(judge.share(config.reward.num_workers))
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Score the last output of one rollout. A judge without a verdict flags the rollout; the trainer then keeps it

@@ -20,7 +20,7 @@ from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
-from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.verl_plugin.settings import (
     check_media,
     configured_methods,

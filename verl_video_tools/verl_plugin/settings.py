@@ -21,9 +21,7 @@ from verl_video_tools.core.trajectory import JUDGE_FLAG, REWARD_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.methods.run_settings import write_run_settings
-from verl_video_tools.services.judge.config import JudgeConfig
-from verl_video_tools.services.retrieval import RetrievalConfig
-from verl_video_tools.services.tool_model import ToolModelConfig
+from verl_video_tools.services.config import JudgeConfig, RetrievalConfig, ToolModelConfig
 
 _RECORD_FIELD = "video_tools_trajectory"
 

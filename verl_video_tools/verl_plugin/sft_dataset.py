@@ -32,7 +32,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenCounter, TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.services.retrieval import RecordedRetriever
-from verl_video_tools.services.tool_model.recorded import RecordedToolModel
+from verl_video_tools.services.tool_model import RecordedToolModel
 from verl_video_tools.verl_plugin.model_inputs import image_grids_N3, position_ids_4L
 from verl_video_tools.verl_plugin.packed_script import PackedScript, PackedSequence
 from verl_video_tools.verl_plugin.pixel_values import HeldPixelValues

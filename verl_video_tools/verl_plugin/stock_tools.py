@@ -47,9 +47,7 @@ from verl_video_tools.core.types import (
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.hermes import tool_schema
 from verl_video_tools.rollout.special_tokens import escape_text
-from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.services.tool_model.client import connected
-from verl_video_tools.services.tool_model.recorded import RecordingToolModel, Spent
+from verl_video_tools.services.tool_model import RecordingToolModel, Spent, ToolModelConfig, connected
 from verl_video_tools.video import Video, decode_frames, index_at, open_video
 
 logger = logging.getLogger(__name__)
@@ -223,7 +221,7 @@ class SearchTool(VideoTool):
 
     def _retriever(self) -> Retriever | None:
         if self._connected is None and self._retrieval_fields:
-            from verl_video_tools.services.retrieval import RetrievalConfig
+            from verl_video_tools.services.config import RetrievalConfig
             from verl_video_tools.verl_plugin.retrieval_actor import connect
 
             self._connected = connect(RetrievalConfig.from_fields(self._retrieval_fields))

@@ -1,8 +1,8 @@
 """A few rollouts of a step as pictures in a tracker: those of the group whose rewards differ most.
 
-Options under `video_tools.trainer`: `tracked_rollouts_every` (default 10: so many steps lie between; 0: never) and
-`tracked_rollouts` (default 2: the best and the worst of the group, then those between). Only for trackers that show
-pictures; the module of a tracker is the one that verl has imported, since `trainer.logger` names it.
+The option `video_tools.trainer.tracked_rollouts_every` (default 10: so many steps lie between; 0: never) says when.
+Only for trackers that show pictures; the module of a tracker is the one that verl has imported, since `trainer.logger`
+names it.
 
 A caption holds text of rows and of the model, which may be anything. wandb and SwanLab show it as text, MLflow shows a
 file that ends with `.txt` as text, and TensorBoard renders it as Markdown.
@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from verl_video_tools.core.errors import UsageError
 from verl_video_tools.records.rollout_picture import outcome, rollout_picture
 
-EVERY_STEPS, COUNT = 10, 2
+EVERY_STEPS = 10
 
 Send = Callable[[Any, str, Image.Image, str, int], None]
 """Sends a picture to one of verl's backends: backend, name, picture, caption, step."""
@@ -57,18 +56,10 @@ SENDERS: Mapping[str, Send] = {
 """By verl's name of a backend."""
 
 
-def check_options(every_steps: object, count: object) -> None:
-    """Raises UsageError for values that mean nothing."""
-    for name, value, least in (("tracked_rollouts_every", every_steps, 0), ("tracked_rollouts", count, 1)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise UsageError(f"video_tools.trainer.{name} is {value!r}; it must be a whole number from {least} on")
-
-
 def track(
     backends: Mapping[str, Any],
     lines: Sequence[Mapping[str, Any]],
     step: int,
-    count: int = COUNT,
     senders: Mapping[str, Send] = SENDERS,
 ) -> None:
     """Send pictures of a step's rollouts to those backends that show any.
@@ -81,7 +72,7 @@ def track(
     names = [name for name in backends if name in senders]
     if not names:
         return
-    for number, line in enumerate(chosen(lines, count)):
+    for number, line in enumerate(chosen(lines)):
         picture, caption = rollout_picture(line), caption_of(line)
         for name in names:
             senders[name](backends[name], f"rollouts/{number}", picture, caption, step)
@@ -98,8 +89,8 @@ def as_code_block(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def chosen(lines: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
-    """Rollouts of the group whose rewards differ most: the best, the worst, then the others."""
+def chosen(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rollouts of the group whose rewards differ most: the best and the worst."""
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
         groups[line["uid"]].append(line)
@@ -107,7 +98,7 @@ def chosen(lines: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, 
         return []
     ranked = [sorted(group, key=_score, reverse=True) for group in groups.values()]
     group = max(ranked, key=lambda group: _score(group[0]) - _score(group[-1]))
-    return [group[0], *reversed(group[1:])][:count]
+    return [group[0], *group[1:][-1:]]
 
 
 def _score(line: Mapping[str, Any]) -> float:

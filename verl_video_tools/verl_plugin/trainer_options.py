@@ -1,16 +1,17 @@
-"""Options of our trainers that verl does not have, `video_tools.trainer` in a run's configuration."""
+"""Options of our trainers that verl does not have (`video_tools.trainer`), and values set before verl reads a run's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
+from verl_video_tools.config import config_path
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.settings import plain_dict
-from verl_video_tools.verl_plugin.tracked_rollouts import COUNT, EVERY_STEPS, check_options
+from verl_video_tools.verl_plugin.tracked_rollouts import EVERY_STEPS
 
 SECTION = "video_tools.trainer"
 
@@ -20,10 +21,8 @@ class TrainerOptions:
     """Described in docs/training.md.
 
     Attributes:
-        records_dir: folder of the records; None: `<default_local_dir>/trajectories`.
         record_tokens: whether records have the sequences.
         tracked_rollouts_every: steps from one picture of rollouts in a tracker to the next; 0: none.
-        tracked_rollouts: pictures at a time.
         watchdog_grace_seconds: for how long an engine may be dead, or an actor out of reach.
         poll_interval_seconds: of verl's replay buffer, which asks so often whether rollouts have finished; None: verl's
             own.
@@ -36,10 +35,8 @@ class TrainerOptions:
             its files; 0: all.
     """
 
-    records_dir: str | None = None
     record_tokens: bool = False
     tracked_rollouts_every: int = EVERY_STEPS
-    tracked_rollouts: int = COUNT
     watchdog_grace_seconds: float = 60.0
     poll_interval_seconds: float | None = None
     max_refill_batches: int = 20
@@ -49,9 +46,9 @@ class TrainerOptions:
     interim_validation_rows: int = 0
 
     def __post_init__(self) -> None:
-        check_options(self.tracked_rollouts_every, self.tracked_rollouts)
-        if self.interim_validation_rows < 0:
-            raise UsageError(f"{SECTION}.interim_validation_rows={self.interim_validation_rows}: give 0 or more")
+        for name in ("tracked_rollouts_every", "interim_validation_rows"):
+            if (value := getattr(self, name)) < 0:
+                raise UsageError(f"{SECTION}.{name}={value}: give 0 or more")
         self.make_alarms()
 
     def make_alarms(self) -> Alarms:
@@ -70,3 +67,25 @@ def trainer_options(config: DictConfig) -> TrainerOptions:
     """
     given = plain_dict(config.trainer.get("video_tools"))
     return TrainerOptions(**checked_fields(TrainerOptions, given, SECTION))
+
+
+_AGENT_LOOP_MANAGER = "verl_video_tools.verl_plugin.agent_loop_worker.VideoAgentLoopManager"
+
+
+def set_defaults(config: DictConfig) -> None:
+    """Select our agent loop workers and our router, unless others are chosen.
+
+    verl's own router is what `video_tools.trainer.group_routing=false` gives, and deterministic runs have it, too.
+    `trainer.val_only` measures, as it says: with `val_before_train=False`, which recipes set, verl would train.
+
+    Args:
+        config: of a run; changed in place.
+    """
+    if config.trainer.get("val_only"):
+        config.trainer.val_before_train = True
+    rollout = config.actor_rollout_ref.rollout
+    if not rollout.agent.get("agent_loop_manager_class"):
+        OmegaConf.update(rollout.agent, "agent_loop_manager_class", _AGENT_LOOP_MANAGER, force_add=True)
+    wants_router = OmegaConf.select(config, "trainer.video_tools.group_routing", default=True)
+    if wants_router and not rollout.get("router_config_path") and not rollout.get("full_determinism"):
+        OmegaConf.update(rollout, "router_config_path", str(config_path("group-router")), force_add=True)

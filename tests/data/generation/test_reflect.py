@@ -1,9 +1,8 @@
-"""`vvt data reflect` against a real HTTP server, in the synthetic world: wrong rollouts, corrected."""
+"""`vvt data generate --reflect` against a real HTTP server, in the synthetic world: wrong rollouts, corrected."""
 
 from __future__ import annotations
 
 import json
-import logging
 import re
 import sys
 from pathlib import Path
@@ -120,7 +119,7 @@ def test_a_reflection_is_shown_the_first_look_of_its_beginning(zoomer: World, tm
             record["trajectory"]["settings"] = shown
         own.write_text("".join(json.dumps(record) + "\n" for record in records))
         server.reply = scripted(zoomer.right, num_given=1)
-        command = ["data", "reflect", "--base-url", server.base_url, "--set", "initial_frames=4"]
+        command = ["data", "generate", "--reflect", "--base-url", server.base_url, "--set", "initial_frames=4"]
         assert run([*command, str(own), str(tmp_path / "corrected.jsonl")]) == 0
         for record in lines(tmp_path / "corrected.jsonl"):
             trajectory = record["trajectory"]
@@ -157,19 +156,11 @@ def test_a_record_names_no_code_and_no_file(zoomer: World, tmp_path: Path, setti
 
 
 @pytest.mark.slow
-def test_another_prompt_than_the_recorded_one_is_told(
-    zoomer: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A reflection goes on with turns that were written under the recorded prompt."""
+def test_rows_for_fine_tuning_say_which_prompt_they_were_recorded_with(zoomer: World, tmp_path: Path) -> None:
     prompt, records = tmp_path / "prompt.txt", tmp_path / "records.jsonl"
     prompt.write_text("Look closely.")
-    with JudgeServer(reply=scripted(zoomer.wrong)) as server, caplog.at_level(logging.WARNING):
+    with JudgeServer(reply=scripted(zoomer.wrong)) as server:
         assert zoomer.generate(records, server, f"--set=prompt_file={prompt}") == 0
-        assert {record["trajectory"].prompt_digest for record in lines(records)} == {prompt_digest(prompt)}
-        server.reply = scripted(zoomer.right, num_given=1)
-        assert run(zoomer.command("reflect", records, tmp_path / "a", server, f"--set=prompt_file={prompt}")) == 0
-        assert "recorded with" not in caplog.text
-        assert run(zoomer.command("reflect", records, tmp_path / "b", server)) == 0
-    assert f"4 rollouts to be continued: recorded with a prompt_file of digest {prompt_digest(prompt)}" in caplog.text
+    assert {record["trajectory"].prompt_digest for record in lines(records)} == {prompt_digest(prompt)}
     assert run(["data", "export-sft", str(records), str(tmp_path / "sft.parquet"), "--min-accuracy", "0"]) == 0
     assert set(pq.read_table(tmp_path / "sft.parquet")["prompt_digest"].to_pylist()) == {prompt_digest(prompt)}

@@ -272,9 +272,6 @@ def test_illogical_dialogues_are_counted_named_and_left_out(
         assert "2 dialogues sound, 2 rejected, 0 without" in capsys.readouterr().out
         assert run([*command, "--base-url", model.base_url]) == 0 and len(model.requests) == 2
 
-        (tmp_path / "prompt.txt").write_text("Is it sound?")
-        assert run([*command, "--base-url", model.base_url, f"--prompt-file={tmp_path / 'prompt.txt'}"]) == 2
-        assert "without a verdict by this prompt" in capsys.readouterr().err
         assert run(["data", "logic", str(records), str(records), "--base-url", model.base_url]) == 2
     verdicts = {(line["uid"], line["session_id"]): line["logic"]["consistent"] for line in read_records(out)}
     assert verdicts == {("0", 0): False, ("0", 1): False, ("1", 0): True, ("1", 1): True}
@@ -309,10 +306,6 @@ def test_the_packaged_instructions_of_the_check_come_first(parquet: Path, tmp_pa
     records = tmp_path / "out.jsonl"
     assert generate(parquet, records, server) == 0
     with JudgeServer(reply=lambda request: completion(SOUND)) as model:
-        (tmp_path / "prompt.txt").write_text("Is it sound?")
-        for name, options in (("a", []), ("b", [f"--prompt-file={tmp_path / 'prompt.txt'}"])):
-            command = ["data", "logic", str(records), str(tmp_path / name), "--base-url", model.base_url]
-            assert run([*command, *options]) == 0
-        systems = {request["messages"][0]["content"] for request in model.requests}
-    assert len(systems) == 2 and "Is it sound?" in systems
-    assert any(text.startswith("You check whether a dialogue") for text in systems)
+        assert run(["data", "logic", str(records), str(tmp_path / "a"), "--base-url", model.base_url]) == 0
+        (system,) = {request["messages"][0]["content"] for request in model.requests}
+    assert system.startswith("You check whether a dialogue")

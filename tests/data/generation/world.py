@@ -42,8 +42,8 @@ class World:
 
     def command(self, name: str, source: Path, out: Path, server: JudgeServer, *options: str) -> list[str]:
         settings = [f"--set={field}={value}" for field, value in SETTINGS[self.method].items()]
-        method = ["--method", self.method] if name == "generate" else []
-        return ["data", name, str(source), str(out), "--base-url", server.base_url, *method, *settings, *options]
+        method = ["--method", self.method] if name == "generate" else ["--reflect"]
+        return ["data", "generate", str(source), str(out), "--base-url", server.base_url, *method, *settings, *options]
 
     def generate(self, out: Path, server: JudgeServer, *options: str) -> int:
         return run(self.command("generate", self.parquet, out, server, *options))

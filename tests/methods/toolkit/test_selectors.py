@@ -14,7 +14,7 @@ from verl_video_tools.core.tool import load_selector
 from verl_video_tools.core.types import FrameRequest, Sample, StopReason, ToolContext, Trajectory
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.rollout.episode import Episode
-from verl_video_tools.services.retrieval.recorded import RecordedRetriever, recorded_answers
+from verl_video_tools.services.retrieval import RecordedRetriever, recorded_answers
 
 MOST_SIMILAR = "verl_video_tools.methods.toolkit.frames:most_similar"
 

@@ -15,12 +15,13 @@ import pytest
 from tests.judge_server import JudgeServer, Reply, compared
 from verl_video_tools.core.errors import EndpointError, JudgeError
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.endpoint import EndpointClient, EndpointConfig, retries
-from verl_video_tools.services.endpoint.retries import retry_after_seconds
+from verl_video_tools.services import transport
+from verl_video_tools.services.config import EndpointConfig
+from verl_video_tools.services.endpoint import EndpointClient
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.transport import retry_after_seconds
 
-pytest.importorskip("openai", reason="the extra `judge` is not installed")
-pytest.importorskip("tenacity", reason="the extra `judge` is not installed")
+openai = pytest.importorskip("openai", reason="the extra `judge` is not installed")
 
 
 @pytest.mark.parametrize(
@@ -101,10 +102,10 @@ async def test_a_pause_beyond_the_deadline_fails_at_once() -> None:
 @pytest.mark.slow
 async def test_a_server_that_comes_back_within_the_deadline_costs_no_judgement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connections are refused meanwhile."""
-    monkeypatch.setattr(retries, "FIRST_BACKOFF_SECONDS", 0.05)
+    monkeypatch.setattr(transport, "FIRST_BACKOFF_SECONDS", 0.05)
     with JudgeServer() as server:
         port = server.port
-    config = JudgeConfig(base_url=server.base_url, max_attempts=1, deadline_seconds=20.0)
+    config = JudgeConfig(base_url=server.base_url, deadline_seconds=20.0)
     async with LLMJudge(config) as judge:
         asked = asyncio.create_task(judge.judge("which?", "1", "1"))
         await asyncio.sleep(1.0)
@@ -120,11 +121,11 @@ async def test_a_request_that_fails_while_others_are_answered_is_given_up() -> N
         return Reply(b"boom", status=500) if "poison" in request["messages"][1]["content"] else compared(request)
 
     with JudgeServer(reply=reply) as server:
-        async with LLMJudge(JudgeConfig(base_url=server.base_url, max_attempts=3)) as judge:
+        async with LLMJudge(JudgeConfig(base_url=server.base_url)) as judge:
             poisoned = asyncio.create_task(judge.judge("poison?", "1", "1"))
             while not poisoned.done():
                 await judge.judge("which?", "1", "1")
-            with pytest.raises(JudgeError, match="in 3 attempts; the last failed with: HTTP 500"):
+            with pytest.raises(JudgeError, match="in 4 attempts; the last failed with: HTTP 500"):
                 await poisoned
 
 
@@ -144,3 +145,17 @@ async def test_any_reply_shows_that_an_endpoint_is_there() -> None:
             await client.check_reachable()
             server.models_reply = Reply(b"gone", status=404)
             await client.check_reachable()
+
+
+async def test_the_deadline_ends_a_request_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def post(*_: Any, **__: Any) -> None:
+        await asyncio.sleep(60)
+
+    async def ask(client: EndpointClient) -> None:
+        async with client.exchange() as exchange:
+            await exchange.retried(lambda: exchange.chat_completion({"messages": []}))
+
+    monkeypatch.setattr(openai.AsyncOpenAI, "post", post)
+    async with EndpointClient(EndpointConfig(base_url="http://localhost:1/v1", deadline_seconds=0.3)) as client:
+        replies = await asyncio.gather(*(ask(client) for _ in range(3)), return_exceptions=True)
+    assert ["within 0.3 s; it did not reply" in str(reply) for reply in replies] == [True] * 3

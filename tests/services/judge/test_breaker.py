@@ -84,9 +84,7 @@ async def test_a_hung_judge_costs_one_deadline_once(server: HangingServer, concu
 
 
 async def test_a_judge_that_is_back_is_asked_again(server: HangingServer) -> None:
-    config = JudgeConfig(
-        base_url=server.base_url, deadline_seconds=DEADLINE_SECONDS, probe_interval_seconds=0.2, concurrency=4
-    )
+    config = JudgeConfig(base_url=server.base_url, deadline_seconds=DEADLINE_SECONDS, concurrency=4)
     async with LLMJudge(config) as judge:
         await step(judge, 1)
         await step(judge, 2, 8)

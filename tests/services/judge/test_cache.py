@@ -15,7 +15,7 @@ import pytest
 from tests.judge_server import MODEL, JudgeServer, completion
 from tests.services.judge.asking import failure, in_turn, judge_once
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.judge import JudgeConfig, cache
+from verl_video_tools.services.judge import CacheKey, JudgeConfig, VerdictCache
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -57,8 +57,8 @@ async def test_a_label_that_a_profile_does_not_know_is_asked_again(server: Judge
 
 
 async def test_failures_are_not_kept(server: JudgeServer, tmp_path: Path) -> None:
-    config = JudgeConfig(base_url=server.base_url, cache_dir=str(tmp_path), max_attempts=1)
-    server.reply = in_turn(completion("?"))
+    config = JudgeConfig(base_url=server.base_url, cache_dir=str(tmp_path))
+    server.reply = in_turn(*[completion("?")] * 4)
     await failure(config)
     label, _ = await judge_once(config)
     assert label is AnswerLabel.CORRECT
@@ -77,7 +77,7 @@ async def test_a_damaged_entry_is_asked_again(server: JudgeServer, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["question", "truth", "answer", "prompt", "model"])
 def test_a_verdict_under_the_name_of_another_is_not_believed(tmp_path: Path, name: str) -> None:
-    kept, key = cache.VerdictCache(tmp_path), cache.CacheKey("?", "a dog", "a cat", "Judge.", MODEL)
+    kept, key = VerdictCache(tmp_path), CacheKey("?", "a dog", "a cat", "Judge.", MODEL)
     kept.put(key, AnswerLabel.INCORRECT)
     (entry,) = tmp_path.rglob("*.json")
     other = replace(key, **{name: "another"})
@@ -100,7 +100,7 @@ async def test_a_full_disk_costs_no_verdict_and_leaves_nothing(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cache.Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_text", full)
     label, _ = await judge_once(JudgeConfig(base_url=server.base_url, cache_dir=str(tmp_path)))
     assert label is AnswerLabel.CORRECT
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

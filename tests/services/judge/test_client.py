@@ -7,7 +7,6 @@ import json
 import socket
 import threading
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,9 @@ from tests.judge_server import MODEL, JudgeServer, Reply, compared, completion, 
 from tests.services.judge.asking import CASE, failure, in_turn, judge_once
 from verl_video_tools.core.errors import JudgeError, UsageError
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.judge import JudgeConfig, JudgeCounters, LLMJudge, client, make_judge
+from verl_video_tools.services import endpoint
+from verl_video_tools.services import judge as judge_module
+from verl_video_tools.services.judge import JudgeConfig, JudgeCounters, LLMJudge
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -50,9 +51,10 @@ async def test_labels(server: JudgeServer, answer: str, expected: AnswerLabel) -
 
 async def test_what_is_sent(server: JudgeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "of-another-service")
-    monkeypatch.setenv("MY_KEY", "secret")
-    await judge_once(JudgeConfig(base_url=server.base_url, api_key_env="MY_KEY"))
-    await judge_once(JudgeConfig(base_url=server.base_url, model="named", api_key_env="UNSET_KEY"))
+    monkeypatch.setenv("VVT_JUDGE_API_KEY", "secret")
+    await judge_once(JudgeConfig(base_url=server.base_url))
+    monkeypatch.delenv("VVT_JUDGE_API_KEY")
+    await judge_once(JudgeConfig(base_url=server.base_url, model="named"))
     assert [request["model"] for request in server.requests] == [MODEL, "named"]
     assert server.num_model_requests == 1
     assert [headers["authorization"] for headers in server.headers] == ["Bearer secret", "Bearer EMPTY"]
@@ -66,8 +68,8 @@ async def test_replies_are_bounded(server: JudgeServer) -> None:
 
 
 async def test_a_reply_that_was_cut_says_what_to_raise(server: JudgeServer) -> None:
-    server.reply = in_turn(*[cut("<think>Let me compare")] * 2)
-    message, _ = await failure(JudgeConfig(base_url=server.base_url, max_attempts=2, max_tokens=64))
+    server.reply = in_turn(*[cut("<think>Let me compare")] * 4)
+    message, _ = await failure(JudgeConfig(base_url=server.base_url, max_tokens=64))
     assert "was cut at max_tokens=64: give a judge that thinks longer more" in message
 
 
@@ -84,7 +86,7 @@ async def test_a_proxy_is_not_asked_for_servers_of_this_machine(
         monkeypatch.delenv(name, raising=False)
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing listens there
-    label, _ = await judge_once(JudgeConfig(base_url=server.base_url, max_attempts=1))
+    label, _ = await judge_once(JudgeConfig(base_url=server.base_url))
     assert label is AnswerLabel.CORRECT
 
 
@@ -135,17 +137,17 @@ UNAVAILABLE = ("500", "429", "cut half-way")
 @pytest.mark.parametrize("name", [name for name in BAD_REPLIES if name not in UNAVAILABLE])
 async def test_unusable_replies_only_are_a_failure(server: JudgeServer, name: str) -> None:
     server.reply = lambda request: BAD_REPLIES[name]
-    message, counters = await failure(JudgeConfig(base_url=server.base_url, max_attempts=3))
-    assert "in 3 attempts; the last failed with: " in message
+    message, counters = await failure(JudgeConfig(base_url=server.base_url))
+    assert "in 4 attempts; the last failed with: " in message
     assert server.base_url in message
-    assert (len(server.requests), counters.failed_attempts, counters.failures) == (3, 3, 1)
+    assert (len(server.requests), counters.failed_attempts, counters.failures) == (4, 4, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNAVAILABLE)
 async def test_a_judge_that_is_not_available_is_asked_until_the_deadline(server: JudgeServer, name: str) -> None:
     server.reply = lambda request: BAD_REPLIES[name]
-    message, counters = await failure(JudgeConfig(base_url=server.base_url, max_attempts=1, deadline_seconds=1.5))
+    message, counters = await failure(JudgeConfig(base_url=server.base_url, deadline_seconds=1.5))
     assert "within 1.5 s; the last attempt failed with: " in message
     assert counters.failed_attempts == counters.attempts >= 4
     # The deadline may cut the last attempt before the server has read it.
@@ -207,16 +209,16 @@ ODD_LISTS = {
 @pytest.mark.parametrize("name", ODD_LISTS)
 async def test_an_odd_list_of_models_is_a_failure_like_any_other(server: JudgeServer, name: str) -> None:
     server.models_reply = ODD_LISTS[name]
-    message, counters = await failure(JudgeConfig(base_url=server.base_url, max_attempts=2))
+    message, counters = await failure(JudgeConfig(base_url=server.base_url))
     assert "no usable reply from" in message and "\n" not in message
     assert counters.failures == 1
-    async with LLMJudge(JudgeConfig(base_url=server.base_url, max_attempts=2)) as judge:
+    async with LLMJudge(JudgeConfig(base_url=server.base_url)) as judge:
         with pytest.raises(JudgeError, match="no usable reply"):
             await judge.served_models()
 
 
 async def test_what_nobody_foresaw_is_a_failure_too(server: JudgeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "read_verdict", lambda reply: {}["gone"])
+    monkeypatch.setattr(judge_module, "read_verdict", lambda reply: {}["gone"])
     message, counters = await failure(JudgeConfig(base_url=server.base_url))
     assert "KeyError: 'gone'" in message
     assert counters.failures == 1
@@ -266,9 +268,12 @@ async def test_no_more_requests_in_flight_than_allowed(server: JudgeServer) -> N
 
 
 @pytest.mark.slow
-async def test_with_a_tenth_of_replies_bad_no_verdict_is_lost_or_doubled(server: JudgeServer) -> None:
+async def test_with_a_tenth_of_replies_bad_no_verdict_is_lost_or_doubled(
+    server: JudgeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "MAX_ATTEMPTS", 8)  # four bad ones in a row are one in ten thousand
     server.reply = sometimes_bad(0.1)
-    async with LLMJudge(JudgeConfig(base_url=server.base_url, max_attempts=8)) as judge:
+    async with LLMJudge(JudgeConfig(base_url=server.base_url)) as judge:
         answers = [("dog", "dog"), ("dog and cat", "cat"), ("dog", "cat")]
         cases = [(f"question {i}", *answers[i % 3]) for i in range(256)]
         labels = await asyncio.gather(*(judge.judge(*case) for case in cases))
@@ -329,9 +334,7 @@ def test_several_event_loops_in_turn_and_in_threads(server: JudgeServer) -> None
     [
         ({"base_url": "localhost:8000"}, "base_url must be an address that starts with http"),
         ({"concurrency": 0}, "concurrency must be at least 1"),
-        ({"max_attempts": 0}, "max_attempts must be at least 1"),
         ({"deadline_seconds": 0.0}, "deadline_seconds must be above 0"),
-        ({"probe_interval_seconds": 0.0}, "probe_interval_seconds must be above 0"),
         ({"max_steps_without_verdict": 0}, "max_steps_without_verdict must be at least 1"),
         ({"max_tokens": 0}, "max_tokens must be at least 1, or None"),
     ],
@@ -352,16 +355,3 @@ def test_instructions_of_another_judge_are_refused(tmp_path: Path) -> None:
     (tmp_path / "prompt.txt").write_text("Question: {question}\nReply 1 or 0.")
     with pytest.raises(UsageError, match=r"holds \{question\}, which nothing fills"):
         LLMJudge(JudgeConfig(base_url="http://x/v1", prompt_file=str(tmp_path / "prompt.txt")))
-
-
-class StrictJudge(LLMJudge):
-    """A judge of a user's own."""
-
-
-def test_a_judge_of_ones_own_is_named_by_its_python_path() -> None:
-    config = JudgeConfig(base_url="http://localhost:1/v1", judge_class=f"{__name__}:StrictJudge")
-    assert type(make_judge(config)) is StrictJudge
-    assert type(make_judge(replace(config, judge_class="llm"))) is LLMJudge
-    for name, message in (("lm", "there is no judge_class 'lm'; choose one of: llm"), ("json:dumps", "a subclass of")):
-        with pytest.raises(UsageError, match=message):
-            make_judge(replace(config, judge_class=name))

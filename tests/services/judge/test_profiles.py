@@ -12,9 +12,9 @@ import pytest
 from tests.judge_server import MODEL, JudgeServer, completion
 from tests.services.judge.asking import failure, in_turn, judge_once
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services import judge
+from verl_video_tools.services import prompts
 from verl_video_tools.services.judge import JudgeConfig
-from verl_video_tools.services.judge.profiles import PROFILES
+from verl_video_tools.services.verdict import PROFILES
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -46,7 +46,7 @@ async def test_a_strict_judge_knows_no_half(server: JudgeServer, reply: Any) -> 
 async def test_instructions_are_the_profiles_and_state_its_labels(server: JudgeServer, profile: Any) -> None:
     await judge_once(JudgeConfig(base_url=server.base_url, profile=profile))
     text = server.requests[0]["messages"][0]["content"]
-    assert text == (files(judge) / PROFILES[profile].prompt).read_text().strip()
+    assert text == (files(prompts) / PROFILES[profile].prompt).read_text().strip()
     examples = [line for line in text.splitlines() if line.startswith("{")]
     asked, given = ([json.loads(line) for line in examples[start::2]] for start in (0, 1))
     assert {tuple(case) for case in asked} == {("question", "reference", "answer")}

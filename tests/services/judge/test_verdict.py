@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from verl_video_tools.core.errors import JudgeError
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.judge.verdict import read_verdict, without_labels
+from verl_video_tools.services.verdict import read_verdict, without_labels
 
 CORRECT, PARTIAL, INCORRECT = AnswerLabel.CORRECT, AnswerLabel.PARTIAL, AnswerLabel.INCORRECT
 

@@ -16,10 +16,8 @@ from transformers import AutoProcessor, CLIPProcessor, SiglipConfig, SiglipImage
 from examples.tiny_models.frame_pool import NOTHING, make_pool
 from examples.tiny_models.tiny_clip import PHRASES, make_tokenizer
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.services.retrieval import RetrievalConfig
-from verl_video_tools.services.retrieval.encoders import Encoder, centre_part, covering_size
-from verl_video_tools.services.retrieval.load_encoder import load_encoder
-from verl_video_tools.services.retrieval.transformers_encoder import TransformersEncoder
+from verl_video_tools.services.encoders import TransformersEncoder, covering_size, load_encoder
+from verl_video_tools.services.retrieval import Encoder, RetrievalConfig, centre_part
 from verl_video_tools.synthetic import base_model_dir, clip_dir
 
 LONG = "a red circle " * 80

@@ -7,7 +7,6 @@ import shutil
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +15,17 @@ import pytest
 from tests.services.retrieval.conftest import NUM_FRAMES, write_colours
 from tests.services.retrieval.encoder import ColourEncoder
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
+from verl_video_tools.services import retrieval as retrieval_service
+from verl_video_tools.services.encoders import covering_size
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService
-from verl_video_tools.services.retrieval import service as retrieval_service
-from verl_video_tools.services.retrieval.encoders import covering_size
 from verl_video_tools.video import pool
 from verl_video_tools.video.identity import FileIdentity, file_identity
 
 SECONDS = 30.0
 
 
-def make_service(encoder: ColourEncoder | None = None, **fields: Any) -> RetrievalService:
-    return RetrievalService(encoder or ColourEncoder(), RetrievalConfig(**fields))
+def make_service(encoder: ColourEncoder | None = None) -> RetrievalService:
+    return RetrievalService(encoder or ColourEncoder())
 
 
 async def test_finds_what_the_text_says_and_breaks_ties_by_time(colours: str) -> None:
@@ -110,10 +109,13 @@ async def test_a_file_that_changed_is_another_video(tmp_path: Path) -> None:
     assert encoder.image_batches == [2, 2]
 
 
-async def test_memory_is_bounded_and_forgets_the_least_recently_used_video(colours: str, tmp_path: Path) -> None:
+async def test_memory_is_bounded_and_forgets_the_least_recently_used_video(
+    colours: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other, third = (str(shutil.copy(colours, tmp_path / name)) for name in ("b.mp4", "c.mp4"))
     encoder = ColourEncoder()
-    service = make_service(encoder, memory_cache_bytes=2 * 10 * (8 + 12))  # two videos of ten frames
+    monkeypatch.setattr(retrieval_service, "MEMORY_BYTES", 2 * 10 * (8 + 12))  # two videos of ten frames
+    service = make_service(encoder)
     for path in (colours, other, colours, third, colours):
         await service.best_frames(path, range(10), "red", 1, SECONDS)
         assert service._memory.stored_bytes <= 400
@@ -162,8 +164,8 @@ async def test_a_query_out_of_time_says_so_and_others_go_on(colours: str) -> Non
 
 
 def test_config_names_what_is_wrong() -> None:
-    with pytest.raises(UsageError, match=r"RetrievalConfig\.memory_cache_bytes must be at least 0, got -1"):
-        RetrievalConfig.from_fields({"memory_cache_bytes": -1})
+    with pytest.raises(UsageError, match=r"RetrievalConfig\.num_gpus must be 0 to 1, got -1"):
+        RetrievalConfig.from_fields({"num_gpus": -1})
     with pytest.raises(UsageError, match="pretrained must be None unless the backend is open_clip"):
         RetrievalConfig(pretrained="webli")
     with pytest.raises(UsageError, match="has no field 'modell'"):

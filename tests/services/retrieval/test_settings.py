@@ -15,8 +15,9 @@ import verl_video_tools.replay
 import verl_video_tools.services.retrieval
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import SetupError, UsageError
-from verl_video_tools.services.retrieval import RetrievalConfig, transformers_encoder
-from verl_video_tools.services.retrieval.load_encoder import load_encoder
+from verl_video_tools.services import encoders
+from verl_video_tools.services.encoders import load_encoder
+from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.verl_plugin.retrieval_actor import connect
 from verl_video_tools.verl_plugin.run_checks import check_services
 from verl_video_tools.verl_plugin.settings import retrieval_config
@@ -52,7 +53,7 @@ def test_a_config_that_does_not_search_needs_no_retriever() -> None:
 
 
 def test_threads_of_the_encoder_reach_the_thread_that_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformers_encoder, "TransformersEncoder", lambda model, device: device)
+    monkeypatch.setattr(encoders, "TransformersEncoder", lambda model, device: device)
     before = torch.get_num_threads()
     try:
         assert load_encoder(RetrievalConfig(num_threads=3)) == "cpu"
@@ -86,7 +87,7 @@ def test_replay_loads_the_encoder_that_is_asked_for(
         return {}
 
     monkeypatch.setattr(verl_video_tools.replay, "replay", replay)
-    monkeypatch.setattr(verl_video_tools.services.retrieval.service, "local", lambda config: config)
+    monkeypatch.setattr(verl_video_tools.services.retrieval, "local", lambda config: config)
     assert _replay(turns) == 0
     assert _replay(turns, "--retrieval", "model=/m", "--retrieval", "num_threads=8") == 0
     assert given == [None, RetrievalConfig(model="/m", num_threads=8)]

@@ -43,9 +43,9 @@ def rollout(fields: dict[str, Any], num_workers: int = 1) -> Any:
 def test_section_of_verls_configuration() -> None:
     assert tool_model_config(OmegaConf.create({})) is None
     assert tool_model_config(rollout({})) is None
-    fields = {"base_url": "http://h/v1", "concurrency": 32, "requests_per_second": 2}
+    fields = {"base_url": "http://h/v1", "concurrency": 32}
     found = tool_model_config(rollout(fields, num_workers=5))
-    assert found == ToolModelConfig(base_url="http://h/v1", concurrency=7, requests_per_second=0.4)
+    assert found == ToolModelConfig(base_url="http://h/v1", concurrency=7)
     with pytest.raises(UsageError, match="has no field 'colour'"):
         tool_model_config(rollout({"base_url": "http://h/v1", "colour": "red"}))
     assert tool_model_config(rollout({"base_url": None, "calls_per_rollout": 3})) is None
@@ -60,10 +60,10 @@ def test_methods_whose_tools_ask_need_a_model(talking: str) -> None:
 
 def test_options_of_commands() -> None:
     assert Asking().tool_model() is None
-    asking = Asking(tool_model_base_url="http://h/v1", tool_model_settings=["calls_per_rollout=2", "model=m"])
+    asking = Asking(tool_model_settings=["base_url=http://h/v1", "calls_per_rollout=2", "model=m"])
     assert asking.tool_model() == ToolModelConfig(base_url="http://h/v1", calls_per_rollout=2, model="m")
-    with pytest.raises(UsageError, match="give either"):
-        Asking(tool_model_base_url="http://h/v1", tool_model_settings=["base_url=http://g/v1"]).tool_model()
+    with pytest.raises(UsageError, match="twice"):
+        Asking(tool_model_settings=["base_url=http://h/v1", "base_url=http://g/v1"]).tool_model()
     with pytest.raises(UsageError, match="base_url must be the address"):
         Asking(tool_model_settings=["model=m"]).tool_model()
 
@@ -130,7 +130,7 @@ def test_the_command_line_asks_an_endpoint(
     make_video: MakeVideo, tmp_path: Path, talking: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with JudgeServer(reply=lambda request: completion("a stove")) as server:
-        assert vvt(command(tmp_path, make_video(), "--tool-model-base-url", server.base_url)) == 0
+        assert vvt(command(tmp_path, make_video(), f"--tool-model=base_url={server.base_url}")) == 0
     assert json.loads(capsys.readouterr().out)["turns"][0]["calls"][0]["text"] == "a stove"
 
 
@@ -138,11 +138,11 @@ def test_the_command_line_asks_an_endpoint(
     ("options", "message"),
     [
         (
-            lambda path: ["--tool-model-replies", path, "--tool-model-base-url", "http://h/v1"],
+            lambda path: ["--tool-model-replies", path, "--tool-model", "base_url=http://h/v1"],
             "give either an endpoint",
         ),
         (lambda path: ["--tool-model-replies", path + "x"], "--tool-model-replies"),
-        (lambda path: ["--tool-model", "max_tokens=0", "--tool-model-base-url", "http://h/v1"], "max_tokens must be"),
+        (lambda path: ["--tool-model=max_tokens=0", "--tool-model=base_url=http://h/v1"], "max_tokens must be"),
     ],
 )
 def test_bad_options_are_one_line(

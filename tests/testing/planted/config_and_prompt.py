@@ -18,7 +18,7 @@ from verl_video_tools.methods.videobrain import VideoBrain
 from verl_video_tools.methods.videozoomer import VideoZoomer
 
 
-@caught_by("config_is_frozen")
+@caught_by("config_is_a_frozen_dataclass")
 @dataclass(frozen=True, kw_only=True)
 class AListAsField(Direct):
     """A list as a field: one rollout changes it for all."""
@@ -40,7 +40,7 @@ class CountsRollouts(Direct):
         return super().plan_initial_frames(info, sample, envelope)
 
 
-@caught_by("config_fields_are_declared")
+@caught_by("config_is_a_frozen_dataclass")
 class FieldsWithoutDataclass(LongVT):
     """A field of a subclass that is no dataclass: options set it, and nothing reads it."""
 
@@ -49,7 +49,7 @@ class FieldsWithoutDataclass(LongVT):
     reach_seconds: float = 2.0
 
 
-@caught_by("config_fields_are_declared")
+@caught_by("config_is_a_frozen_dataclass")
 @dataclass(frozen=True, kw_only=True)
 class FieldsWithoutType(LongVT):
     """Fields that are assigned without their type: the dataclass does not see them, and their defaults stay."""

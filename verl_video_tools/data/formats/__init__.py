@@ -11,29 +11,41 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isabstract
 from pathlib import Path
+from statistics import fmean
 from typing import Any, ClassVar, NamedTuple
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.resolve import resolve
-from verl_video_tools.core.types import Judge, Sample
+from verl_video_tools.core.types import AnswerLabel, Judge, Sample
 from verl_video_tools.data.formats.entries import (
     Entry,
+    Group,
     ReadEntry,
     Row,
     error_in_its_file,
     numbered,
     read_entries,
 )
-from verl_video_tools.data.formats.metrics import GradedItem, mean_of_groups
 from verl_video_tools.data.formats.subtitles import SubtitleForm, asked_with_subtitles
 
 __all__ = [
-    *("BENCHMARKS", "BENCHMARK_NAMES", "Benchmark", "BenchmarkFiles", "GradedItem", "Prediction", "Submission"),
-    *("get_benchmark", "read_rows"),
+    "BENCHMARKS",
+    "BENCHMARK_NAMES",
+    "SOURCES",
+    "SOURCE_NAMES",
+    "Benchmark",
+    "BenchmarkFiles",
+    "GradedItem",
+    "Prediction",
+    "Submission",
+    "get_benchmark",
+    "get_source",
+    "read_rows",
 ]
 
 BENCHMARKS = {
@@ -55,6 +67,23 @@ BENCHMARKS = {
 
 BENCHMARK_NAMES: tuple[str, ...] = tuple(BENCHMARKS)
 
+TRAINING_SETS = {
+    "framethinker-sft": "verl_video_tools.data.formats.framethinker_sft:FrameThinkerSFT",
+    "framethinker-parquet": "verl_video_tools.data.formats.framethinker_parquet:FrameThinkerParquet",
+    "llava-video-178k": "verl_video_tools.data.formats.llava_video:LLaVAVideo",
+    "longvt-parquet": "verl_video_tools.data.formats.longvt_parquet:LongVTParquet",
+    "video-espresso": "verl_video_tools.data.formats.plain:VideoEspresso",
+    "video-r1": "verl_video_tools.data.formats.video_r1:VideoR1",
+    "videobrain-sft": "verl_video_tools.data.formats.videobrain_sft:VideoBrainSFT",
+    "videozoomer-sft": "verl_video_tools.data.formats.videozoomer_sft:VideoZoomerSFT",
+    "videozoomer-json": "verl_video_tools.data.formats.videozoomer_json:VideoZoomerJSON",
+}
+
+SOURCES = dict(sorted({**BENCHMARKS, **TRAINING_SETS}.items()))
+"""Formats that `vvt data convert --from` reads."""
+
+SOURCE_NAMES: tuple[str, ...] = tuple(SOURCES)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkFiles:
@@ -74,6 +103,27 @@ class BenchmarkFiles:
     subtitles: Path | None = None
     subtitle_frames: int | None = None
     questions: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GradedItem:
+    """A finished item, as the metrics of a benchmark need it. Failed items are none.
+
+    Attributes:
+        answer: text of the answer; None if the model gave none.
+        repeat: which time it was that the item was asked, from 0.
+    """
+
+    sample: Sample
+    answer: str | None
+    label: AnswerLabel
+    repeat: int = 0
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """The item's value, or values, of each of the benchmark's `groupings`."""
+        groups: Mapping[str, Group] = self.sample.extra_info.get("groups") or {}
+        return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +232,10 @@ class Benchmark(ABC):
         if self.group_mean is None:
             return {}
         name, grouping = self.group_mean
-        return {name: mean_of_groups(items, grouping)}
+        right: dict[str, list[bool]] = defaultdict(list)
+        for item in items:
+            right[str(item.groups[grouping])].append(item.label is AnswerLabel.CORRECT)
+        return {name: fmean(fmean(group) for group in right.values())}
 
 
 def get_benchmark(spec: str, registered: Mapping[str, str] = BENCHMARKS, kind: str = "benchmark") -> Benchmark:
@@ -198,6 +251,15 @@ def get_benchmark(spec: str, registered: Mapping[str, str] = BENCHMARKS, kind: s
             f"the {kind} {spec!r} must be a subclass of Benchmark with `name` and `row`, got {found!r:.80}"
         )
     return found()
+
+
+def get_source(spec: str) -> Benchmark:
+    """The reader of a format: of a registered name, or of a Python path such as `my_module:MyBenchmark`.
+
+    Raises:
+        UsageError: there is none, or what is there is no reader.
+    """
+    return get_benchmark(spec, SOURCES, "format")
 
 
 def read_rows(

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.segments import overlap
+from verl_video_tools.data.formats import GradedItem
 from verl_video_tools.data.formats.entries import Entry, ReadEntry, numbered, read_entries, required
 from verl_video_tools.data.formats.fields import segment
 from verl_video_tools.data.formats.mapped import MappedBenchmark
-from verl_video_tools.data.formats.metrics import GradedItem, grounding_metrics
 
 
 class CharadesSTA(MappedBenchmark):
@@ -55,8 +57,10 @@ class CharadesSTA(MappedBenchmark):
         return {"sentence": sentence, "start": seconds[0], "end": seconds[1], "answer": answer}
 
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
-        """Recall at overlaps of 0.3, 0.5 and 0.7, and the mean overlap."""
-        return grounding_metrics(items)
+        """`R@0.3`, `R@0.5`, `R@0.7`: shares of answers with at least so much overlap; `mIoU`: the mean overlap."""
+        overlaps = [overlap(item.answer, item.sample.ground_truth) for item in items]
+        recalls = {f"R@{least:g}": fmean(value >= least for value in overlaps) for least in (0.3, 0.5, 0.7)}
+        return {**recalls, "mIoU": fmean(overlaps)}
 
 
 def _read_lines(path: Path) -> Iterable[ReadEntry]:

@@ -6,8 +6,6 @@ A file of records grows by whole lines and is never rewritten, so that a run whi
 from __future__ import annotations
 
 import json
-import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
@@ -16,7 +14,6 @@ from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.pages import page
-from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
 from verl_video_tools.core.types import Judge, Method, Retriever, Sample, StopReason, ToolModel
 from verl_video_tools.data.append import append_record, appended, no_progress, work_through
 from verl_video_tools.data.generation.protocol import made_with, settled
@@ -25,11 +22,8 @@ from verl_video_tools.data.generation.summary import GenerationSummary, Key, Rol
 from verl_video_tools.data.generation.task import RolloutTask
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
-from verl_video_tools.services.judge import JudgeConfig, make_judge
-from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.services.tool_model.client import EndpointToolModel
-
-logger = logging.getLogger(__name__)
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 
 _ASKED_FIELDS = ("video_path", "video_paths", "image_paths", "question", "subtitles")
 _GRADED_FIELDS = ("question_type", "options", "video_segment", "classification")
@@ -93,7 +87,7 @@ async def generate(
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; give --retrieval model=DIR ({page('retrieval')})")
     if method.asks_model and tool_model is None:
-        raise UsageError(f"tools of {method.name} ask a model; say which one: --tool-model-base-url ({page('tools')})")
+        raise UsageError(f"tools of {method.name} ask a model; give --tool-model base_url=URL ({page('tools')})")
     protocol = None
     if settings is not None:
         made = await made_with(
@@ -107,7 +101,7 @@ async def generate(
     async with AsyncExitStack() as stack:
         if isinstance(tool_model, ToolModelConfig):
             tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
-        asked = await stack.enter_async_context(make_judge(judge)) if isinstance(judge, JudgeConfig) else judge
+        asked = await stack.enter_async_context(LLMJudge(judge)) if isinstance(judge, JudgeConfig) else judge
         file = stack.enter_context(appended(Path(out)))
         summary, done, models = _resumed(Path(out), tasks, method, retry_flagged)
         if protocol is not None:
@@ -119,7 +113,6 @@ async def generate(
                 advice="Give the same options, or another file to write",
             )
         left = [task for task in tasks if task.key not in done]
-        _tell_other_prompts(left, method)
 
         def tell(num_done: int, num_wanted: int) -> None:
             progress(num_done, num_wanted, summary.so_far)
@@ -164,15 +157,6 @@ async def generate(
         stopped = "; {} of {} are recorded, and the next run goes on there"
         await work_through(left, make, policy.concurrency, tell, num_done=num_done, stopped=stopped)
         return summary
-
-
-def _tell_other_prompts(tasks: Sequence[RolloutTask], method: Method) -> None:
-    """Warn of given turns that were written under another system prompt than the one that they are continued under."""
-    current = prompt_digest(method.prompt_file)
-    different = Counter(other_prompt(task.given_prompt_digest, current) for task in tasks if task.given_turns)
-    for difference, count in different.items():
-        if difference is not None:
-            logger.warning("%d rollouts to be continued: %s", count, difference)
 
 
 def _check_no_judge_is_needed(method: Method, tasks: Sequence[RolloutTask]) -> None:

@@ -20,10 +20,9 @@ from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Method
 from verl_video_tools.methods.direct.method import FRAMES_PER_PATCH
 from verl_video_tools.rollout.chat_policy import PolicyConfig
-from verl_video_tools.services.endpoint.chat import VIDEO_JPEG_QUALITY
-from verl_video_tools.services.judge import JudgeConfig, LLMJudge, make_judge
-from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.services.tool_model.client import EndpointToolModel
+from verl_video_tools.services.chat import VIDEO_JPEG_QUALITY
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +58,6 @@ async def made_with(
         **({} if (parts := method.made_of()) is None else {"made_of": parts}),
         "context": method.context_policy(),
         "sampling": {**policy.sampling(), "seed": seed},
-        "native_reasoning": policy.native_reasoning,
         "pictures": _pictures(policy, method),
         "judge": None if judge is None else await _judge(judge),
         **({} if tool_model is None else {"tool_model": await _tool_model(tool_model)}),
@@ -110,14 +108,14 @@ def settled(
 
 async def _judge(config: JudgeConfig) -> dict[str, Any]:
     """What its verdicts depend on."""
-    named = ("judge_class", "profile", "temperature", "max_tokens", "prompt_file")
-    return await _asked(make_judge(config), config, named)
+    named = ("profile", "temperature", "max_tokens", "prompt_file")
+    asked = await _asked(LLMJudge(config), config, named)
+    return {**asked, "prompt_digest": prompt_digest(config.prompt_file)}
 
 
 async def _tool_model(config: ToolModelConfig) -> dict[str, Any]:
     """What its replies depend on, and how many there may be."""
-    named = ("temperature", "max_tokens", "calls_per_rollout", "tokens_per_rollout", "jpeg_quality")
-    return await _asked(EndpointToolModel(config), config, named)
+    return await _asked(EndpointToolModel(config), config, ("max_tokens", "calls_per_rollout"))
 
 
 async def _asked(
@@ -125,8 +123,7 @@ async def _asked(
 ) -> dict[str, Any]:
     async with client:
         model = config.model or (await client.served_models())[0]
-    fields = {name: getattr(config, name) for name in named}
-    return {"model": model, **fields, "prompt_digest": prompt_digest(config.prompt_file)}
+    return {"model": model, **{name: getattr(config, name) for name in named}}
 
 
 def _pictures(policy: PolicyConfig, method: Method) -> dict[str, Any]:

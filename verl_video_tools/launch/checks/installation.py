@@ -37,7 +37,7 @@ from verl_video_tools.core.pages import page
 from verl_video_tools.launch.checks.report import Report
 
 if TYPE_CHECKING:
-    from verl_video_tools.services.judge.config import JudgeConfig
+    from verl_video_tools.services.config import JudgeConfig
 
 MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
@@ -64,7 +64,7 @@ def installation_report(judge_base_url: str | None = None, judge_model: str | No
     """
     device, judge = detect_device(), None
     if judge_base_url := judge_base_url or os.environ.get("VVT_JUDGE_BASE_URL"):
-        from verl_video_tools.services.judge.config import JudgeConfig
+        from verl_video_tools.services.config import JudgeConfig
 
         judge = JudgeConfig(base_url=judge_base_url, model=judge_model)
     with hold_output() as held:  # verl and its libraries log and print while they are imported
@@ -257,7 +257,7 @@ def judge_checks(config: JudgeConfig) -> list[Check]:
     """Whether a judge can be reached, serves its model, and tells a right answer from a wrong one."""
     fix = f"start the server, or correct the address, the model's name or the key ({page('judge')})"
     try:
-        from verl_video_tools.services.judge.health import examine_judge
+        from verl_video_tools.services.judge import examine_judge
 
         findings = asyncio.run(examine_judge(config))
     except (VideoToolsError, ImportError) as error:

@@ -50,7 +50,7 @@ def check_tool_model(run: PlannedRun) -> Iterator[Check]:
 
 
 async def _ask(config: ToolModelConfig) -> Check:
-    from verl_video_tools.services.tool_model.client import EndpointToolModel
+    from verl_video_tools.services.tool_model import EndpointToolModel
 
     try:
         async with EndpointToolModel(config) as model:

@@ -1,0 +1,257 @@
+"""`vvt eval` and `vvt eval-table`: evaluate a model, and compare evaluations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.names import names_of
+from verl_video_tools.cli.options import METHOD, Asking, Seed, Served, Temperature, command, config_from
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.evaluation import Control
+
+if TYPE_CHECKING:
+    from verl_video_tools.evaluation.protocols import Applied
+    from verl_video_tools.evaluation.questions import Questions
+
+_MOST_FAILURES_SHOWN = 20
+
+
+@command
+class Evaluate(Asking, Served):
+    """Evaluate a model with the loop and graders of training. Exits 1 if all items failed."""
+
+    out: Annotated[Path, typer.Option(help="Folder for rollouts and results; an evaluation in it is continued.")]
+    method: Annotated[str | None, METHOD] = None
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Options of a published evaluation; options given here override them.",
+            autocompletion=names_of("protocols"),
+        ),
+    ] = None
+    rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None
+    benchmark: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Or a benchmark, such as video-mme, or your own as my_module:MyBenchmark.",
+            autocompletion=names_of("benchmarks"),
+        ),
+    ] = None
+    annotations: Annotated[Path | None, typer.Option(help="The benchmark's annotation file, or folder.")] = None
+    videos: Annotated[Path | None, typer.Option(help="Folder of the benchmark's videos.")] = None
+    subtitles: Annotated[Path | None, typer.Option(help="Folder of its subtitles; default: ask without.")] = None
+    subtitle_frames: Annotated[
+        int | None, typer.Option(min=1, help="Only subtitles shown at this number of evenly spaced frames.")
+    ] = None
+    extractor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Published rule that also reads answers; default: the benchmark's.",
+            autocompletion=names_of("extractors"),
+        ),
+    ] = None
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=VALUE", help="Only questions with this value, such as duration=long; repeatable."),
+    ] = None
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of questions, the same ones in every run.")] = None
+    repeats: Annotated[int, typer.Option(min=1, help="Times that each question is asked, each with its own seed.")] = 1
+    control: Annotated[
+        list[Control] | None,
+        typer.Option(help="Change what is asked, to see what accuracy depends on; repeatable."),
+    ] = None
+    temperature: Temperature = 0.0
+    top_p: Annotated[
+        float | None, typer.Option(help="Sample from the most likely tokens with this total probability.")
+    ] = None
+    jpeg_quality: Annotated[
+        int | None, typer.Option(min=1, max=95, help="Send images as JPEG of this quality; default: PNG.")
+    ] = None
+    seed: Seed = None
+    attempts: Annotated[
+        int,
+        typer.Option(min=1, help="Most attempts at a question, where the method verifies answers (framethinker: 3)."),
+    ] = 1
+
+    given_options: ClassVar[frozenset[str]] = frozenset()
+    """Those of the command line, which a protocol does not set."""
+
+    def run(self) -> int:
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.evaluation.model import envelope_of_model, model_digest
+        from verl_video_tools.evaluation.questions import controlled, scoped
+        from verl_video_tools.evaluation.run import PROTOCOL, WRITTEN, evaluate
+        from verl_video_tools.evaluation.tables import markdown
+        from verl_video_tools.methods import get_method
+        from verl_video_tools.methods.run_settings import NAME, RunSettings, read_run_settings, with_run_settings
+
+        if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
+            check_outputs(texts=(self.out / name for name in WRITTEN))
+        self.check_server()
+        fields = read_assignments(self.settings or [])
+        profile = None if self.protocol is None else self._take_protocol(self.protocol, fields)
+        if self.method is None:
+            raise UsageError("give --method, or --protocol, which has one")
+        folder = self.serve or self.processor
+        trained = read_run_settings(folder, self.method)
+        if profile is None:
+            given = with_run_settings(folder, self.method, fields)
+        else:  # a published evaluation is one whole: nothing of the model's own run is mixed into it
+            given = profile.fields
+            if trained != RunSettings():
+                told = (
+                    f"{self.protocol} takes the place of {Path(folder or '') / NAME}; --set gives single fields of it"
+                )
+                typer.echo(told, err=True)
+            trained = RunSettings()
+        configured = get_method(self.method, **given)
+        whole = self._questions()
+        questions = scoped(
+            whole,
+            where=read_assignments(self.where or [], "--where"),
+            limit=self.limit,
+            repeats=self.repeats,
+        )
+        if len(questions.faults) < len(whole.faults):
+            told = f"entries that cannot be read, of which none is asked: {len(whole.faults)}"
+            typer.echo(told, err=True)
+        controls = sorted(set(self.control or ()))  # in whatever order they are given, it is the same evaluation
+        configured, questions = controlled(configured, questions, controls, self.seed)
+        if questions.num_with_subtitles is not None:
+            typer.echo(
+                f"{questions.num_with_subtitles} of {questions.num_questions} questions have subtitles", err=True
+            )
+        bounds = self.min_pixels or trained.min_pixels, self.max_pixels or trained.max_pixels
+        envelope = envelope_of_model(self.processor or self.serve, *bounds)
+        model, server = self.model, None
+        facts: dict[str, Any] = {"retrieval": self.retrieval_fields(), "serve_options": self.serve_options()}
+        if profile is not None:
+            facts["published_protocol"] = {"name": self.protocol, "overrides": profile.overrides}
+        if self.serve is not None:
+            model = model or self.serve
+            facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
+            server = self.server(self.out / "vllm.log", configured, given, envelope)
+        policy = self.policy(model=model, envelope=envelope)
+        judge, retriever = self.judge(), self.retriever()
+        with progress_bars("eval") as (progress,):
+            result = asyncio.run(
+                evaluate(
+                    questions,
+                    self.out,
+                    configured,
+                    policy,
+                    server=server,
+                    judge=judge,
+                    retriever=retriever,
+                    tool_model=self.tool_model(),
+                    extractor=self.extractor,
+                    settings={name: value for name, value in facts.items() if value},
+                    controls=controls,
+                    seed=self.seed,
+                    max_attempts=self.attempts,
+                    progress=progress,
+                )
+            )
+        print(markdown({self.out.name: result}))
+        if name := result.get("submission"):
+            typer.echo(f"answers to hand in: {self.out / name}", err=True)
+            if questions.scope is not None:
+                typer.echo(f"{name} is of a part of the questions only (--where, --limit)", err=True)
+        _tell_failures(result)
+        return int(result["overall"]["failed"] == result["overall"]["items"])
+
+    def _take_protocol(self, name: str, fields: dict[str, Any]) -> Applied:
+        """Take over what a profile says and the command line does not.
+
+        Raises:
+            UsageError: there is no such profile or benchmark, or the profile is one of another method.
+        """
+        from verl_video_tools.data.formats import get_benchmark
+        from verl_video_tools.evaluation.protocols import SUBTITLES, apply, get_protocol
+
+        protocol = get_protocol(name)
+        if self.method not in (None, protocol.method):
+            raise UsageError(f"the protocol {name} is one of {protocol.method}, and --method is {self.method}")
+        self.method = protocol.method
+        given = {option: getattr(self, option) for option in self.given_options} | {
+            SUBTITLES: self.subtitles is not None
+        }
+        benchmark = None if self.benchmark is None else get_benchmark(self.benchmark).name
+        applied = apply(protocol, benchmark, given, fields)
+        if applied.options.keys() & {"min_pixels", "max_pixels"} and not (self.processor or self.serve):
+            raise UsageError(
+                f"the protocol {name} bounds pixels, as the model's processor counts them: give --processor"
+            )
+        for option, value in applied.options.items():
+            setattr(self, option, value)
+        for option, change in applied.overrides.items():
+            typer.echo(f"{name}: {option} is {change['used']}, published {change['published']}", err=True)
+        return applied
+
+    def _questions(self) -> Questions:
+        from verl_video_tools.data.formats import BenchmarkFiles
+        from verl_video_tools.evaluation.questions import questions_of_benchmark, questions_of_rows
+
+        if self.subtitle_frames is not None and self.subtitles is None:
+            raise UsageError("--subtitle-frames belongs to --subtitles")
+        of_benchmark = (self.benchmark, self.annotations, self.videos, self.subtitles)
+        if self.rows is not None and of_benchmark == (None, None, None, None):
+            return questions_of_rows(self.rows)
+        if self.rows is not None or self.benchmark is None or self.annotations is None or self.videos is None:
+            raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
+        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self))
+
+
+def _tell_failures(result: dict[str, Any]) -> None:
+    failures = result["failures"]
+    for failure in failures[:_MOST_FAILURES_SHOWN]:
+        typer.echo(f"failed: {failure['item']}: {', '.join(failure['flags'])}: {failure['reason']}", err=True)
+    if len(failures) > _MOST_FAILURES_SHOWN:
+        typer.echo(f"and {len(failures) - _MOST_FAILURES_SHOWN} more; results.json lists all", err=True)
+
+
+@command
+class EvalTable:
+    """Compare evaluations: tables, paired differences and plots."""
+
+    results: Annotated[list[Path], typer.Argument(help="Folders that `vvt eval` wrote.")]
+    out: Annotated[Path, typer.Option(help="Folder for table.md, table.csv, paired.json and the plots.")]
+    overwrite: Overwrite = False
+
+    def run(self) -> None:
+        from verl_video_tools.evaluation.comparison import (
+            PAIRED,
+            compare,
+            comparison_table,
+            write_comparisons,
+        )
+        from verl_video_tools.evaluation.items import read_items
+        from verl_video_tools.evaluation.plots import PLOTS, write_plots
+        from verl_video_tools.evaluation.run import read_result
+        from verl_video_tools.evaluation.tables import TABLES, write_tables
+
+        names = (*TABLES, PAIRED, *PLOTS)
+        check_outputs(texts=(self.out / name for name in names), overwrite=self.overwrite)
+        paths = _names(self.results)
+        read = {name: read_result(path) for name, path in paths.items()}
+        comparisons = compare({name: read_items(path) for name, path in paths.items()})
+        print(write_tables(read, self.out, [comparison_table(comparisons)]))
+        if comparisons:
+            write_comparisons(comparisons, self.out)
+        write_plots(read, self.out)
+
+
+def _names(paths: Sequence[Path]) -> dict[str, Path]:
+    """Paths by the last part of their names that tells them apart: the folder's name, or the whole path."""
+    names = [path.resolve().name for path in paths]
+    return {str(path) if names.count(name) > 1 else name: path for name, path in zip(names, paths, strict=True)}

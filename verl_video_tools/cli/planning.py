@@ -1,0 +1,130 @@
+"""`vvt plan` and `vvt budget`: tokens and memory of a run, and of a rollout, before there are any."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from verl_video_tools.cli.options import METHOD, MaxPixels, MinPixels, Settings, command
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from verl_video_tools.rollout.cost import CostEstimate
+
+_FPS = 30.0
+"""Of the videos that are assumed: how many frames one has bounds what a method may show of it."""
+_OPTION = "He sits down at the table and reads a letter."
+_QUESTION = "\n".join(
+    [
+        "What does the man in the blue shirt do after he has closed the door?",
+        *(f"{letter}. {_OPTION}" for letter in "ABCD"),
+    ]
+)
+
+
+@command
+class Plan:
+    """Estimate tokens and memory of a GRPO run. Videos are an hour long in 1920x1080."""
+
+    model: Annotated[str, typer.Option(help="Name such as qwen2.5-vl-7b, or a folder with config.json.")]
+    method: Annotated[str, METHOD]
+    gpus: Annotated[int, typer.Option(min=1, help="Of all nodes.")] = 8
+    gpu: Annotated[str, typer.Option(help="Kind: h100, h200, h20, a100-80gb, a100-40gb, l40s, rtx-4090.")] = "h100"
+    gpus_per_node: Annotated[int, typer.Option(min=1, help="Of one node.")] = 8
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="FIELD=VALUE",
+            help="Option of the run, instead of the recipe's, such as ulysses=4 or lora_rank=32; repeatable.",
+        ),
+    ] = None
+    settings: Settings = None
+
+    def run(self) -> None:
+        from verl_video_tools.core.config import checked_fields
+        from verl_video_tools.methods import get_method
+        from verl_video_tools.planner.memory import Cluster, find_gpu
+        from verl_video_tools.planner.models import find_model
+        from verl_video_tools.planner.options import RunOptions, recipe_options
+        from verl_video_tools.planner.plan import as_text, make_plan
+        from verl_video_tools.planner.workload import HOUR, estimated_tokens
+
+        method = get_method(self.method, **read_assignments(self.settings or []))
+        given = checked_fields(RunOptions, read_assignments(self.options or [], "--option"))
+        options = replace(recipe_options(method), **given)
+        model = find_model(self.model)
+        cluster = Cluster(find_gpu(self.gpu), self.gpus, self.gpus_per_node)
+        print(
+            as_text(make_plan(method, HOUR, model, estimated_tokens(options.envelope(model.factor)), options, cluster))
+        )
+
+
+@command
+class Budget:
+    """Estimate a rollout's tokens, and the limits that it needs."""
+
+    method: Annotated[str, METHOD]
+    processor: Annotated[
+        str, typer.Option(metavar="MODEL_DIR", help="Folder or name of the model whose processor counts tokens.")
+    ]
+    duration: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Of the video.")] = 3600.0
+    size: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="Of the video, in pixels.")] = "1920x1080"
+    turn_tokens: Annotated[int, typer.Option(min=1, help="Tokens that the policy writes per turn.")] = 512
+    min_pixels: MinPixels = None
+    max_pixels: MaxPixels = None
+    settings: Settings = None
+
+    def run(self) -> None:
+        from verl_video_tools.core.output import hold_output
+        from verl_video_tools.core.types import VideoInfo
+        from verl_video_tools.methods import get_method
+        from verl_video_tools.rollout.cost import estimate_cost
+        from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
+
+        width, height = _read_size(self.size)
+        if not math.isfinite(self.duration * _FPS):
+            raise UsageError(f"--duration {self.duration:g}: a video's is a finite number of seconds, such as 3600")
+        info = VideoInfo(self.duration, max(1, round(self.duration * _FPS)), _FPS, width, height)
+        with hold_output():
+            model = load_model_tokens(self.processor, {"min_pixels": self.min_pixels, "max_pixels": self.max_pixels})
+            configured = get_method(self.method, **read_assignments(self.settings or []))
+            estimate = estimate_cost(configured, info, model, question=_QUESTION, turn_tokens=self.turn_tokens)
+        print(_as_text(estimate))
+
+
+def _as_text(estimate: CostEstimate) -> str:
+    """Three small tables as plain text."""
+    looks = {"initial frames": estimate.initial_frames, "a call, at most": estimate.call}
+    lines = [f"{'':<22}{'frames':>10}{'size':>12}{'per frame':>12}{'tokens':>12}"]
+    for name, look in looks.items():
+        if look is not None:
+            size = f"{look.width}x{look.height}"
+            lines.append(f"{name:<22}{look.num_frames:>10,}{size:>12}{look.frame_tokens:>12,}{look.tokens:>12,}")
+    needed, reserved = estimate.needed, estimate.reserved
+    rows = {
+        "max_prompt_length": (needed.prompt_tokens, reserved.prompt_tokens),
+        "max_response_length": (needed.response_tokens, reserved.response_tokens),
+        "max_model_len": tuple(limits.prompt_tokens + limits.response_tokens for limits in (needed, reserved)),
+        "images": (needed.images, reserved.images),
+    }
+    turns = f"{estimate.max_turns} turns"
+    lines += ["", f"{'':<22}{turns:>10}{'reserved':>12}    tokens written per turn: {estimate.turn_tokens:,}"]
+    for name, (own, recipe) in rows.items():
+        mark = f"    exceeded by {own - recipe:,}" if own > recipe else ""
+        lines.append(f"{name:<22}{own:>10,}{recipe:>12,}{mark}")
+    if estimate.call is not None:
+        num_calls = estimate.calls_that_fit(reserved)
+        lines += ["", f"within what the recipe reserves: {num_calls} of {estimate.max_turns - 1} such calls"]
+    return "\n".join(lines)
+
+
+def _read_size(text: str) -> tuple[int, int]:
+    width, _, height = text.partition("x")
+    if not (width.isdecimal() and height.isdecimal() and int(width) > 0 and int(height) > 0):
+        raise UsageError(f"--size {text!r}: write WIDTHxHEIGHT in pixels, such as 1920x1080")
+    return int(width), int(height)

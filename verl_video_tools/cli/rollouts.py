@@ -1,0 +1,331 @@
+"""Commands that make rollouts of models, and rows of them: `vvt data generate`, `logic`, `classify`, `export-sft`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from verl_video_tools.cli.files import Overwrite, check_continued, check_outputs
+from verl_video_tools.cli.options import (
+    BASE_URL,
+    METHOD,
+    Asking,
+    Concurrency,
+    Model,
+    Records,
+    Retrieval,
+    RetryFlagged,
+    Rows,
+    Seed,
+    Settings,
+    Temperature,
+    command,
+    config_from,
+    listed,
+)
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from verl_video_tools.data.generation.task import RolloutTask
+
+
+@command
+class Generate(Asking):
+    """Record scored rollouts of a model behind an endpoint. Exits 1 if all failed."""
+
+    source: Annotated[
+        Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions; with --reflect recorded rollouts.")
+    ]
+    out: Annotated[Path, typer.Argument(help="File to write, one JSON line per rollout; an existing one is continued.")]
+    method: Annotated[str | None, METHOD] = None
+    base_url: Annotated[list[str], BASE_URL]
+    model: Model = None
+    num_samples: Annotated[int, typer.Option("--samples", min=1, help="Rollouts of each question.")] = 1
+    temperature: Temperature = 1.0
+    seed: Seed = None
+    settings: Settings = None
+    retry_flagged: RetryFlagged = False
+    templates: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="Dialogue templates: framethinker, or a TOML file."),
+    ] = None
+    reflect: Annotated[
+        bool,
+        typer.Option("--reflect", help="Let the model correct recorded rollouts that looked again and answered wrong."),
+    ] = False
+
+    def run(self) -> int:
+        if self.reflect:
+            return self._reflect()
+        if self.method is None:
+            raise UsageError("give --method")
+        from verl_video_tools.data.generation.task import tasks_of_rows
+        from verl_video_tools.data.generation.templates import load_templates
+
+        forms = () if self.templates is None else load_templates(self.templates)
+        tasks = tasks_of_rows(self.source, self.num_samples, forms, self.seed)
+        return self._make(tasks, self.method, {"templates": [asdict(form) for form in forms]} if forms else {})
+
+    def _reflect(self) -> int:
+        from verl_video_tools.data.generation.task import reflection_prompt, tasks_of_failures
+
+        if self.method is not None or self.templates is not None:
+            raise UsageError("with --reflect the method is that of the rollouts, and there are no --templates")
+        method, tasks = tasks_of_failures(self.source, self.num_samples)
+        return self._make(tasks, method, {}, instruction=reflection_prompt())
+
+    def _make(
+        self, tasks: Sequence[RolloutTask], method: str, settings: dict[str, Any], instruction: str | None = None
+    ) -> int:
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.data.generation.generate import generate
+        from verl_video_tools.methods import get_method
+
+        check_continued(self.out, (self.source,))
+        configured = get_method(method, **read_assignments(self.settings or []))
+        policy, judge, retriever = self.policy(), self.judge(), self.retriever()
+        with progress_bars("reflect" if self.reflect else "generate") as (progress,):
+            summary = asyncio.run(
+                generate(
+                    tasks,
+                    self.out,
+                    configured,
+                    policy,
+                    judge=judge,
+                    retriever=retriever,
+                    tool_model=self.tool_model(),
+                    instruction=instruction,
+                    seed=self.seed,
+                    retry_flagged=self.retry_flagged,
+                    settings={"retrieval": self.retrieval_fields(), **settings},
+                    progress=progress,
+                )
+            )
+        print(f"{self.out}: {summary}")
+        return int(summary.num_flagged == len(summary.records))
+
+
+@command
+class Logic:
+    """Let a model check the reasoning of right dialogues. Exits 1 if none got a verdict."""
+
+    records: Records
+    out: Annotated[
+        Path, typer.Argument(help="File to write: right rollouts with a verdict; an existing one is continued.")
+    ]
+    base_url: Annotated[str, typer.Option("--base-url", metavar="URL", help="Endpoint of the model that checks.")]
+    model: Model = None
+    concurrency: Concurrency = 32
+
+    def run(self) -> int:
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.data.logic import check_logic
+        from verl_video_tools.services.config import EndpointConfig
+
+        check_continued(self.out, (self.records,))
+        config = config_from(EndpointConfig, self)
+        with progress_bars("logic") as (progress,):
+            summary = asyncio.run(check_logic(self.records, self.out, config, progress=progress))
+        print(f"{self.out}: {summary}")
+        for verdict, named in (("rejected", summary.rejected), ("failed", summary.failed)):
+            for (step, uid, session_id), reason in sorted(named.items()):
+                typer.echo(f"{verdict}: step {step}, {uid}, rollout {session_id}: {reason}", err=True)
+        return int(bool(summary.failed) and not summary.consistent and not summary.rejected)
+
+
+@command
+class Classify(Asking):
+    """Sort questions into Direct, Adaptive and Active. Two models answer them; exits 1 if all failed."""
+
+    rows: Rows
+    out_dir: Annotated[
+        Path, typer.Argument(help="Folder for rollouts, rows and report; a classification in it is continued.")
+    ]
+    base_model_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the base model.")]
+    teacher_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the teacher.")]
+    base_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Base model; default: the first that is served.")
+    ] = None
+    teacher: Annotated[str | None, typer.Option(metavar="NAME", help="Teacher; default: the first that is served.")] = (
+        None
+    )
+    method: Annotated[str, typer.Option(help="Method whose loop and tools the teacher has.")] = "videobrain"
+    settings: Settings = None
+    sft_share: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Share of the teacher's good rollouts whose rows go to fine-tuning."),
+    ] = 0.3
+    retry_flagged: RetryFlagged = False
+
+    def run(self) -> int:
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.data.classify import Evaluator, classify, evaluate, export_classified, write_report
+        from verl_video_tools.methods import get_method
+
+        if not (self.out_dir / "base.jsonl").exists():  # else the folder of such a run, which goes on there
+            tables = (self.out_dir / name for name in ("sft.parquet", "rl.parquet"))
+            check_outputs(rows=tables, texts=(self.out_dir / "report.json",))
+        with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
+            evaluation = asyncio.run(
+                evaluate(
+                    self.rows,
+                    self.out_dir,
+                    Evaluator(
+                        get_method("direct"),  # sees 16 frames, as the base model of VideoBrain's paper
+                        self.policy(base_url=self.base_model_url, model=self.base_model),
+                        base_progress,
+                    ),
+                    Evaluator(
+                        get_method(self.method, **read_assignments(self.settings or [])),
+                        self.policy(base_url=self.teacher_url, model=self.teacher),
+                        teacher_progress,
+                    ),
+                    judge=self.judge(),
+                    retriever=self.retriever(),
+                    tool_model=self.tool_model(),
+                    retry_flagged=self.retry_flagged,
+                    settings={"retrieval": self.retrieval_fields()},
+                )
+            )
+        classified = classify(evaluation)
+        exported = export_classified(
+            self.rows,
+            self.out_dir,
+            evaluation,
+            classified,
+            sft_share=self.sft_share,
+        )
+        for source, counts in write_report(self.out_dir, evaluation, classified, exported).items():
+            print(f"{source}: {listed(counts)}")
+        print(f"{self.out_dir / 'sft.parquet'}: {len(exported.sft_rows)} rows; teacher's rollouts {exported.rollouts}")
+        print(f"{self.out_dir / 'rl.parquet'}: {len(exported.rl_rows)} rows")
+        for failure in classified.failures:
+            typer.echo(f"row {failure.row}, {failure.model}: {failure.reason}", err=True)
+        return int(not classified.letters)
+
+
+@command
+class ExportSFT:
+    """Write good rollouts as rows for fine-tuning. They are an expert's, or the policy's own."""
+
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="Recorded rollouts (folder of a run, or a .jsonl file), or rows of the synthetic world "
+            "(.parquet), which a scripted expert answers."
+        ),
+    ]
+    out_parquet: Annotated[Path, typer.Argument(help="File to write: rows with turns.")]
+    min_accuracy: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Rollouts: lowest accuracy reward; default: that of a correct answer."),
+    ] = None
+    min_iou: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Rollouts: lowest overlap (IoU) of the last segment shown with the annotated one; 0: any.",
+        ),
+    ] = 0.0
+    well_formed: Annotated[
+        bool, typer.Option("--well-formed", help="Rollouts: keep those that follow the grammar strictly.")
+    ] = False
+    keep_reasoning: Annotated[
+        bool,
+        typer.Option(
+            "--keep-reasoning", help="Rollouts: also write native reasoning, for a model that reasons natively."
+        ),
+    ] = False
+    min_step: Annotated[int | None, typer.Option(help="Rollouts: first step of the run to take them from.")] = None
+    max_step: Annotated[int | None, typer.Option(help="Rollouts: last step of the run to take them from.")] = None
+    cold_start: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Rollouts: rows with turns of the cold start to mix in; repeatable."),
+    ] = None
+    cold_share: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Largest share of cold-start rows; default: 0.94, as published."),
+    ] = None
+    imperfection: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Expert: probability that it looks at a wrong place or guesses."),
+    ] = 0.0
+    in_words: Annotated[
+        bool, typer.Option("--in-words", help="Expert: answer with an option's text, not its letter.")
+    ] = False
+    questions_per_video: Annotated[
+        int | None,
+        typer.Option(min=1, help="Expert: answer this number of new questions per video instead."),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="[METHOD.]FIELD=VALUE", help="Expert: override a field of its method."),
+    ] = None
+    retrieval: Retrieval = None
+    overwrite: Overwrite = False
+
+    def run(self) -> None:
+        check_outputs(
+            rows=(self.out_parquet,), sources=(self.source, *(self.cold_start or ())), overwrite=self.overwrite
+        )
+        if self.cold_share is not None and not self.cold_start:
+            raise UsageError("--cold-share needs --cold-start FILE")
+        of_rollouts = {
+            "--min-accuracy": self.min_accuracy is not None,
+            "--min-iou": self.min_iou > 0.0,
+            "--well-formed": self.well_formed,
+            "--keep-reasoning": self.keep_reasoning,
+            "--min-step": self.min_step is not None,
+            "--max-step": self.max_step is not None,
+            "--cold-start": self.cold_start,
+        }
+        of_the_expert = {
+            "--imperfection": self.imperfection > 0.0,
+            "--in-words": self.in_words,
+            "--questions-per-video": self.questions_per_video is not None,
+            "--set": self.settings,
+            "--retrieval": self.retrieval,
+        }
+        has_rows = self.source.suffix == ".parquet"
+        for option, is_given in (of_rollouts if has_rows else of_the_expert).items():
+            if is_given:
+                source = "recorded rollouts, and not to rows" if has_rows else "rows (.parquet), and not to rollouts"
+                raise UsageError(f"{option} belongs to {source} such as {self.source}")
+        print(f"{self.out_parquet}: {self._answer_rows() if has_rows else self._choose_rollouts()}")
+
+    def _answer_rows(self) -> object:
+        from verl_video_tools.data.sft import export_sft
+        from verl_video_tools.services.retrieval import local_from_fields
+
+        return export_sft(
+            self.source,
+            self.out_parquet,
+            imperfection=self.imperfection,
+            answers_in_words=self.in_words,
+            questions_per_video=self.questions_per_video,
+            settings=read_assignments(self.settings or []),
+            retriever=local_from_fields(read_assignments(self.retrieval or [], "--retrieval")),
+        )
+
+    def _choose_rollouts(self) -> object:
+        from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
+
+        return export_rollouts(
+            self.source,
+            self.out_parquet,
+            min_accuracy=self.min_accuracy,
+            min_iou=self.min_iou,
+            well_formed=self.well_formed,
+            min_step=self.min_step,
+            max_step=self.max_step,
+            cold_start=self.cold_start or (),
+            cold_share=COLD_SHARE if self.cold_share is None else self.cold_share,
+            keep_reasoning=self.keep_reasoning,
+        )

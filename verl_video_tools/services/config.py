@@ -1,0 +1,178 @@
+"""The options of judges, retrieval and the tools' model. Import-light: every process of a run reads them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal, Self
+
+from verl_video_tools.core.config import checked_fields, require
+from verl_video_tools.core.model_calls import ModelLimits
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointConfig:
+    """Where a model is served, and how it is asked.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    API_KEY_ENV: ClassVar[str] = "VVT_API_KEY"
+    """Environment variable that holds the key; unset: no key. No field: verl prints a run's configuration."""
+
+    base_url: str | tuple[str, ...] | None = None
+    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1, or a list of several that serve the same
+    model."""
+    model: str | None = None
+    """Name of the served model. None: the first that the endpoint lists."""
+    concurrency: int = 32
+    """Requests in flight over all addresses."""
+    deadline_seconds: float = 600.0
+    """Seconds for one reply with all attempts, queueing not counted."""
+
+    def __post_init__(self) -> None:
+        are_urls = all(url.startswith(("http://", "https://")) for url in self.base_urls)
+        require(self, "base_url", are_urls, "an address that starts with http:// or https://")
+        require(self, "base_url", len(set(self.base_urls)) == len(self.base_urls), "addresses that differ")
+        require(self, "concurrency", self.concurrency >= 1, "at least 1")
+        require(self, "deadline_seconds", self.deadline_seconds > 0, "above 0")
+
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """The addresses, none where no one is given."""
+        if self.base_url is None:
+            return ()
+        return (self.base_url,) if isinstance(self.base_url, str) else self.base_url
+
+    def share(self, num_workers: int) -> Self:
+        """What each of so many workers may ask, who do not know of each other."""
+        return replace(self, concurrency=math.ceil(self.concurrency / num_workers))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeConfig(EndpointConfig):
+    """Where the judge is, and how it is asked. Its key is the environment variable VVT_JUDGE_API_KEY.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    API_KEY_ENV: ClassVar[str] = "VVT_JUDGE_API_KEY"
+
+    base_url: str | tuple[str, ...] | None = None
+    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1, or a list of several that serve the same
+    model. None: verl's own reward-model server."""
+    concurrency: int = 32
+    """Requests in flight. In training this is for the whole run, split over verl's `reward.num_workers`."""
+    deadline_seconds: float = 60.0
+    """Seconds for one judgement with all attempts, queueing not counted."""
+    profile: Literal["graded", "longvt", "videosiah"] = "graded"
+    """Which labels it gives (`services.verdict`)."""
+    temperature: float = 0.0
+    """Sampling temperature. LongVT's reward uses 0.3."""
+    max_tokens: int | None = 1024
+    """Tokens per reply, thoughts included. None: the server's limit."""
+    cache_dir: str | None = None
+    """Folder that keeps verdicts; processes and machines may share it. The key is question, truth, answer,
+    instructions, model and temperature."""
+    prompt_file: str | None = None
+    """Path of instructions that replace the profile's."""
+    on_failure: Literal["flag", "stop"] = "flag"
+    """When a judgement fails in training: `flag` excludes the rollout, `stop` ends the run."""
+    max_steps_without_verdict: int = 3
+    """Consecutive training steps that ask the judge and get no verdict; then the run ends."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "temperature", self.temperature >= 0, "at least 0")
+        require(self, "max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1, or None")
+        require(self, "max_steps_without_verdict", self.max_steps_without_verdict >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolModelConfig(EndpointConfig):
+    """Where the model that tools ask is, and how much of it one rollout may ask. Its key is the environment variable
+    VVT_TOOL_MODEL_API_KEY.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    API_KEY_ENV: ClassVar[str] = "VVT_TOOL_MODEL_API_KEY"
+
+    concurrency: int = 32
+    """Requests in flight. In training this is for the whole run, split over verl's agent loop workers."""
+    deadline_seconds: float = 60.0
+    """Seconds for one reply with all attempts, queueing not counted. The tool's own deadline (`tool_deadline_seconds`)
+    holds beside it."""
+    max_tokens: int = 512
+    """Tokens per reply, reasoning included; a longer one is cut and ends with `[...]`."""
+    calls_per_rollout: int = 8
+    """Questions per rollout; further ones are refused (`model_budget`)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("max_tokens", "calls_per_rollout"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> ToolModelConfig:
+        """The options as a configuration file or a command line gives them.
+
+        Raises:
+            UsageError: an unknown field, a wrong value, or no address.
+        """
+        config = cls(**checked_fields(cls, fields))
+        require(config, "base_url", config.base_url is not None, "the address of the tools' model")
+        return config
+
+    @property
+    def limits(self) -> ModelLimits:
+        """What one rollout may ask."""
+        return ModelLimits(self.calls_per_rollout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalConfig:
+    """Which encoder compares frames with texts, and where it runs.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    backend: Literal["transformers", "open_clip"] = "transformers"
+    """`transformers` (CLIP, SigLIP and SigLIP2 of fixed resolution), or `open_clip` (extra `retrieval`)."""
+    model: str = "google/siglip2-base-patch16-224"
+    """Folder or Hugging Face name; for `open_clip` also its own names, such as ViT-B-16-SigLIP2, or
+    `local-dir:/path`."""
+    pretrained: str | None = None
+    """Weights of a model that `open_clip` knows by name, such as `webli`."""
+    num_gpus: float = 0.0
+    """GPU share of a node's actor, outside verl's pool, else every query times out; 0: CPU."""
+    num_threads: int | None = None
+    """CPU threads of the encoder. None: OMP_NUM_THREADS; if that is not set, Ray gives an actor one."""
+
+    def __post_init__(self) -> None:
+        require(self, "model", bool(self.model), "a folder or a name")
+        has_tag = self.pretrained is not None
+        require(self, "pretrained", not has_tag or self.backend == "open_clip", "None unless the backend is open_clip")
+        require(self, "num_gpus", 0.0 <= self.num_gpus <= 1.0, "0 to 1")
+        require(self, "num_threads", self.num_threads is None or self.num_threads >= 1, "at least 1, or None")
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> RetrievalConfig:
+        """The options as a configuration file or a command line gives them.
+
+        Raises:
+            UsageError: an unknown field or a wrong value.
+        """
+        return cls(**checked_fields(cls, fields))
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits that differ where any option does."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Packaged instructions of judges and of the model that tools ask."""

@@ -1,0 +1,281 @@
+"""The model that tools ask: a captioner, a reader of text in frames, a sub-agent (docs/tools.md).
+
+`EndpointToolModel` asks it at an OpenAI-compatible endpoint. `RecordingToolModel` notes the exchanges of a rollout and
+keeps it within its limits; `RecordedToolModel` gives them again, so that a record replays without a model.
+`ScriptedToolModel` and `FunctionToolModel` stand in for it in tests.
+
+A failure is that of one question only where the endpoint has shown that it works: it has given a usable reply before,
+and is still there. Everything else, such as a wrong address, a refused key or a server that is down, says nothing of
+the question, and keeps the rollout out of training.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from typing import Any
+
+from verl_video_tools.core.errors import CallErrorCode, CallRejected, EndpointError, ToolModelError
+from verl_video_tools.core.messages import Content, Message, content_images, content_text
+from verl_video_tools.core.model_calls import ModelCall, ModelLimits, ModelReply, ToolModel
+from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.reasoning import without_reasoning
+from verl_video_tools.core.types import Trajectory
+from verl_video_tools.services.breaker import BreakableClient
+from verl_video_tools.services.chat import Completion, read_completion, to_chat_message
+from verl_video_tools.services.config import ToolModelConfig as ToolModelConfig
+from verl_video_tools.services.endpoint import Exchange
+from verl_video_tools.services.transport import AttemptFailed, BrokenReply
+
+_OF_THE_QUESTION = frozenset({400, 413, 422})
+"""HTTP codes of a request that is refused for what it holds, such as too many images or too long a text."""
+
+_Body = dict[str, Any]
+
+
+class EndpointToolModel(BreakableClient[_Body]):
+    """A `core.model_calls.ToolModel` on an OpenAI-compatible endpoint.
+
+    May be used from several event loops; connections belong to the running one. Close it in each (`async with`, or
+    `aclose`).
+
+    Args:
+        config: `base_url` must be set.
+
+    Raises:
+        UsageError: no `base_url`, or the packages of the extra `judge` are not there.
+    """
+
+    def __init__(self, config: ToolModelConfig) -> None:
+        super().__init__(config, "tool's model", EndpointError)
+        self.config = config
+        self._prompt = read_prompt("verl_video_tools.services.prompts", "tool_model.txt", None)
+        self._has_replied = False
+
+    @property
+    def limits(self) -> ModelLimits:
+        return self.config.limits
+
+    async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
+        """The reply to one user message; raises as `core.model_calls.ToolModel.ask`."""
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                return await self._reply(content)
+        except TimeoutError as error:
+            raise ToolModelError(f"the tool's model gave no reply within {deadline_seconds:g} s") from error
+        except EndpointError as error:
+            raise ToolModelError(f"no reply from the tool's model: {error}") from error
+
+    async def served_models(self) -> list[str]:
+        """Names of the models that the endpoint lists. Raises EndpointError where it cannot be reached."""
+        return await self._endpoint.served_models()
+
+    # ------------------------------------------------------------------------------------------------------- internals
+
+    async def _reply(self, content: Content) -> ModelReply:
+        # Encoding frames takes milliseconds each, for which no other rollout should wait.
+        user = await asyncio.to_thread(to_chat_message, Message("user", content))
+        body: _Body = {
+            "messages": [{"role": "system", "content": self._prompt}, user],
+            "temperature": 0.0,  # a tool's answer should not depend on chance
+            "max_tokens": self.config.max_tokens,
+        }
+        breaker = self._breaker()
+        breaker.check(body)
+        exchange: Exchange | None = None
+        try:
+            async with self._endpoint.exchange() as exchange:
+                body["model"] = await exchange.model()
+                breaker.check(body)  # others may have found it out while this one waited for its turn
+                return await exchange.retried(lambda: self._attempt(exchange, body))
+        except EndpointError as error:
+            if exchange is not None and exchange.is_late:
+                breaker.failed(body, error)
+            elif self._has_replied and _is_of_the_question(error):
+                raise CallRejected(CallErrorCode.NO_REPLY, "the model gave no reply that can be used") from error
+            raise
+
+    async def _attempt(self, exchange: Exchange, body: _Body) -> ModelReply:
+        completion = read_completion(await exchange.chat_completion(body))
+        self._breaker().replied()
+        reply = _read_reply(completion, body["model"])
+        self._has_replied = True
+        return reply
+
+    def _request(self, model: str, question: _Body) -> dict[str, Any]:
+        return {**question, "model": model}
+
+
+def _read_reply(completion: Completion, model: str) -> ModelReply:
+    """Raises AttemptFailed for a reply without words."""
+    text = without_reasoning(completion.text).strip()
+    if not text:
+        raise AttemptFailed(f"the reply has no words beside its reasoning: {completion.text!r:.200}")
+    cut = completion.finish_reason == "length"
+    return ModelReply(text, model, completion.num_prompt_tokens, completion.num_tokens, cut)
+
+
+def _is_of_the_question(error: EndpointError) -> bool:
+    """Whether the endpoint has failed on what it was asked: no words, an error of its own on this, or a refusal of it.
+
+    What came instead of a completion, such as a proxy's page, is no reply of a model at all.
+    """
+    cause = error.__cause__
+    if getattr(cause, "status_code", None) in _OF_THE_QUESTION:
+        return True
+    return isinstance(cause, AttemptFailed) and not isinstance(cause, BrokenReply)
+
+
+@cache
+def connected(config: ToolModelConfig) -> EndpointToolModel:
+    """The client of this process for a config, which all its rollouts share: bounds and breaker hold over all of them.
+    Raises UsageError as `EndpointToolModel`."""
+    return EndpointToolModel(config)
+
+
+@dataclass
+class Spent:
+    """What a rollout has asked so far."""
+
+    calls: int = 0
+
+
+class RecordingToolModel:
+    """A `ToolModel` of one call that notes its exchanges, and keeps the rollout within the model's limits.
+
+    Args:
+        model: asked.
+        spent: of the rollout; grows.
+        exchanges: of the call; each is appended.
+    """
+
+    def __init__(self, model: ToolModel, spent: Spent, exchanges: list[ModelCall]) -> None:
+        self._model = model
+        self._spent = spent
+        self._exchanges = exchanges
+
+    @property
+    def limits(self) -> ModelLimits:
+        return self._model.limits
+
+    async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
+        limits, spent = self._model.limits, self._spent
+        if spent.calls >= limits.calls:
+            # Without numbers: replayed, the rollout has other limits, and the model that is trained reads the same.
+            raise CallRejected(CallErrorCode.MODEL_BUDGET, "all that may be asked of this model is used up")
+        spent.calls += 1
+        exchange = ModelCall(content_text(content), [image.record for image in content_images(content)])
+        self._exchanges.append(exchange)
+        started = time.perf_counter()
+        try:
+            reply = await self._model.ask(content, deadline_seconds)
+        except CallRejected as error:
+            exchange.error = f"{error.code}: {error.__cause__ or error.message}"
+            raise
+        except ToolModelError as error:
+            exchange.error = f"{CallErrorCode.MODEL_ERROR}: {error}"
+            raise
+        finally:
+            exchange.latency_ms = (time.perf_counter() - started) * 1e3
+        exchange.reply, exchange.model, exchange.cut = reply.text, reply.model, reply.cut
+        exchange.prompt_tokens, exchange.completion_tokens = reply.prompt_tokens, reply.completion_tokens
+        return reply
+
+
+def recorded_exchanges(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """What a rollout asked of its tools' model, in order, JSON-able: the argument of `RecordedToolModel`. Without
+    frames: the replay has its own."""
+    exchanges = (exchange for call in trajectory.calls() for exchange in call.model_calls)
+    return [asdict(replace(exchange, frames=[])) for exchange in exchanges]
+
+
+class RecordedToolModel:
+    """A `ToolModel` that gives recorded replies in their order, and refuses what was refused.
+
+    Args:
+        exchanges: as `recorded_exchanges` gives them.
+    """
+
+    def __init__(self, exchanges: Iterable[Mapping[str, Any]]) -> None:
+        self._exchanges = list(exchanges)
+        self._next = 0
+
+    @property
+    def limits(self) -> ModelLimits:
+        """As many questions as are recorded: what the rollout asked beyond them was refused."""
+        return ModelLimits(calls=len(self._exchanges))
+
+    async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
+        """The next recorded reply.
+
+        Raises:
+            CallRejected: as recorded.
+            ToolModelError: as recorded; or there is none, or it is one to another question: the rollout does not
+                replay.
+        """
+        if self._next >= len(self._exchanges):
+            raise ToolModelError("no further reply is recorded; export the rollout again from its record")
+        found = self._exchanges[self._next]
+        self._next += 1
+        request = content_text(content)
+        if found["request"] != request:
+            raise ToolModelError(
+                f"the reply recorded next answers {found['request']!r:.100} and not {request!r:.100}; export the "
+                "rollout again with these settings"
+            )
+        if found.get("reply") is None:
+            error = str(found.get("error"))
+            if error.startswith(f"{CallErrorCode.NO_REPLY}:"):
+                raise CallRejected(CallErrorCode.NO_REPLY, "the model gave no reply that can be used")
+            raise ToolModelError(error)
+        tokens = int(found.get("prompt_tokens", 0)), int(found.get("completion_tokens", 0))
+        return ModelReply(str(found["reply"]), str(found.get("model")), *tokens, bool(found.get("cut", False)))
+
+
+SCRIPTED = "scripted"
+"""The model that replies of the stand-ins name."""
+
+
+class ScriptedToolModel:
+    """Gives replies in order, whatever it is asked, and remembers what that was.
+
+    Args:
+        replies: texts; an exception among them is raised in its place.
+        limits: of one rollout.
+    """
+
+    def __init__(self, replies: Iterable[str | Exception], limits: ModelLimits | None = None) -> None:
+        self._replies = iter(replies)
+        self.limits = limits or ModelLimits()
+        self.asked: list[Content] = []
+
+    async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
+        """The next reply. Raises ToolModelError where there is none."""
+        self.asked.append(content)
+        reply = next(self._replies, None)
+        if reply is None:
+            raise ToolModelError(f"the script of the tool's model has no reply number {len(self.asked)}")
+        if isinstance(reply, Exception):
+            raise reply
+        return ModelReply(reply, SCRIPTED)
+
+
+class FunctionToolModel:
+    """Replies what a function makes of the message, and remembers what it was asked.
+
+    Args:
+        function: gives the reply's text, or a whole reply; what it raises is raised.
+    """
+
+    def __init__(self, function: Callable[[Content], str | ModelReply], limits: ModelLimits | None = None) -> None:
+        self._function = function
+        self.limits = limits or ModelLimits()
+        self.asked: list[Content] = []
+
+    async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
+        self.asked.append(content)
+        reply = self._function(content)
+        return reply if isinstance(reply, ModelReply) else ModelReply(reply, SCRIPTED)
