@@ -29,16 +29,17 @@ from verl_video_tools.methods.framemind.method import FrameMind, Rung
 _FOLDER = Path(__file__).parent
 _PLACEHOLDER = re.compile(r"(?<!\w)\{([a-z_]+)\}")  # and not \boxed{answer}
 
-
-def _yaml(text: str) -> Any:
-    return OmegaConf.to_container(OmegaConf.create(text), resolve=True)
-
-
 PACKAGED = ("default", "demo", "spatial")
 """Compositions of this package: a plain one, and two that are small enough for the synthetic worlds."""
 
 PROMPT_VALUES = ("duration", "initial_frames", "max_turns", "tools")
 """Placeholders that are filled in a system prompt."""
+
+
+def _yaml(text: str) -> Any:
+    """Dictionaries and lists. OmegaConf refuses a key that stands twice."""
+    return OmegaConf.to_container(OmegaConf.create(text), resolve=True)
+
 
 TOOLS: Mapping[str, Mapping[str, Any]] = _yaml((_FOLDER / "tools.yaml").read_text(encoding="utf-8"))
 """Class and default values of each tool, by the name that calls carry."""
