@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
+from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout, rollout_overrides
