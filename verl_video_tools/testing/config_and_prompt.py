@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout, rollout_overrides
@@ -24,7 +24,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.planner.workload import estimated_tokens
 from verl_video_tools.rollout.cost import planned_images
-from verl_video_tools.testing.subject import NotApplicable, Subject, fail, holds, no_error
+from verl_video_tools.testing.subject import NotApplicable, Subject, fail, holds, is_number, no_error
 from verl_video_tools.testing.world import QWEN, VIDEOS, with_other_truth, without_file
 from verl_video_tools.video import fit_envelope
 
@@ -133,16 +133,11 @@ def config_values_are_checked(subject: Subject) -> None:
 
 
 def _odd_values(method: Method) -> Iterator[tuple[str, Any]]:
-    """Fields of the class itself with numbers that are probably out of range."""
-    own = {each.name for each in fields(method)} - {each.name for each in fields(Method)}
-    for name, annotation in get_type_hints(type(method)).items():
-        kinds = {annotation, *get_args(annotation)} - {type(None)}
-        if name not in own or isinstance(getattr(method, name), tuple):
-            continue
-        if int in kinds:
-            yield from ((name, odd) for odd in (-1, 0))
-        elif float in kinds:
-            yield from ((name, odd) for odd in (-1.0, 0.0, math.nan))
+    """Numeric fields of the class itself with numbers that are probably out of range."""
+    for name in sorted({each.name for each in fields(method)} - {each.name for each in fields(Method)}):
+        value = getattr(method, name)
+        if is_number(value):
+            yield from ((name, odd) for odd in ((-1, 0) if isinstance(value, int) else (-1.0, 0.0, math.nan)))
 
 
 # -------------------------------------------------------------------------------------------------------------- prompt
