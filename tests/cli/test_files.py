@@ -24,10 +24,9 @@ WRITTEN = {
     "validate --report": ["data", "validate", "rows.parquet", "--report", "OUT"],
     "export-sft": ["data", "export-sft", "rows.parquet", "OUT"],
     "export-sft of a run": ["data", "export-sft", "run", "OUT"],
-    "replay": [*REPLAY, "--turns", "turns.json", "--html", "OUT"],
 }
 """Commands with a file to write, `OUT`."""
-TEXTS = {"convert --replay", "validate --report", "replay"}
+TEXTS = {"convert --replay", "validate --report"}
 """Those of them that do not write rows."""
 FOLDERS = {
     "eval-table": (["eval-table", "a", "b", "--out", "."], "table.md"),

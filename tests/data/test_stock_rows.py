@@ -141,6 +141,9 @@ def test_a_row_that_cannot_be_converted_is_left_out_by_name(video: Path, tmp_pat
     assert conversion.num_written == 1
     assert [reason.partition(":")[0] for reason in conversion.skipped] == ["row index=1", "row index=2"]
     assert [row["extra_info"]["index"] for row in pq.read_table(tmp_path / "tool_agent.parquet").to_pylist()] == [0]
+    with pytest.raises(UsageError, match="gives no row; the first was left out: row index=1: "):
+        convert_parquet(write_rows(tmp_path / "bad.parquet", rows[1:]), tmp_path / "none.parquet")
+    assert not (tmp_path / "none.parquet").exists()
 
 
 def test_a_file_that_holds_no_rows_of_ours_is_bad_usage(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from tests.group_method import NAME
 from tests.integration.groups import clear_queue, keys_of_group, one_group, run_config
 from tests.turns.framethinker import answer, choose, get
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
+from verl_video_tools.verl_plugin.run_logging import batch_row
 from verl_video_tools.verl_plugin.settings import unpack_record
-from verl_video_tools.verl_plugin.trainer_records import batch_row
 
 pytestmark = [
     pytest.mark.integration,

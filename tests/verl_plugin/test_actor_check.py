@@ -9,8 +9,8 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError, RayError, RayTaskError
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.verl_plugin import actor_check
-from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
+from verl_video_tools.verl_plugin import watchdog
+from verl_video_tools.verl_plugin.watchdog import ActorCheck, queue_controller, storage_units
 
 
 class Actor:
@@ -22,7 +22,7 @@ class Actor:
         self.__ray_call__ = SimpleNamespace(remote=self._call)
 
     def _call(self, function: Any) -> Actor:
-        assert function is actor_check.node_address
+        assert function is watchdog.node_address
         self.num_calls += 1
         return self
 
@@ -48,7 +48,7 @@ def fake_ray(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return ready, [reference for reference in references if reference.answer is None]
 
     fake = SimpleNamespace(wait=wait, get=get)
-    monkeypatch.setattr(actor_check, "ray", fake)
+    monkeypatch.setattr(watchdog, "ray", fake)
     return fake
 
 
@@ -56,7 +56,7 @@ def fake_ray(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """`clock.seconds` is the time that the check sees."""
     now = SimpleNamespace(seconds=1000.0)
-    monkeypatch.setattr(actor_check, "time", SimpleNamespace(monotonic=lambda: now.seconds))
+    monkeypatch.setattr(watchdog, "time", SimpleNamespace(monotonic=lambda: now.seconds))
     return now
 
 

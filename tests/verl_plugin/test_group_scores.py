@@ -25,15 +25,15 @@ from verl_video_tools import methods
 from verl_video_tools.core.errors import JudgeError, UsageError
 from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
 from verl_video_tools.rollout.tokens import placeholder_runs
-from verl_video_tools.verl_plugin import group_scores, trainer_advantages, trainer_sampling
+from verl_video_tools.verl_plugin import batching, group_scores
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
+from verl_video_tools.verl_plugin.batching import DroppedRollouts, ValidSiblings, ValidSiblingsBufferAsync
 from verl_video_tools.verl_plugin.settings import unpack_record
 from verl_video_tools.verl_plugin.trainer import (
     VideoToolsColocateAsyncTrainer,
     VideoToolsSeparateAsyncTrainer,
     VideoToolsTrainer,
 )
-from verl_video_tools.verl_plugin.trainer_sampling import DroppedRollouts, ValidSiblings, ValidSiblingsBufferAsync
 
 pytestmark = pytest.mark.usefixtures("group_method")
 
@@ -273,7 +273,7 @@ TRAINERS = [VideoToolsTrainer, VideoToolsColocateAsyncTrainer, VideoToolsSeparat
 
 def advantages(monkeypatch: pytest.MonkeyPatch, queue: GroupQueue, kind: type, by_std: bool) -> dict[str, float]:
     """Of each rollout, by the trainer's own step."""
-    monkeypatch.setattr(trainer_advantages, "tq", queue)
+    monkeypatch.setattr(batching, "tq", queue)
     monkeypatch.setattr(trainer_base, "tq", queue)
     trainer = bare_trainer(kind)
     algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
@@ -330,7 +330,7 @@ async def test_dynamic_sampling_filters_by_the_compared_rewards(
 ) -> None:
     """All answers are right; one rollout looked. By itself each rollout would have earned the same."""
     queue = await run_group(monkeypatch, [Planted("B"), Planted("B", calls=True), Planted("B", flags=("aborted",))])
-    monkeypatch.setattr(trainer_sampling, "tq", queue)
+    monkeypatch.setattr(batching, "tq", queue)
     buffer = SimpleNamespace(filter_groups_metric=metric, _see=lambda key, info: None, _dropped=DroppedRollouts())
     buffer.partitions = {"train": {key: {} for key in queue.rows}}
     found: Callable[..., dict[str, float | None]] = kind._shared_values

@@ -21,8 +21,8 @@ from tests.videos.files import MakeVideo
 from tests.viewer_page import line
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.lasting import Lasting
+from verl_video_tools.verl_plugin.run_logging import LoggingMixin
 from verl_video_tools.verl_plugin.tracked_rollouts import SENDERS, as_code_block, chosen, track
-from verl_video_tools.verl_plugin.trainer_telling import TellingMixin
 
 
 def scored(uid: str, score: float, question: str = "q?") -> dict[str, Any]:
@@ -198,7 +198,7 @@ def test_every_backend_is_one_of_verl_s() -> None:
 def stepped(monkeypatch: pytest.MonkeyPatch, backends: dict[str, Any], every: int) -> Any:
     """A trainer whose steps have one rollout each."""
     trainer = object.__new__(trainer_module.VideoToolsTrainer)
-    monkeypatch.setattr(TellingMixin, "_lines", lambda *_, **__: [scored("a", 1.0)])
+    monkeypatch.setattr(LoggingMixin, "_lines", lambda *_, **__: [scored("a", 1.0)])
     trainer._write_records = Lasting(lambda *_: None, "writing", "records/failures")
     trainer._tracked_every = every
     trainer.logger = SimpleNamespace(logger=backends, log=lambda **_: None)

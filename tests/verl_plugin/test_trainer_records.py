@@ -14,7 +14,7 @@ pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer 
 
 from tests.verl_plugin.trainer_batches import Step
 from verl_video_tools.records.records import RecordWriter, read_records
-from verl_video_tools.verl_plugin.trainer_records import ReplayTap
+from verl_video_tools.verl_plugin.run_logging import ReplayTap
 
 
 def test_batches_of_validation_are_seen_before_verl_clears_them_and_failures_in_any() -> None:

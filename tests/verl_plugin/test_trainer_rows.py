@@ -11,8 +11,7 @@ from transfer_queue import KVBatchMeta
 from verl.utils.tensordict_utils import maybe_fix_3d_position_ids
 
 from tests.verl_plugin.trainer_batches import Step
-from verl_video_tools.verl_plugin.trainer_packing import lengthen
-from verl_video_tools.verl_plugin.trainer_rows import equal_groups, group_rollouts, spread_padding
+from verl_video_tools.verl_plugin.batching import equal_groups, group_rollouts, lengthen, spread_padding
 
 
 def test_groups_without_a_difference_are_named() -> None:

@@ -20,10 +20,10 @@ from verl.trainer.ppo.v1 import replay_buffer, trainer_base
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from verl_video_tools.core.errors import JudgeError
-from verl_video_tools.verl_plugin import trainer_sampling
+from verl_video_tools.verl_plugin import batching
 from verl_video_tools.verl_plugin.alarms import Alarms
+from verl_video_tools.verl_plugin.batching import DroppedRollouts
 from verl_video_tools.verl_plugin.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
-from verl_video_tools.verl_plugin.trainer_sampling import DroppedRollouts
 
 Group = list[float | None]
 """Scores of a group's rollouts, None where the judge gave no verdict."""
@@ -67,7 +67,7 @@ class Queue:
 def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
     queue = Queue()
     monkeypatch.setattr(replay_buffer, "tq", queue)
-    monkeypatch.setattr(trainer_sampling, "tq", queue)
+    monkeypatch.setattr(batching, "tq", queue)
     return queue
 
 
@@ -174,7 +174,7 @@ def test_verls_own_filter_would_keep_them(queue: Queue) -> None:
     """Why there is a buffer of ours; should a later verl compare valid siblings, it can go."""
     queue.add("flagged", [1.5] * 15 + [None])
     trainer = trainer_with_buffer(lambda num_prompts: num_prompts)
-    names = trainer_sampling.inspect.signature(ReplayBuffer).parameters
+    names = batching.inspect.signature(ReplayBuffer).parameters
     stock = ReplayBuffer(**{name: getattr(trainer.replay_buffer, name) for name in names})
     stock._sync_metadata_from_transfer_queue()
     assert stock._dapo_filtered_keys("train")[0] == set()
@@ -189,7 +189,7 @@ def test_only_buffers_that_filter_are_replaced(queue: Queue) -> None:
         """The user's."""
 
     chosen = object.__new__(Chosen)
-    assert trainer_sampling.with_valid_siblings(chosen, lambda key, info: None, DroppedRollouts()) is chosen
+    assert batching.with_valid_siblings(chosen, lambda key, info: None, DroppedRollouts()) is chosen
 
 
 @pytest.fixture

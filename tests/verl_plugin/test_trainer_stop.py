@@ -16,8 +16,8 @@ trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", rea
 from verl.trainer.ppo.v1 import trainer_base, trainer_sync
 
 from verl_video_tools.launch import train as launch
-from verl_video_tools.verl_plugin.actor_check import ActorCheck
-from verl_video_tools.verl_plugin.trainer_telling import lasting_writer
+from verl_video_tools.verl_plugin.run_logging import lasting_writer
+from verl_video_tools.verl_plugin.watchdog import ActorCheck
 
 
 class Trainer(trainer_module.VideoToolsTrainer):

@@ -17,9 +17,8 @@ from ray.exceptions import ActorUnavailableError
 from verl.trainer.ppo.v1 import trainer_base
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.verl_plugin.actor_check import ActorCheck
-from verl_video_tools.verl_plugin.trainer_actors import waited_for
-from verl_video_tools.verl_plugin.trainer_telling import lasting_writer
+from verl_video_tools.verl_plugin.run_logging import lasting_writer
+from verl_video_tools.verl_plugin.watchdog import ActorCheck, waited_for
 
 
 class Watchdog:

@@ -113,7 +113,7 @@ def convert_parquet(
         Rows written, and for each left out why: its video cannot be read, say.
 
     Raises:
-        UsageError: `source` is not a parquet file of our rows, or a setting does not fit.
+        UsageError: `source` is not a parquet file of our rows, a setting does not fit, or no row is left.
     """
     method = get_method(method_name, **(settings or {}))
     tool_names = _tool_names(method)
@@ -130,6 +130,8 @@ def convert_parquet(
                     skipped.append(str(error))
             writer.write_table(pa.Table.from_pylist(converted, schema=schema))
             num_written += len(converted)
+        if not num_written:
+            raise UsageError(f"{source} gives no row" + (f"; the first was left out: {skipped[0]}" if skipped else ""))
     return Conversion(num_written, tuple(skipped))
 
 

@@ -219,10 +219,13 @@ def probe_videos(
             return str(error)
 
     found: dict[str, VideoInfo | str] = {}
-    with ThreadPoolExecutor(jobs) as executor:
+    executor = ThreadPoolExecutor(jobs)
+    try:
         for path, fact in zip(paths, executor.map(opened, paths), strict=True):
             found[path] = fact
             progress(len(found), len(paths))
+    finally:
+        executor.shutdown(cancel_futures=True)  # where the user stops it, videos that wait are not opened
     return found
 
 

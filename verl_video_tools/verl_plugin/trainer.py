@@ -4,19 +4,19 @@
 stands in `VideoToolsMixin`: verl's V1 trainers log nothing of a rollout's `extra_fields` in training and have no hook
 between reward and advantage, so registration alone is not enough. Overridden, each beside its reason:
 
-- `__init__`: our agent loop workers and router, unless others are configured (`trainer_defaults`); verl makes both
+- `__init__`: our agent loop workers and router, unless others are configured (`trainer_options`); verl makes both
   after its trainer. Its option `freeze_vision_tower`, which verl tells no engine (`engine`). The replay buffer's
-  polling, and a look at what it hands out (`trainer_records.ReplayTap`): verl has options for neither. Where rollouts
+  polling, and a look at what it hands out (`run_logging.ReplayTap`): verl has options for neither. Where rollouts
   of a step have failed because something died, the run ends before it trains on the others.
 - `_build_replay_buffer`: with dynamic sampling, one that compares the valid rollouts of a group only
-  (`trainer_sampling`); verl's option for a buffer of one's own (`custom_sampler`) keeps the metric and the batch size
+  (`batching`); verl's option for a buffer of one's own (`custom_sampler`) keeps the metric and the batch size
   from it.
 - `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them. A
   run whose epochs are over early has a last step, too (`epochs`).
 - `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang. An error is left to the
   watchdog for a while, which names what is dead, and its node.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
-- `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `trainer_packing.lengthen`), and so
+- `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `batching.lengthen`), and so
   would rows of padding, with which verl fills a batch of rollouts of several sequences (see `complete_padding`).
 - `_add_prompts_to_generate`: with dynamic sampling verl replaces groups of equal rewards without end, also where every
   rollout fails, and where no judge answers.
@@ -29,7 +29,7 @@ between reward and advantage, so registration alone is not enough. Overridden, e
   would still add KL, momentum and decay.
 - `_load_checkpoint`: a run that was killed while verl named its checkpoint resumes all the same (`checkpoints`).
 - `_save_checkpoint`: checkpoints of an earlier start go, too; verl knows those of this one alone.
-- `step`, `_compute_metrics`, and all else that only tells of a run: see `trainer_telling`.
+- `step`, `_compute_metrics`, and all else that only tells of a run: see `run_logging`.
 - `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written, and
   so does a stop file (`STOP_FILE`): a trainer in a Ray actor gets no signal. `on_step_end` saves its checkpoint first.
 - `trainer_mode`: verl compares it with its own names, so it must not be the registered one.
@@ -57,23 +57,35 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
+from verl_video_tools.verl_plugin.alarms import JudgeWatch
+from verl_video_tools.verl_plugin.batching import (
+    correct_by_group,
+    deal_masked,
+    deal_padding,
+    exclude,
+    keys_of,
+    lengthen_equal,
+    rollouts_of,
+    scored,
+    with_valid_siblings,
+    write_no_advantages,
+)
 from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remove_old_checkpoints
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.epochs import end_with_epochs
 from verl_video_tools.verl_plugin.run_checks import check_batch, check_datasets, check_run_options
+from verl_video_tools.verl_plugin.run_logging import LoggingMixin, ReplayTap
 from verl_video_tools.verl_plugin.settings import describe_run, judge_config
-from verl_video_tools.verl_plugin.trainer_actors import waited_for
-from verl_video_tools.verl_plugin.trainer_advantages import correct_by_group, exclude, scored, write_no_advantages
-from verl_video_tools.verl_plugin.trainer_defaults import set_defaults
-from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
-from verl_video_tools.verl_plugin.trainer_options import trainer_options
-from verl_video_tools.verl_plugin.trainer_packing import deal_masked, deal_padding, keys_of, lengthen_equal, rollouts_of
-from verl_video_tools.verl_plugin.trainer_records import ReplayTap
-from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
-from verl_video_tools.verl_plugin.trainer_telling import TellingMixin
+from verl_video_tools.verl_plugin.trainer_options import set_defaults, trainer_options
 from verl_video_tools.verl_plugin.trainer_validation import fewer_rows
-from verl_video_tools.verl_plugin.watchdog import ServerCheck, Watchdog
+from verl_video_tools.verl_plugin.watchdog import (
+    ActorCheck,
+    ServerCheck,
+    Watchdog,
+    queue_controller,
+    storage_units,
+    waited_for,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +102,7 @@ class _Stopped(Exception):
     """The run was asked to stop, and has saved its checkpoint."""
 
 
-class VideoToolsMixin(TellingMixin):
+class VideoToolsMixin(LoggingMixin):
     """What every registered trainer adds; stands before verl's trainer of a mode in the list of base classes.
 
     Options under `video_tools.trainer`: `trainer_options.TrainerOptions`.

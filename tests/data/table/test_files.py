@@ -47,6 +47,12 @@ def test_a_quotation_mark_that_does_not_fit_is_told_with_its_lines(unclosed: str
         open_table(path)
 
 
+def test_a_column_without_a_name_is_read(tmp_path: Path) -> None:
+    """As pandas writes its index."""
+    (tmp_path / "t.csv").write_text(",question\n0,Who?\n")
+    assert list(open_table(tmp_path / "t.csv").records()) == [{"column 1": "0", "question": "Who?"}]
+
+
 def test_a_long_value_is_read(tmp_path: Path) -> None:
     """As a transcript may be; Python's reader stops at 131,072 characters."""
     transcript = "word " * 40_000

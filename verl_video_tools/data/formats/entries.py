@@ -132,7 +132,7 @@ def read_csv(path: Path, delimiter: str | None = None) -> Iterator[ReadEntry]:
         delimiter: None: what the first line has most of, of a comma, a semicolon, a tab and a bar.
 
     Raises:
-        UsageError: it cannot be read, as where a quotation mark has no end, or columns have no or the same name.
+        UsageError: it cannot be read, as where a quotation mark has no end, or columns have the same name.
     """
     csv.field_size_limit(sys.maxsize)  # a transcript has more than 131,072 characters
     begin = 1
@@ -141,8 +141,9 @@ def read_csv(path: Path, delimiter: str | None = None) -> Iterator[ReadEntry]:
             first = file.readline()
             file.seek(0)
             reader = csv.reader(file, delimiter=delimiter or max(",;\t|", key=first.count), strict=True)
-            names = [name.strip() for name in next(reader, [])]
-            if len(set(names)) < len(names) or not all(names):
+            header = enumerate(next(reader, []), start=1)
+            names = [name.strip() or f"column {place}" for place, name in header]  # pandas gives its index no name
+            if len(set(names)) < len(names):
                 raise UsageError(f"{path}: each column needs a name of its own in the first line, got {names}")
             begin = reader.line_num + 1
             for values in reader:

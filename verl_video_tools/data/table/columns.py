@@ -25,10 +25,13 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "q", "query", "problem", "prompt", "instruction"),
     "answer": (
         *("answer", "correctanswer", "groundtruth", "gt", "truth", "solution", "label", "correct", "correctoption"),
-        *("answeridx", "answerindex", "target", "a"),
+        *("answerletter", "answertext", "answeridx", "answerindex", "target", "a"),
     ),
     "options": ("options", "choices", "candidates"),
-    "video": ("videopath", "video", "videofile", "videoname", "filename", "file", "path", "clip", "videoid", "videos"),
+    "video": (
+        *("videopath", "video", "videofile", "videoname", "videofilename", "filename", "file", "path", "clip"),
+        *("clippath", "videoid", "vid", "videos"),
+    ),
     "segment": ("videosegment", "segment", "timerange", "timespan"),
     "id": ("questionid", "qid", "id"),
     "type": ("questiontype", "answertype", "qtype", "type"),

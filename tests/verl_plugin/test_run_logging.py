@@ -24,10 +24,10 @@ from tests.recorded_run import rollout
 from tests.verl_plugin.trainer_batches import Step
 from verl_video_tools.records.records import RecordWriter, read_records, step_files, step_of
 from verl_video_tools.records.report import read_run
-from verl_video_tools.verl_plugin import trainer_telling
-from verl_video_tools.verl_plugin.actor_check import ActorCheck
+from verl_video_tools.verl_plugin import run_logging
 from verl_video_tools.verl_plugin.alarms import Alarms
-from verl_video_tools.verl_plugin.trainer_telling import lasting_writer
+from verl_video_tools.verl_plugin.run_logging import lasting_writer
+from verl_video_tools.verl_plugin.watchdog import ActorCheck
 
 NUM_STEPS = 4
 
@@ -216,8 +216,8 @@ class Told(Step):
         self.trainer._alarms, self.trainer._write_records = Alarms({}, 1.0), lasting_writer(folder)
         self.trainer._validation_lines, self.trainer.global_steps = [], 1
         monkeypatch.setattr(trainer_base.PPOTrainer, "_compute_metrics", lambda *_, **__: None)
-        monkeypatch.setattr(trainer_telling, "imbalance", lambda router: {"router/imbalance": 0.0})
-        monkeypatch.setattr(trainer_telling, "release", lambda batch: self.freed.append(batch) or {})
+        monkeypatch.setattr(run_logging, "imbalance", lambda router: {"router/imbalance": 0.0})
+        monkeypatch.setattr(run_logging, "release", lambda batch: self.freed.append(batch) or {})
         monkeypatch.setattr(
             type(self.trainer), "_rollout_server_managers", lambda _: [SimpleNamespace(global_load_balancer=None)]
         )
@@ -268,7 +268,7 @@ def test_metrics_that_cannot_be_made_end_no_run(
     def broken(*_: Any, **__: Any) -> None:
         raise KeyError("a metric nobody has thought of")
 
-    owner = trainer_telling if "." not in part else Alarms
+    owner = run_logging if "." not in part else Alarms
     monkeypatch.setattr(owner, part.rpartition(".")[2], broken)
     for expected in (1, 2):
         assert told.metrics()["records/failures"] == expected
