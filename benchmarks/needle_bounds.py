@@ -30,12 +30,12 @@ from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, make_row, question_from_row
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.toolkit.oracle import initial_frame_numbers, synthetic_fields
+from verl_video_tools.methods.videobrain.oracle import search_words
 from verl_video_tools.replay import replay
 from verl_video_tools.services.retrieval import RetrievalConfig, local
 from verl_video_tools.synthetic import clip_dir
 from verl_video_tools.synthetic.needle import MOST_FIRST_LOOK, needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import LETTERS, Question
-from verl_video_tools.synthetic.search import search_words
 from verl_video_tools.synthetic.world import VideoSpec, label_at
 
 POLICIES = ("first_look", "oracle")

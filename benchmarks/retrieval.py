@@ -25,8 +25,7 @@ import numpy as np
 from benchmarks.video.long_files import LongVideo, write_long_video
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService, local
 from verl_video_tools.synthetic import clip_dir
-from verl_video_tools.synthetic.spec import random_spec
-from verl_video_tools.synthetic.world import VideoSpec, label_at, render
+from verl_video_tools.synthetic.world import VideoSpec, label_at, random_spec, render
 
 NUM_CANDIDATES, NUM_FRAMES = 128, 4
 """VideoBrain's (arXiv 2602.04094): so many candidates per search, of which the best so many are shown."""

@@ -34,10 +34,16 @@ from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.replay import replay
-from verl_video_tools.synthetic.cards import SMALL_SIDE_PIXELS, render_cards, window_of
 from verl_video_tools.synthetic.needle import NEEDLE_FPS
 from verl_video_tools.synthetic.questions import Question
-from verl_video_tools.synthetic.spatial import card_at, spatial_questions, spatial_spec
+from verl_video_tools.synthetic.spatial import (
+    SMALL_SIDE_PIXELS,
+    card_at,
+    render_cards,
+    spatial_questions,
+    spatial_spec,
+    window_of,
+)
 from verl_video_tools.synthetic.world import LABELS, Event, VideoSpec
 from verl_video_tools.video import Box, FrameRequest, Region, Video
 

@@ -61,7 +61,7 @@ def test_rows_are_read_by_the_package(folder: Path) -> None:
 
 def test_splits_share_no_video(folder: Path) -> None:
     specs = {
-        split: {question_from_row(row)[0].to_json() for row in load_rows(folder / f"{split}.parquet")}
+        split: {question_from_row(row)[0] for row in load_rows(folder / f"{split}.parquet")}
         for split in ("train", "test")
     }
     assert not specs["train"] & specs["test"]

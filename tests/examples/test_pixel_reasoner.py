@@ -22,7 +22,7 @@ from verl_video_tools.core.types import CallRecord, Sample, StopReason, Trajecto
 from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.replay import areplay
 from verl_video_tools.synthetic.questions import make_questions
-from verl_video_tools.synthetic.spec import random_spec
+from verl_video_tools.synthetic.world import random_spec
 from verl_video_tools.video import linspace_indices
 
 pytestmark = pytest.mark.slow

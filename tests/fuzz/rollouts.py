@@ -27,10 +27,9 @@ from verl_video_tools.core.types import (
     Trajectory,
     content_images,
 )
-from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
-from verl_video_tools.rollout.sequences import rollout_tokens
+from verl_video_tools.rollout.sequences import TokenBudget, rollout_tokens
 from verl_video_tools.rollout.token_policy import TokenPolicy
 from verl_video_tools.rollout.tokens import TokenCounter, check_invariants
 

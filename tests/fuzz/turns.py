@@ -30,7 +30,7 @@ from verl_video_tools.core.types import (
     content_images,
     content_text,
 )
-from verl_video_tools.rollout.special_tokens import escape_special_tokens
+from verl_video_tools.rollout.observation import escape_special_tokens
 
 VIDEOS = {
     "short": VideoInfo(4.0, 100, 25.0, 48, 32),

@@ -24,7 +24,7 @@ from verl_video_tools.rollout.cost import max_cost_call
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import make_questions
 from verl_video_tools.synthetic.spatial import spatial_questions, spatial_spec
-from verl_video_tools.synthetic.spec import random_spec
+from verl_video_tools.synthetic.world import random_spec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "compose" / "longvt_search_ladder.yaml"
 

@@ -6,9 +6,8 @@ import pytest
 
 from tests.rollout.test_tokens import END, IMAGE, HandBuilder, ids, letters, picture
 from verl_video_tools.core.types import Content, ContextPolicy, ImagePart, Message, StopReason, content_text
-from verl_video_tools.rollout.budget import TokenBudget
-from verl_video_tools.rollout.context import DROPPED_MARK, visible_messages
-from verl_video_tools.rollout.sequences import RolloutTokens, rollout_tokens
+from verl_video_tools.rollout.observation import DROPPED_MARK, visible_messages
+from verl_video_tools.rollout.sequences import RolloutTokens, TokenBudget, rollout_tokens
 from verl_video_tools.rollout.tokens import TokenCounter, check_invariants
 
 SYSTEM = Message("system", ("be brief",))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import verl_video_tools.rollout.rollout_videos as videos_module
+import verl_video_tools.rollout.observation as videos_module
 from tests.turns.framethinker import answer, choose
 from tests.turns.tagged import think, tool_call
 from tests.verl_plugin.harness import QUESTION, video

@@ -27,7 +27,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.rollout.episode import Episode
-from verl_video_tools.rollout.history import History
+from verl_video_tools.rollout.observation import History
 from verl_video_tools.rollout.policy import AssistantTurn, ScriptedPolicy
 
 TURNS = [call("spy", n=1), call("crop_video", start_time=10, end_time=12), call("spy", n=2), ANSWER]
@@ -125,8 +125,8 @@ def test_a_turn_adds_what_it_shows_and_no_more() -> None:
     history.show([observation(3)])
     shown, turns = history.shown, history.turns
     for number in range(3):
-        history.say("a")
-        history.settle(Turn("a", [CallRecord("spy", {}, ok=True)]))
+        history.start_turn("a")
+        history.finish_turn(Turn("a", [CallRecord("spy", {}, ok=True)]))
         history.show([observation(2)])
         assert all(old is new for old, new in zip(shown, history.shown, strict=False))
         assert all(old is new for old, new in zip(turns, history.turns, strict=False))

@@ -33,7 +33,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.records.html import write_html
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.replay import replay
-from verl_video_tools.rollout import pictures as module
+from verl_video_tools.rollout import observation as module
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import ScriptedPolicy
 from verl_video_tools.video.pictures import planned_picture, read_picture

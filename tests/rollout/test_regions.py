@@ -11,7 +11,7 @@ import av
 import numpy as np
 import pytest
 
-import verl_video_tools.rollout.rollout_videos as videos_module
+import verl_video_tools.rollout.observation as videos_module
 from tests.verl_plugin.harness import QUESTION, model_dir, run_loop, video
 from tests.zooming_method import PATH, Zooming
 from verl_video_tools.core.types import (

@@ -10,8 +10,7 @@ import pytest
 
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import FrameRecord, ImagePart, Message, StopReason
-from verl_video_tools.rollout.budget import TokenBudget
-from verl_video_tools.rollout.sequences import RolloutTokens
+from verl_video_tools.rollout.sequences import RolloutTokens, TokenBudget
 from verl_video_tools.rollout.tokens import (
     TokenCounter,
     TokenStream,

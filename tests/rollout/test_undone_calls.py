@@ -15,7 +15,7 @@ from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.replay import replay
-from verl_video_tools.rollout import rollout_videos as videos_module
+from verl_video_tools.rollout import observation as videos_module
 
 QUESTION = "What does the driver wave with?"
 

@@ -9,7 +9,7 @@ import pytest
 
 from verl_video_tools.core.types import FrameRecord, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.methods import get_method
-from verl_video_tools.rollout.video_part import video_fields
+from verl_video_tools.rollout.chat_policy import video_fields
 
 pytest.importorskip("transformers")
 

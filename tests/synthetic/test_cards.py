@@ -9,18 +9,18 @@ import av
 import numpy as np
 import pytest
 
-from verl_video_tools.synthetic.cards import (
+from verl_video_tools.synthetic.spatial import (
     BLOCK_PIXELS,
     PLACES,
     SMALL_SIDE_PIXELS,
     WINDOW_PIXELS,
+    card_at,
     dot,
     picture_at,
     place_of,
     render_cards,
     window_of,
 )
-from verl_video_tools.synthetic.spatial import card_at
 from verl_video_tools.synthetic.world import COLOURS, LABELS, SPATIAL_SIDE_PIXELS, Event, VideoSpec, label_at
 from verl_video_tools.video import Box, FrameRequest, Region, Video
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import asdict
 from functools import cache
 
 import numpy as np
 import pytest
 
 from verl_video_tools.synthetic.questions import KINDS, LETTERS, Question, make_questions
-from verl_video_tools.synthetic.spec import first_look_frames, random_spec
-from verl_video_tools.synthetic.world import LABELS, Event, VideoSpec, label_at
+from verl_video_tools.synthetic.world import LABELS, Event, VideoSpec, first_look_frames, label_at, random_spec
 
 Pair = tuple[VideoSpec, Question]
 
@@ -144,4 +145,4 @@ def test_too_many_questions_are_refused() -> None:
 
 def test_question_survives_json() -> None:
     for _, question in sample()[:50]:
-        assert Question.from_json(question.to_json()) == question
+        assert Question.from_dict(json.loads(json.dumps(asdict(question)))) == question

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import av
@@ -9,8 +11,18 @@ import numpy as np
 import pytest
 
 from examples.tiny_models.frame_pool import decode_all
-from verl_video_tools.synthetic.spec import first_look_frames, is_hidden, random_spec
-from verl_video_tools.synthetic.world import COLOURS, LABELS, Event, VideoSpec, frame_pixels, label_at, render
+from verl_video_tools.synthetic.world import (
+    COLOURS,
+    LABELS,
+    Event,
+    VideoSpec,
+    first_look_frames,
+    frame_pixels,
+    is_hidden,
+    label_at,
+    random_spec,
+    render,
+)
 
 CROWDED = VideoSpec(7, 5, 16 * 12, tuple(Event(12 * n + 2, 12 * n + 9, label) for n, label in enumerate(LABELS)))
 
@@ -105,7 +117,7 @@ def test_first_look_is_truncated_linspace_from_first_to_last_frame() -> None:
 
 
 def test_spec_survives_json() -> None:
-    assert VideoSpec.from_json(CROWDED.to_json()) == CROWDED
+    assert VideoSpec.from_dict(json.loads(json.dumps(asdict(CROWDED)))) == CROWDED
 
 
 @pytest.mark.parametrize(

@@ -134,15 +134,15 @@ async def test_fourth_zoom_exceeds_the_papers_response_budget() -> None:
 
 async def test_refused_zoom_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[int] = []
-    from verl_video_tools.rollout import rollout_videos
+    from verl_video_tools.rollout import observation
 
-    real_decode = rollout_videos.decode_frames
+    real_decode = observation.decode_frames
 
     async def counting_decode(video: Any, request: Any, **kwargs: Any) -> Any:
         decoded.append(len(request))
         return await real_decode(video, request, **kwargs)
 
-    monkeypatch.setattr(rollout_videos, "decode_frames", counting_decode)
+    monkeypatch.setattr(observation, "decode_frames", counting_decode)
     rollout = await run_loop([choose(20, 60)], response_length=60)
     assert rollout.trajectory.stop_reason is StopReason.RESPONSE_BUDGET
     assert decoded == [8]

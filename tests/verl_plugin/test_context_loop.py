@@ -30,7 +30,7 @@ from tests.verl_plugin.harness import (
 )
 from verl_video_tools.core.types import RolloutLimits, StopReason, Trajectory
 from verl_video_tools.replay import areplay
-from verl_video_tools.rollout.context import DROPPED_MARK
+from verl_video_tools.rollout.observation import DROPPED_MARK
 from verl_video_tools.rollout.tokens import placeholder_runs
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.background_loop import BackgroundLoop

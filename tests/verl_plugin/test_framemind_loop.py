@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from tests.verl_plugin.harness import Rollout, make_row, run_loop, video
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.methods.framemind import FrameMind, resolution_ladder
-from verl_video_tools.rollout import rollout_videos
+from verl_video_tools.rollout import observation
 from verl_video_tools.verl_plugin.group_scores import begin_group
 from verl_video_tools.verl_plugin.settings import group_methods, is_validation
 from verl_video_tools.video import cache_stats
@@ -153,6 +153,6 @@ async def test_a_prompt_is_refused_before_decoding_by_the_labels_that_it_would_h
     def decode(*_: object, **__: object) -> None:
         raise AssertionError("decoded")
 
-    monkeypatch.setattr(rollout_videos, "decode_frames", decode)
+    monkeypatch.setattr(observation, "decode_frames", decode)
     refused = await rollout([], prompt_length=length - 1)
     assert refused.trajectory.stop_reason is StopReason.PROMPT_BUDGET

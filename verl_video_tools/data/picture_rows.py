@@ -12,7 +12,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Message, Method, PixelEnvelope
-from verl_video_tools.rollout.special_tokens import picture_prompt_messages
+from verl_video_tools.rollout.observation import picture_prompt_messages
 from verl_video_tools.video.pictures import read_picture
 
 

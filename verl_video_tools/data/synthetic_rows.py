@@ -19,19 +19,29 @@ import pyarrow.parquet as pq
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.methods import method_class, method_names
-from verl_video_tools.synthetic.benchmarks import AskedQuestion, video_mme_entry
-from verl_video_tools.synthetic.cards import render_cards
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
-from verl_video_tools.synthetic.questions import Question, make_questions
+from verl_video_tools.synthetic.questions import Kind, Question, make_questions
 from verl_video_tools.synthetic.seconds import evidence_seconds, open_question
-from verl_video_tools.synthetic.spatial import spatial_questions, spatial_spec
-from verl_video_tools.synthetic.spec import random_spec
-from verl_video_tools.synthetic.world import VideoSpec, render
+from verl_video_tools.synthetic.spatial import render_cards, spatial_questions, spatial_spec
+from verl_video_tools.synthetic.world import VideoSpec, random_spec, render
 
 DATA_SOURCE = "video_tools_demo"
 VIDEO_MME = "video_mme.parquet"
 """The test split in the format of Video-MME, to try an evaluation on."""
 _MOST_BENCHMARK_QUESTIONS = 96
+_TASK_TYPES: Mapping[Kind, str] = {
+    "direct": "Object Recognition",
+    "at_time": "Temporal Perception",
+    "between_frames": "Object Recognition",
+    "between_things": "Temporal Reasoning",
+    "order": "Temporal Reasoning",
+    "count": "Counting Problem",
+    "on_card": "Spatial Perception",
+}
+"""Of the twelve types of Video-MME, the one that each kind of question comes nearest."""
+
+_SHORT_SECONDS = 120.0
+"""Videos up to this long are `short` in Video-MME; ours last ten minutes at most, which is `medium`."""
 _FORMAT = 6  # raise it when the files' content changes, so that old folders are made anew
 _SPLITS = ("train", "test")
 _MANIFEST = "manifest.json"
@@ -107,7 +117,7 @@ def make_demo(
     make_spec = spatial_spec if spatial else needle_spec if needle else random_spec
     counts = dict(zip(_SPLITS, (num_train_videos, num_test_videos), strict=True))
     jobs: list[tuple[VideoSpec, Path]] = []
-    asked: list[AskedQuestion] = []
+    video_mme: list[dict[str, Any]] = []
     for split, count in counts.items():
         rows: list[dict[str, Any]] = []
         for number in range(count):
@@ -119,10 +129,9 @@ def make_demo(
                 rows.append(make_row(spec, question, path, len(rows), split, agent_name, open_ended))
                 if split == "test":
                     words = _as_asked(agent_names[0], spec, question)
-                    asked.append(AskedQuestion(spec, words, path, number + 1, place + 1))
+                    video_mme.append(_video_mme_entry(spec, words, path, number + 1, place + 1))
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
-    entries = list(map(video_mme_entry, asked[:_MOST_BENCHMARK_QUESTIONS]))
-    pq.write_table(pa.Table.from_pylist(entries), folder / VIDEO_MME)
+    pq.write_table(pa.Table.from_pylist(video_mme[:_MOST_BENCHMARK_QUESTIONS]), folder / VIDEO_MME)
     _render_all(jobs, num_processes, progress)
     videos_made = sorted(str(path.relative_to(folder)) for _, path in jobs)
     files = [*videos_made, *(f"{split}.parquet" for split in _SPLITS), VIDEO_MME]
@@ -195,6 +204,26 @@ def _as_asked(agent_name: str, spec: VideoSpec, question: Question) -> Question:
     return question if path is None else resolve_name(path)(spec, question)
 
 
+def _video_mme_entry(spec: VideoSpec, question: Question, video_path: Path, video: int, number: int) -> dict[str, Any]:
+    """A question, the `number`-th about the `video`-th video, in the format of Video-MME.
+
+    There is no `url`, as the videos are on this machine only.
+    """
+    return {
+        "video_id": f"{video:03d}",
+        "duration": "short" if spec.duration_seconds <= _SHORT_SECONDS else "medium",
+        "domain": "Synthetic",
+        "sub_category": "Shapes" if spec.world == "short" else "NeedleClips",
+        "url": "",
+        "videoID": video_path.stem,
+        "question_id": f"{video:03d}-{number}",
+        "task_type": _TASK_TYPES[question.kind],
+        "question": question.text.splitlines()[0],
+        "options": [f"{letter}. {option}" for letter, option in question.options.items()],
+        "answer": question.answer,
+    }
+
+
 def load_rows(parquet: str | Path) -> list[dict[str, Any]]:
     """All rows of a parquet file, as plain dictionaries."""
     return pq.read_table(parquet).to_pylist()
@@ -207,7 +236,7 @@ def question_from_row(row: Mapping[str, Any]) -> tuple[VideoSpec, Question]:
         KeyError: the row was not made by `make_demo`.
     """
     truth = json.loads(row["extra_info"]["demo"])
-    return VideoSpec.from_json(json.dumps(truth["spec"])), Question.from_json(json.dumps(truth["question"]))
+    return VideoSpec.from_dict(truth["spec"]), Question.from_dict(truth["question"])
 
 
 def check_free(folder: Path) -> None:

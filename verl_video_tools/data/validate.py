@@ -32,7 +32,7 @@ from verl_video_tools.data.picture_rows import is_picture_row, picture_faults
 from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.rollout.cost import GROUP_SIZE, planned_images
-from verl_video_tools.rollout.special_tokens import prompt_messages
+from verl_video_tools.rollout.observation import prompt_messages
 from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.video import Video
@@ -143,7 +143,7 @@ class PromptCosts:
 
     def _of(self, method: Method, sample: Sample, info: VideoInfo) -> PromptCost:
         look = method.plan_initial_frames(info, sample, self._model.envelope)
-        messages = prompt_messages(method, sample, info, planned_images(look, info))
+        messages = prompt_messages(method, sample, [info], planned_images(look, info))
         budget = method.recipe_budget
         max_tokens = budget.prompt_tokens if self._max_tokens is None else self._max_tokens
         max_images = budget.images if self._max_images is None else self._max_images

@@ -9,20 +9,28 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import EndpointError, PolicyError
 from verl_video_tools.core.reasoning import CLOSING, SpokenTurn, take_apart
-from verl_video_tools.core.types import Message, Method, PixelEnvelope, Retriever, Sample, ToolModel, Trajectory
-from verl_video_tools.rollout.context import visible_messages
+from verl_video_tools.core.types import (
+    FrameRecord,
+    Message,
+    Method,
+    PixelEnvelope,
+    Retriever,
+    Sample,
+    ToolModel,
+    Trajectory,
+    VideoInfo,
+)
 from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.observation import visible_messages
 from verl_video_tools.rollout.opened_reasoning import OpenedReasoning
 from verl_video_tools.rollout.policy import AssistantTurn
-from verl_video_tools.rollout.sampling import Sampling
-from verl_video_tools.rollout.video_part import video_fields
 from verl_video_tools.services.chat import Completion, read_completion, restore_stop, to_chat_message
 from verl_video_tools.services.config import EndpointConfig
 from verl_video_tools.services.endpoint import EndpointClient, Exchange
@@ -33,6 +41,37 @@ _KEEP_STOP = "include_stop_str_in_output"
 
 _TOO_LONG = re.compile(r"context[ _]length|maximum model length|at most \d+ image", re.IGNORECASE)
 """In the refusals of vLLM, SGLang and OpenAI: the request is longer, or has more images, than the server takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is drawn. What is None is not sent, and the endpoint's own default holds.
+
+    Tokens of a turn are bounded by the method (`max_turn_tokens`).
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    temperature: float = 1.0
+    top_p: float | None = None
+    """Only the likeliest tokens that together have this probability, above 0 and at most 1."""
+
+    def __post_init__(self) -> None:
+        require(self, "temperature", self.temperature >= 0, "at least 0")
+        require(self, "top_p", self.top_p is None or 0 < self.top_p <= 1, "above 0 and at most 1, or None")
+
+    def sampling(self) -> dict[str, Any]:
+        """The options by name, also those that are None."""
+        return {field.name: getattr(self, field.name) for field in fields(Sampling)}
+
+    def sampling_fields(self) -> dict[str, Any]:
+        """Those that are sent with a request."""
+        return {name: value for name, value in self.sampling().items() if value is not None}
+
+    def refused_field(self, error: EndpointError) -> str | None:
+        """The option that a refused request was refused for; None where the refusal names none that was sent."""
+        return next((name for name in self.sampling_fields() if name in str(error)), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,3 +400,26 @@ def _instructed(messages: Sequence[Message], instruction: str) -> list[Message]:
     if first.role != "system":
         return [Message("system", (instruction,)), *messages]
     return [Message("system", (*first.content, f"\n\n{instruction}")), *rest]
+
+
+def video_fields(info: VideoInfo, frames: Sequence[FrameRecord]) -> dict[str, Any]:
+    """Fields of a request whose first message with images shows these frames of a video as one.
+
+    vLLM decodes a `data:video/jpeg` URL as frames that were sampled already, and takes the facts of the file that they
+    come from with the request (`media_io_kwargs`, vLLM 0.24). They decide which times the model is told: vLLM hands
+    them to the processor of Qwen3-VL, and not to that of Qwen2.5-VL, which then takes the frames for 24 of a second.
+
+    Bounds of the processor are set so wide that it leaves the frames at their size: for Qwen2.5-VL they bound the area
+    of a frame, for Qwen3-VL that of all frames together.
+    """
+    media = {
+        "num_frames": -1,  # all that are sent
+        "fps": info.average_fps,
+        "frames_indices": [frame.index for frame in frames],
+        "total_num_frames": info.num_frames,
+        "duration": info.duration_seconds,
+        "do_sample_frames": False,
+    }
+    area = frames[0].width * frames[0].height
+    size = {"shortest_edge": 1, "longest_edge": area * (len(frames) + 1)}  # an odd number is filled up by one
+    return {"media_io_kwargs": {"video": media}, "mm_processor_kwargs": {"size": size}}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from verl_video_tools.core.errors import (
@@ -17,6 +17,7 @@ from verl_video_tools.core.errors import (
     CallError,
     CallErrorCode,
     CallRejected,
+    DeadlineError,
     PolicyError,
     RetrievalError,
     RowError,
@@ -25,6 +26,7 @@ from verl_video_tools.core.errors import (
     VideoError,
 )
 from verl_video_tools.core.prompt_files import prompt_digest
+from verl_video_tools.core.trajectory import Verification
 from verl_video_tools.core.types import (
     CallRecord,
     Content,
@@ -50,14 +52,17 @@ from verl_video_tools.core.types import (
     content_text,
     with_pixels,
 )
-from verl_video_tools.rollout.call_errors import failure_code
-from verl_video_tools.rollout.initial_frames import group_prefetch, initial_messages, initial_requests
-from verl_video_tools.rollout.pictures import decoded_messages, planned_messages
-from verl_video_tools.rollout.policy import BudgetCheck, Policy
-from verl_video_tools.rollout.rollout_videos import RolloutVideos
-from verl_video_tools.rollout.special_tokens import escape_special_tokens
-from verl_video_tools.rollout.tool_contexts import ToolContexts
-from verl_video_tools.rollout.verification import verify
+from verl_video_tools.rollout.observation import (
+    RolloutVideos,
+    ToolContexts,
+    decoded_picture_prompt,
+    escape_messages,
+    escape_special_tokens,
+    initial_requests,
+    planned_picture_prompt,
+    prompt_messages,
+)
+from verl_video_tools.rollout.policy import AnswersApart, BudgetCheck, Policy
 
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
 
@@ -99,8 +104,7 @@ class Episode:
         self._contexts = ToolContexts(
             self.sample,
             self.envelope,
-            self._videos.decode,
-            self._videos.deadline_seconds,
+            self._videos,
             self.trajectory.retrieved_frames,
             self.retriever,
             self.tool_model,
@@ -124,9 +128,7 @@ class Episode:
                 break
             observation = await self.step(turn.text, turn.truncated, turn.reasoning)
             messages = None if observation is None else [Message("user", observation)]
-        await verify(
-            self.trajectory, self.method, self.sample, policy, self._videos.planned, self._videos.decode, self.abort
-        )
+        await self._verify(policy)
         return self.trajectory
 
     # -------------------------------------------------------------------------------------------------- initial frames
@@ -141,16 +143,17 @@ class Episode:
             return None
         try:
             await self._videos.open(sample.videos)
-            videos = self._videos.opened
-            info = videos[0].info
-            requests = await initial_requests(method, sample, self.envelope, videos, self._contexts)
+            infos = [video.info for video in self._videos.opened]
+            requests = await initial_requests(method, sample, self.envelope, self._contexts)
             planned = [image for request in requests for image in await self._videos.planned(request)]
-            messages = initial_messages(method, sample, videos, planned)
-            if await self._exceeds_budget(messages, info):  # asked before anything is decoded
+            messages = prompt_messages(method, sample, infos, planned)
+            if await self._exceeds_budget(messages, infos[0]):  # asked before anything is decoded
                 return None
             prefetch: tuple[FrameRequest, ...] = ()
             if len(requests) == 1 and method.initial_frames_selector is None:  # else the group's are not known
-                prefetch = group_prefetch(self.group, requests, sample, self.envelope, videos[0])
+                different = {id(member): member for member in self.group}.values()
+                of_group = {member.plan_initial_frames(infos[0], sample, self.envelope) for member in different}
+                prefetch = tuple(of_group.difference(requests))
             images = [image for request in requests for image in await self._videos.decode(request, prefetch)]
         except VideoError as error:
             self._end_with_video_error(error)
@@ -161,11 +164,11 @@ class Episode:
         if [image.record for image in images] == [image.record for image in planned]:
             messages = [Message(message.role, with_pixels(message.content, images)) for message in messages]
         else:  # another frame stands in for a damaged one, and labels tell what is shown
-            messages = initial_messages(method, sample, videos, images)
-            if await self._exceeds_budget(messages, info):
+            messages = prompt_messages(method, sample, infos, images)
+            if await self._exceeds_budget(messages, infos[0]):
                 return None
-        self.trajectory.video = info
-        self.trajectory.more_videos = [video.info for video in videos[1:]]
+        self.trajectory.video = infos[0]
+        self.trajectory.more_videos = infos[1:]
         self.trajectory.initial_frames = [image.record for image in images]
         self._contexts.history.show([message.content for message in messages])
         return messages
@@ -173,10 +176,10 @@ class Episode:
     async def _start_without_video(self) -> list[Message] | None:
         """The prompt of a row with images, or with neither images nor a video. No tool can show more."""
         try:
-            messages = await planned_messages(self.method, self.sample, self.envelope)
+            messages = await planned_picture_prompt(self.method, self.sample, self.envelope)
             if await self._exceeds_budget(messages, None):  # asked before anything is decoded
                 return None
-            messages = await decoded_messages(messages, self.sample, self.envelope)
+            messages = await decoded_picture_prompt(messages, self.sample, self.envelope)
         except (RowError, UsageError) as error:
             self.abort(str(error))
             return None
@@ -220,7 +223,7 @@ class Episode:
             reasoning=reasoning,
         )
         self.trajectory.turns.append(turn)
-        self._contexts.history.say(text)
+        self._contexts.history.start_turn(text)
 
         if parsed.answer is not None:
             self.trajectory.answer = parsed.answer
@@ -250,18 +253,18 @@ class Episode:
     # ------------------------------------------------------------------------------------------------------- internals
 
     async def _execute(self, parsed: ParsedTurn, turn: Turn, turns_left: int) -> Content | None:
-        tools = self._tools()
+        tools = {} if self.trajectory.visuals != "video" else self.method.tools(self._videos.opened[0].info)
         plans = [await self._plan(call, tools.get(call.name)) for call in parsed.calls]
         turn.calls = [record for record, _ in plans]
         if self.method.end_on_call_error and any(call.refused() for call in turn.calls):
-            self._leave_undone(turn, "another call of the turn was refused")
+            self._fail(turn.calls, CallErrorCode.NOT_EXECUTED, "another call of the turn was refused")
             self._end(StopReason.INVALID_ACTION)
             return None
 
         planned = [await self._take(record, plan, self._videos.planned) for record, plan in plans]
         observation = escape_special_tokens(self.method.observe(planned, turns_left))
         if reason := await self._refuses(observation):  # asked before anything is decoded
-            self._fail([record for record in turn.calls if record.ok], CallErrorCode(reason), "does not fit")
+            self._fail(turn.calls, CallErrorCode(reason), "does not fit")
             if self.method.ends_on_budget() or not turn.calls:  # no refusal can take the place of an answer to no call
                 self._end(reason)
                 return None
@@ -272,7 +275,7 @@ class Episode:
         errors = [record.error for record in turn.calls if record.error is not None and record.failed()]
         lost = [error for error in errors if error.code not in INTACT_CODES]
         if self.method.end_on_call_error and lost:
-            self._leave_undone(turn, "another call of the turn failed")
+            self._fail(turn.calls, CallErrorCode.NOT_EXECUTED, "another call of the turn failed")
             self._end_with_video_error(lost[0])
             return None
         images = [image for outcome in outcomes for image in outcome.images]
@@ -281,11 +284,11 @@ class Episode:
         else:  # a call was refused or failed, or another frame stands in for a damaged one
             observation = escape_special_tokens(self.method.observe(outcomes, turns_left))
             if reason := await self._refuses(observation):
-                self._fail([record for record in turn.calls if record.ok], CallErrorCode(reason), "does not fit")
+                self._fail(turn.calls, CallErrorCode(reason), "does not fit")
                 self._end(reason)
                 return None
         turn.observation = content_text(observation)
-        self._contexts.history.settle(turn)
+        self._contexts.history.finish_turn(turn)
         self._contexts.history.show([observation])
         if reason := self.method.ends_after(self.trajectory):
             self._end(reason)
@@ -304,14 +307,14 @@ class Episode:
         if record.error is None and tool is None:
             record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r:.80}")
         if record.error is None and tool is not None:
-            context = self._contexts.of_call(self._videos.opened, record)
+            context = self._contexts.of_call(record)
             try:
                 plan = await tool.plan(call.arguments, context)
                 record.ok, record.result, record.text = True, dict(plan.result), plan.text
             except CallRejected as rejection:
                 record.error = rejection.error
             except (RetrievalError, ToolModelError, VideoError) as error:  # a tool that asks or looks; not its fault
-                code = failure_code(error)
+                code = _failure_code(error)
                 record.error = CallError(code, str(error))
                 self.trajectory.flags.append(code.value)
         record.latency_ms = (time.perf_counter() - started) * 1e3
@@ -328,15 +331,48 @@ class Episode:
             record.frames = [image.record for image in images]
             return ToolOutcome(record, images, info)
         except VideoError as error:
-            code = failure_code(error)
+            code = _failure_code(error)
             self._fail([record], code, str(error))
             self.trajectory.flags.append(code.value)
             return ToolOutcome(record, video=info)
         finally:
             record.latency_ms += (time.perf_counter() - started) * 1e3
 
-    def _tools(self) -> Mapping[str, Tool]:
-        return {} if self.trajectory.visuals != "video" else self.method.tools(self._videos.opened[0].info)
+    async def _verify(self, policy: Policy) -> None:
+        """Ask the policy once more after its answer, where the method does (`Method.verification_frames`).
+
+        The request is outside the dialogue, and no training sequence holds it. Frames that cannot be decoded flag the
+        rollout, as those of a call do.
+        """
+        trajectory, video = self.trajectory, self.trajectory.video
+        if trajectory.stop_reason is not StopReason.ANSWER or video is None or not isinstance(policy, AnswersApart):
+            return
+        request = self.method.verification_frames(trajectory)
+        if request is None:
+            return
+        verification = trajectory.verification = Verification()
+        try:
+            planned = await self._videos.planned(request)
+            messages = escape_messages(self.method.verification_prompt(self.sample, video, planned))
+            if not await policy.fits_apart(messages):  # asked before anything is decoded
+                verification.error = "does not fit"
+                return
+            images = await self._videos.decode(request)
+        except VideoError as error:
+            trajectory.flags.append(_failure_code(error).value)
+            verification.error = str(error)
+            return
+        verification.frames = [image.record for image in images]
+        try:
+            turn = await policy.apart(escape_messages(self.method.verification_prompt(self.sample, video, images)))
+        except PolicyError as error:
+            verification.error = str(error)
+            self.abort(str(error))
+            return
+        if turn is None:
+            verification.error = "the policy has no more to say"
+        else:
+            verification.text = turn.text
 
     def _refuse(self, parsed: ParsedTurn, code: CallErrorCode, why: str) -> None:
         self.trajectory.turns[-1].calls = [
@@ -344,15 +380,13 @@ class Episode:
             for call in parsed.calls
         ]
 
-    def _leave_undone(self, turn: Turn, why: str) -> None:
-        """Calls of a turn that nothing answers were planned, perhaps decoded, and never shown: not executed."""
-        self._fail([record for record in turn.calls if record.ok], CallErrorCode.NOT_EXECUTED, why)
-
     @staticmethod
     def _fail(records: Sequence[CallRecord], code: CallErrorCode, why: str) -> None:
+        """Fail calls that were planned, perhaps decoded, and are not shown. One that has failed keeps its own error."""
         for record in records:
-            record.ok, record.error = False, CallError(code, why)
-            record.frames, record.result, record.text = [], {}, None
+            if record.ok:
+                record.ok, record.error = False, CallError(code, why)
+                record.frames, record.result, record.text = [], {}, None
 
     def _end_with_video_error(self, error: VideoError | CallError) -> None:
         # Flagged: the file or the machine failed, so neither this rollout nor the mean of its group should learn
@@ -366,3 +400,12 @@ class Episode:
 
 def _records(outcomes: Sequence[ToolOutcome]) -> list[list[FrameRecord]]:
     return [[image.record for image in outcome.images] for outcome in outcomes]
+
+
+def _failure_code(error: RetrievalError | ToolModelError | VideoError) -> CallErrorCode:
+    """The code of a call that failed through no fault of the policy."""
+    if isinstance(error, RetrievalError):
+        return CallErrorCode.RETRIEVAL_ERROR
+    if isinstance(error, ToolModelError):
+        return CallErrorCode.MODEL_ERROR
+    return CallErrorCode.DEADLINE if isinstance(error, DeadlineError) else CallErrorCode.VIDEO_ERROR

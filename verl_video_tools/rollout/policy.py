@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from verl_video_tools.core.types import Content, Message, StopReason
 
@@ -36,6 +36,23 @@ class Policy(Protocol):
 
         Raises:
             PolicyError: no turn can be given, for a reason outside the policy's reach; the rollout is aborted.
+        """
+        ...
+
+
+@runtime_checkable
+class AnswersApart(Protocol):
+    """A policy that can be asked outside its dialogue. One that cannot, such as recorded turns, is not asked."""
+
+    async def fits_apart(self, messages: Sequence[Message]) -> bool:
+        """Whether a request fits; images come without pixels."""
+        ...
+
+    async def apart(self, messages: Sequence[Message]) -> AssistantTurn | None:
+        """The reply to a request of its own, of which the dialogue shows nothing; None if there is none.
+
+        Raises:
+            PolicyError: as `Policy.turn`.
         """
         ...
 

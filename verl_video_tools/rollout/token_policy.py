@@ -12,12 +12,11 @@ from typing import Any
 from verl_video_tools.core.errors import PolicyError
 from verl_video_tools.core.reasoning import SpokenTurn, opens_reasoning, take_apart
 from verl_video_tools.core.types import ImagePart, Message, Method
-from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.policy import AssistantTurn
-from verl_video_tools.rollout.sequences import RolloutTokens
+from verl_video_tools.rollout.sequences import RolloutTokens, TokenBudget
 from verl_video_tools.rollout.tokens import TokenStream
 
-_NOT_THE_POLICYS = frozenset({"error", "abort", "aborted"})
+_ENGINE_ABORT_REASONS = frozenset({"error", "abort", "aborted"})
 """Stop reasons of verl's servers for which the policy did nothing. vLLM raises nothing for a request that fails inside
 the engine, and gives what there is."""
 _TAIL_TOKENS = 8
@@ -111,7 +110,7 @@ class TokenPolicy:
         )
         self.generation_seconds += time.perf_counter() - started
         token_ids = list(output.token_ids)
-        if not token_ids or output.stop_reason in _NOT_THE_POLICYS:
+        if not token_ids or output.stop_reason in _ENGINE_ABORT_REASONS:
             reason = f"stop reason {output.stop_reason!r} after {len(token_ids)} tokens"
             raise PolicyError(f"the inference engine gave no whole turn: {reason}; its log may say why")
         # Not asked for any, the engine gives None, and verl an empty list where it has joined interrupted requests.

@@ -6,7 +6,7 @@ the clues, two in another stretch between initial frames, and one alone in a thi
 
     at_time         (a) a clock is given; VideoBrain reads frame numbers instead
                     (c) VideoBrain is asked for a needle by its shape alone if no other event has that shape, as is the
-                        case for the lone one (`synthetic.search`)
+                        case for the lone one (`methods.videobrain.oracle`)
     between_things  (b) two clues are named; the initial frames tell where they are
     order           (d) which of two needles comes first, or last
     direct          (e) what an initial frame shows
@@ -23,8 +23,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from verl_video_tools.synthetic.questions import AT_TIME_FRAMES, Kind, Question, lettered_question
-from verl_video_tools.synthetic.spec import first_look_frames
-from verl_video_tools.synthetic.world import COLOURS, LABELS, Event, VideoSpec
+from verl_video_tools.synthetic.world import COLOURS, LABELS, Event, VideoSpec, first_look_frames, is_hidden
 
 NEEDLE_FPS = 2
 """Two frames per second keep frame numbers of 10 minutes within those that the base models learned to read."""
@@ -104,9 +103,8 @@ def needle_questions(spec: VideoSpec, count: int, seed: int) -> list[Question]:
 
 
 def _direct(rng: random.Random, spec: VideoSpec) -> Question:
-    looks = first_look_frames(spec.num_frames)
     clue = rng.choice(_roles(spec).clues)
-    frame = next(frame for frame in looks if clue.start_frame <= frame <= clue.end_frame)
+    frame = _initial_frame_of(spec, clue)
     wrong = rng.sample([label for label in LABELS if label != clue.label], 3)
     return lettered_question(rng, "direct", f"What is shown in frame {frame}?", clue.label, wrong, ((frame, frame),))
 
@@ -129,8 +127,7 @@ def _at_time(rng: random.Random, spec: VideoSpec) -> Question:
 
 def _between_things(rng: random.Random, spec: VideoSpec) -> Question:
     one, two = _roles(spec).clues
-    looks = first_look_frames(spec.num_frames)
-    start, end = (next(f for f in looks if clue.start_frame <= f <= clue.end_frame) for clue in (one, two))
+    start, end = _initial_frame_of(spec, one), _initial_frame_of(spec, two)
     truth = _roles(spec).between.label
     text = f"What is shown between the {one.label} and the {two.label}?"
     return lettered_question(rng, "between_things", text, truth, _wrong(rng, spec, truth), ((start, end),))
@@ -138,10 +135,8 @@ def _between_things(rng: random.Random, spec: VideoSpec) -> Question:
 
 def _order(rng: random.Random, spec: VideoSpec) -> Question:
     one, two = _roles(spec).pair
-    looks = first_look_frames(spec.num_frames)
     margin = max(CLEARANCE_FRAMES, spec.num_frames // 40)
-    before = max(frame for frame in looks if frame < one.start_frame)
-    after = min(frame for frame in looks if frame > two.end_frame)
+    before, after = initial_frames_around(spec, one.start_frame, two.end_frame)
     start = rng.randrange(max(before, one.start_frame - margin), one.start_frame)
     end = rng.randrange(two.end_frame + 1, min(after, two.end_frame + margin) + 1)
     which = rng.choice(("first", "last"))
@@ -183,7 +178,7 @@ def _seconds_to_ask(spec: VideoSpec, event: Event) -> list[int]:
 
 def _roles(spec: VideoSpec) -> _Roles:
     looks = first_look_frames(spec.num_frames)
-    clues = [event for event in spec.events if any(event.start_frame <= frame <= event.end_frame for frame in looks)]
+    clues = [event for event in spec.events if not is_hidden(event, spec.num_frames)]
     one, two = clues
     stretches: dict[int, list[Event]] = {}
     for event in spec.events:
@@ -192,6 +187,17 @@ def _roles(spec: VideoSpec) -> _Roles:
     (between,) = stretches.pop(sum(frame <= one.end_frame for frame in looks))
     (lone,), pair = sorted(stretches.values(), key=len)
     return _Roles((one, two), between, (pair[0], pair[1]), lone)
+
+
+def _initial_frame_of(spec: VideoSpec, clue: Event) -> int:
+    """The initial frame that shows a clue."""
+    return next(f for f in first_look_frames(spec.num_frames) if clue.start_frame <= f <= clue.end_frame)
+
+
+def initial_frames_around(spec: VideoSpec, start: int, end: int) -> tuple[int, int]:
+    """The last initial frame before `start`, and the first after `end`."""
+    frames = first_look_frames(spec.num_frames)
+    return max(frame for frame in frames if frame < start), min(frame for frame in frames if frame > end)
 
 
 def event_length(rng: random.Random, num_frames: int) -> int:

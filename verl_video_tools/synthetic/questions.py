@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
-from verl_video_tools.synthetic.spec import first_look_frames, is_hidden
-from verl_video_tools.synthetic.world import LABELS, Event, VideoSpec, label_at
+from verl_video_tools.synthetic.world import LABELS, Event, VideoSpec, first_look_frames, is_hidden, label_at
 
 Kind = Literal["direct", "at_time", "between_frames", "order", "count", "between_things", "on_card"]
 LETTERS = "ABCD"
@@ -49,16 +47,10 @@ class Question:
     evidence: tuple[tuple[int, int], ...]
     clock: str | None = None
 
-    def to_json(self) -> str:
-        """The question as a JSON object; `from_json` reads it back."""
-        return json.dumps(asdict(self))
-
     @classmethod
-    def from_json(cls, text: str) -> Question:
-        """Reads what `to_json` wrote."""
-        raw = json.loads(text)
-        raw["evidence"] = tuple((first, last) for first, last in raw["evidence"])
-        return cls(**raw)
+    def from_dict(cls, data: Mapping[str, Any]) -> Question:
+        """The question that `dataclasses.asdict` made this of, also after JSON."""
+        return cls(**{**data, "evidence": tuple((first, last) for first, last in data["evidence"])})
 
 
 def make_questions(spec: VideoSpec, count: int, seed: int) -> list[Question]:

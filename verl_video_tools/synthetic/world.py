@@ -6,14 +6,17 @@ and the truth about every frame follow from it.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from av import VideoFrame
 
 SIDE_PIXELS = 56
 SPATIAL_SIDE_PIXELS = 784
@@ -27,6 +30,21 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 }
 SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "cross")
 LABELS: tuple[str, ...] = tuple(f"{colour} {shape}" for colour in COLOURS for shape in SHAPES)
+
+FIRST_LOOK_FRAMES = 8
+MIN_EVENT_FRAMES, MAX_EVENT_FRAMES = 15, 25
+MIN_GAP_FRAMES = 16
+"""Least distance between events: a look of 8 frames over up to 100 frames then hits every event and every gap."""
+
+MARGIN_FRAMES = 14
+"""Least distance of events from both ends of the video, so that a window fits around each."""
+
+_VISIBLE_SHARE = 0.75  # videos with one event that the initial frames show
+_REPEAT_SHARE = (
+    0.4  # of the videos with two hidden events near each other: both show the same, for questions that count
+)
+_NEAR_FRAMES = 74  # from the start of one to the end of the next, so that one window holds both
+_NEIGHBOUR_SHARE = 0.7  # chance that a hidden event follows soon after the one before, for questions about two
 
 _NOISE_MARGIN = 40
 # Without macroblock-tree rate control: with it, x264's output differs now and then between runs at this picture size.
@@ -79,16 +97,10 @@ class VideoSpec:
         """Width and height of a frame."""
         return SPATIAL_SIDE_PIXELS if self.world == "spatial" else SIDE_PIXELS
 
-    def to_json(self) -> str:
-        """The spec as a JSON object; `from_json` reads it back."""
-        return json.dumps(asdict(self))
-
     @classmethod
-    def from_json(cls, text: str) -> VideoSpec:
-        """Reads what `to_json` wrote."""
-        raw = json.loads(text)
-        raw["events"] = tuple(Event(**event) for event in raw["events"])
-        return cls(**raw)
+    def from_dict(cls, data: Mapping[str, Any]) -> VideoSpec:
+        """The spec that `dataclasses.asdict` made this of, also after JSON."""
+        return cls(**{**data, "events": tuple(Event(**event) for event in data["events"])})
 
 
 def label_at(spec: VideoSpec, frame_index: int) -> str | None:
@@ -111,7 +123,7 @@ def frames_at(spec: VideoSpec, seconds: Iterable[float], rounding: Literal["near
 
 def frame_pixels(spec: VideoSpec, frame_index: int) -> np.ndarray:
     """Frame `frame_index` before compression: uint8, height x width x RGB, 56 x 56 x 3; not of the spatial world, whose
-    pictures are `synthetic.cards`.
+    pictures are `synthetic.spatial.picture_at`.
 
     Raises:
         IndexError: the video has no such frame.
@@ -133,15 +145,27 @@ def render(spec: VideoSpec, path: str | Path) -> None:
     Raises:
         av.error.FFmpegError: the file could not be written, or FFmpeg has no libx264.
     """
-    import av  # heavy; the rest of this file needs only numpy
+    from av import VideoFrame  # heavy; the rest of this file needs only numpy
+
+    pictures = (frame_pixels(spec, index) for index in range(spec.num_frames))
+    frames = (VideoFrame.from_ndarray(picture, format="rgb24") for picture in pictures)
+    write_frames(spec, path, frames, _ENCODER_OPTIONS)
+
+
+def write_frames(spec: VideoSpec, path: str | Path, frames: Iterable[VideoFrame], options: dict[str, str]) -> None:
+    """Encode the frames of a video with libx264, one file for the same frames and options on one machine.
+
+    Raises:
+        av.error.FFmpegError: as `render`.
+    """
+    import av
 
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=spec.fps, options=_ENCODER_OPTIONS)
-        stream.width = stream.height = SIDE_PIXELS
+        stream = container.add_stream("libx264", rate=spec.fps, options=options)
+        stream.width = stream.height = spec.side_pixels
         stream.pix_fmt = "yuv420p"
         stream.thread_count = 1
-        for index in range(spec.num_frames):
-            frame = av.VideoFrame.from_ndarray(frame_pixels(spec, index), format="rgb24")
+        for frame in frames:
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
 
@@ -214,3 +238,63 @@ def shape_mask(shape: str, side: int, size: float, top: float, left: float) -> n
     else:
         mask_HW = ((abs(x) <= size / 7) & (abs(y) <= half)) | ((abs(y) <= size / 7) & (abs(x) <= half))
     return mask_HW
+
+
+# -------------------------------------------------------------------------------------------------------- random videos
+
+
+def first_look_frames(num_frames: int) -> list[int]:
+    """Numbers of uniform initial frames: `linspace(0, num_frames - 1, FIRST_LOOK_FRAMES)`, truncated."""
+    return [int(index) for index in np.linspace(0, num_frames - 1, FIRST_LOOK_FRAMES)]
+
+
+def is_hidden(event: Event, num_frames: int) -> bool:
+    """Whether no initial frame shows `event`."""
+    return not any(event.start_frame <= frame <= event.end_frame for frame in first_look_frames(num_frames))
+
+
+def random_spec(seed: int) -> VideoSpec:
+    """A video of 40 to 120 seconds with 2 to 5 events, at least one of them hidden; a function of `seed` only."""
+    rng = random.Random(seed)
+    while True:
+        num_frames = rng.randrange(40 * FPS, 120 * FPS + 1)
+        wanted = rng.randrange(2, 2 + min(4, num_frames // 80))
+        visible = rng.random() < _VISIBLE_SHARE
+        events = _place_events(rng, num_frames, wanted, visible)
+        if events is not None:
+            return VideoSpec(seed, FPS, num_frames, _with_labels(rng, events, num_frames))
+
+
+def _place_events(rng: random.Random, num_frames: int, wanted: int, visible: bool) -> list[tuple[int, int]] | None:
+    """Start and end frames in order of time, or None where luck left no room."""
+    placed: list[tuple[int, int]] = []
+    for _ in range(200):
+        if len(placed) == wanted:
+            return sorted(placed)
+        length = rng.randrange(MIN_EVENT_FRAMES, MAX_EVENT_FRAMES + 1)
+        if len(placed) > int(visible) and rng.random() < _NEIGHBOUR_SHARE:
+            start = placed[-1][1] + rng.randrange(MIN_GAP_FRAMES + 1, 40)
+        else:
+            start = rng.randrange(MARGIN_FRAMES, num_frames - length - MARGIN_FRAMES)
+        end = start + length - 1
+        must_show = visible and not placed
+        clear = all(end + MIN_GAP_FRAMES < other or start > last + MIN_GAP_FRAMES for other, last in placed)
+        fits = end < num_frames - MARGIN_FRAMES and clear
+        if fits and is_hidden(Event(start, end, LABELS[0]), num_frames) != must_show:
+            placed.append((start, end))
+    return None
+
+
+def _with_labels(rng: random.Random, places: list[tuple[int, int]], num_frames: int) -> tuple[Event, ...]:
+    """Different things, except that two hidden neighbours are now and then the same thing twice."""
+    labels = rng.sample(LABELS, len(places))
+    hidden = [is_hidden(Event(start, end, LABELS[0]), num_frames) for start, end in places]
+    near = [
+        first
+        for first in range(len(places) - 1)
+        if hidden[first] and hidden[first + 1] and places[first + 1][1] - places[first][0] <= _NEAR_FRAMES
+    ]
+    if near and rng.random() < _REPEAT_SHARE:
+        first = rng.choice(near)
+        labels[first + 1] = labels[first]
+    return tuple(Event(start, end, label) for (start, end), label in zip(places, labels, strict=True))

@@ -33,7 +33,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.rollout.cost import planned_images
 from verl_video_tools.rollout.episode import Episode
-from verl_video_tools.rollout.history import History
+from verl_video_tools.rollout.observation import History
 from verl_video_tools.rollout.policy import ScriptedPolicy
 from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.synthetic.seconds import WorldJudge

@@ -13,8 +13,7 @@ from verl_video_tools.core.types import AnswerLabel, Content, Method, PixelEnvel
 from verl_video_tools.services.tool_model import FunctionToolModel
 from verl_video_tools.synthetic.questions import Question, make_questions
 from verl_video_tools.synthetic.seconds import evidence_seconds
-from verl_video_tools.synthetic.spec import random_spec
-from verl_video_tools.synthetic.world import SIDE_PIXELS, VideoSpec, render
+from verl_video_tools.synthetic.world import SIDE_PIXELS, VideoSpec, random_spec, render
 
 QWEN = PixelEnvelope(factor=28, min_pixels=56 * 56, max_pixels=1280 * 28 * 28)
 """Frame sizes that the processor of Qwen2.5-VL leaves unchanged."""

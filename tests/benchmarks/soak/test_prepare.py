@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.soak.prepare import _judged
 from verl_video_tools.data.synthetic_rows import make_row, questions_about
-from verl_video_tools.synthetic.spec import random_spec
+from verl_video_tools.synthetic.world import random_spec
 
 
 def test_a_judged_row_asks_the_same_of_the_same_video_without_options() -> None:

@@ -18,9 +18,8 @@ from verl_video_tools.methods.compose import Compose, composition
 from verl_video_tools.methods.compose.oracle import ComposeOracle
 from verl_video_tools.methods.longvt.crop_video import CropVideo
 from verl_video_tools.methods.toolkit.oracle import Script, video_info
-from verl_video_tools.synthetic.cards import window_of
 from verl_video_tools.synthetic.questions import Question
-from verl_video_tools.synthetic.spatial import card_at, spatial_questions, spatial_spec
+from verl_video_tools.synthetic.spatial import card_at, spatial_questions, spatial_spec, window_of
 from verl_video_tools.synthetic.world import VideoSpec
 
 WORLD = [(spec, question) for spec in map(spatial_spec, range(60)) for question in spatial_questions(spec, 4, seed=0)]

@@ -20,8 +20,7 @@ from verl_video_tools.methods.longvt.crop_video import CropVideo
 from verl_video_tools.methods.toolkit.oracle import video_info
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import make_questions
-from verl_video_tools.synthetic.spec import random_spec
-from verl_video_tools.synthetic.world import frames_at
+from verl_video_tools.synthetic.world import frames_at, random_spec
 
 WORLD = [(spec, question) for spec in map(random_spec, range(30)) for question in make_questions(spec, count=4, seed=0)]
 NEEDLES = [

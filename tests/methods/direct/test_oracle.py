@@ -7,8 +7,7 @@ import re
 from verl_video_tools.methods.direct import Direct
 from verl_video_tools.methods.direct.oracle import DirectOracle
 from verl_video_tools.synthetic.questions import make_questions
-from verl_video_tools.synthetic.spec import random_spec
-from verl_video_tools.synthetic.world import label_at
+from verl_video_tools.synthetic.world import label_at, random_spec
 
 WORLD = [(spec, question) for spec in map(random_spec, range(60)) for question in make_questions(spec, 4, 0)]
 METHOD = Direct(initial_frames=8)

@@ -15,7 +15,7 @@ from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.methods.framemind.oracle import FrameMindOracle
 from verl_video_tools.methods.toolkit.oracle import Script
 from verl_video_tools.synthetic.questions import KINDS, make_questions
-from verl_video_tools.synthetic.spec import random_spec
+from verl_video_tools.synthetic.world import random_spec
 
 METHOD = FrameMind(low=(8, 56), high=(4, 112), tool_side_pixels=56, label_decimals=1)
 WORLD = [(spec, question) for spec in map(random_spec, range(60)) for question in make_questions(spec, count=4, seed=0)]

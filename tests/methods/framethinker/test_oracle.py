@@ -14,8 +14,7 @@ from verl_video_tools.methods.framethinker.grammar import parse_turn
 from verl_video_tools.methods.framethinker.oracle import FrameThinkerOracle
 from verl_video_tools.methods.toolkit.oracle import Script
 from verl_video_tools.synthetic.questions import KINDS, Question, make_questions
-from verl_video_tools.synthetic.spec import first_look_frames, random_spec
-from verl_video_tools.synthetic.world import VideoSpec, label_at
+from verl_video_tools.synthetic.world import VideoSpec, first_look_frames, label_at, random_spec
 from verl_video_tools.video import linspace_indices
 
 WORLD = [(spec, question) for spec in map(random_spec, range(60)) for question in make_questions(spec, count=4, seed=0)]

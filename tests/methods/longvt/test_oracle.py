@@ -17,8 +17,7 @@ from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.methods.longvt.oracle import LongVTOracle
 from verl_video_tools.synthetic.questions import make_questions
 from verl_video_tools.synthetic.seconds import WorldJudge, evidence_seconds, open_question, windows_in_seconds
-from verl_video_tools.synthetic.spec import random_spec
-from verl_video_tools.synthetic.world import label_at
+from verl_video_tools.synthetic.world import label_at, random_spec
 
 WORLD = [(spec, question) for spec in map(random_spec, range(40)) for question in make_questions(spec, count=4, seed=0)]
 METHOD = LongVT(initial_frames=8, call_frames=32)

@@ -14,11 +14,9 @@ from verl_video_tools.core.types import Sample
 from verl_video_tools.data.sft import execute, scripted_oracle
 from verl_video_tools.data.synthetic_rows import make_row
 from verl_video_tools.methods.videobrain import ToolName, VideoBrain
-from verl_video_tools.methods.videobrain.oracle import VideoBrainOracle
+from verl_video_tools.methods.videobrain.oracle import VideoBrainOracle, asked_by_frames, search_words
 from verl_video_tools.synthetic.questions import Question, make_questions
-from verl_video_tools.synthetic.search import asked_by_frames, search_words
-from verl_video_tools.synthetic.spec import first_look_frames, random_spec
-from verl_video_tools.synthetic.world import VideoSpec, label_at, render
+from verl_video_tools.synthetic.world import VideoSpec, first_look_frames, label_at, random_spec, render
 
 WORLD = [(spec, question) for spec in map(random_spec, range(40)) for question in make_questions(spec, count=4, seed=0)]
 METHOD = VideoBrain(initial_frames=8)

@@ -17,7 +17,7 @@ from tests.videos.uneven import BURST, LECTURE, SLIDES
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoError
 from verl_video_tools.core.types import Sample, StopReason, content_images, content_text
 from verl_video_tools.methods import get_method
-from verl_video_tools.rollout import rollout_videos
+from verl_video_tools.rollout import observation as observation_module
 from verl_video_tools.rollout.episode import Episode
 
 
@@ -238,7 +238,7 @@ async def test_a_video_that_fails_during_the_rollout(
 
     episode = Episode(get_method("videozoomer"), Sample(QUESTION, "B", make_video(), "mc"))
     await episode.start()
-    monkeypatch.setattr(rollout_videos, "decode_frames", failing)
+    monkeypatch.setattr(observation_module, "decode_frames", failing)
     observation = await episode.step(GOOD)
     assert observation is not None
     assert ": the frames could not be read" in content_text(observation)

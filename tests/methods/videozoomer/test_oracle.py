@@ -24,8 +24,7 @@ from verl_video_tools.methods.videozoomer.grammar import parse_turn
 from verl_video_tools.methods.videozoomer.oracle import VideoZoomerOracle
 from verl_video_tools.synthetic.questions import KINDS, make_questions
 from verl_video_tools.synthetic.seconds import frames_in_seconds
-from verl_video_tools.synthetic.spec import random_spec
-from verl_video_tools.synthetic.world import label_at
+from verl_video_tools.synthetic.world import label_at, random_spec
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 WORLD = [

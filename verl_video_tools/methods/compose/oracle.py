@@ -21,9 +21,8 @@ from verl_video_tools.methods.compose.grammar import Hermes
 from verl_video_tools.methods.compose.method import Compose
 from verl_video_tools.methods.longvt.crop_video import CropVideo
 from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, initial_frames_tell, remind, video_info
-from verl_video_tools.synthetic.cards import window_of
 from verl_video_tools.synthetic.questions import Question
-from verl_video_tools.synthetic.spatial import card_at
+from verl_video_tools.synthetic.spatial import card_at, window_of
 from verl_video_tools.synthetic.world import VideoSpec
 
 Segment = tuple[int, int]

@@ -62,7 +62,7 @@ class VideoBrain(vt.Method):
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=16_384, images=56)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (UniformSample.description, ClipSample.description)
-    synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.search:asked_by_frames"
+    synthetic_question: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:asked_by_frames"
 
     max_turns: int = 6
     """Five rounds of sampling (paper 4.1) and the answer."""

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind
 from verl_video_tools.methods.videobrain import VideoBrain
 from verl_video_tools.methods.videobrain.tools import ClipSample, UniformSample
-from verl_video_tools.synthetic.questions import Question
-from verl_video_tools.synthetic.search import asked_by_frames, search_words
-from verl_video_tools.synthetic.world import VideoSpec
+from verl_video_tools.synthetic.questions import LETTERS, Question
+from verl_video_tools.synthetic.world import COLOURS, VideoSpec
 from verl_video_tools.video.sampling import linspace_indices
 
 Template = Literal["direct", "uniform", "clip"]
@@ -84,3 +83,32 @@ class VideoBrainOracle(ScriptedOracle):
 
 def _call(name: str, **arguments: Any) -> str:
     return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+def search_words(spec: VideoSpec, question: Question) -> str | None:
+    """The shape to search for, where the question is asked without saying at which frames its thing is shown.
+
+    So is a question about one event that the initial frames do not show, if no other event of the video has its shape.
+    """
+    if question.kind not in ("at_time", "between_frames"):
+        return None
+    _, shape = question.options[question.answer].split()
+    shapes = [event.label.split()[1] for event in spec.events]
+    return shape if shapes.count(shape) == 1 else None
+
+
+def asked_by_frames(spec: VideoSpec, question: Question) -> Question:
+    """The question as VideoBrain's rows ask it: one with `search_words` asks which thing of that shape is shown,
+    wherever it is; elsewhere a clock becomes the frames that show the answer."""
+    shape = search_words(spec, question)
+    if shape is None:
+        text, *options = question.text.splitlines()
+        first, last = question.evidence[0]
+        text = text.replace(f"at {question.clock}", f"between frames {first} and {last}")
+        return replace(question, text="\n".join([text, *options]), clock=None)
+    labels = [f"{colour} {shape}" for colour in COLOURS]
+    random.Random(f"{spec.seed}/{question.text}").shuffle(labels)
+    texts = dict(zip(LETTERS, labels, strict=True))
+    truth = question.options[question.answer]
+    lines = [f"Which {shape} is shown?", *(f"{letter}. {label}" for letter, label in texts.items())]
+    return replace(question, text="\n".join(lines), options=texts, answer=LETTERS[labels.index(truth)], clock=None)
