@@ -24,32 +24,22 @@ def test_recipe_ends_with_a_model(demo_dir: Path, tmp_path: Path, family: Family
     from transformers import AutoModelForImageTextToText
     from verl.utils import hf_processor
 
-    # The interpreter's folder, where the recipe also finds `vvt`: the world is there already and must stay small.
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, script in {
-        "python": f'exec {sys.executable} "$@"',
-        "vvt": f'[ "$1" = demo ] || exec {sys.executable} -m verl_video_tools.cli "$@"',
-    }.items():
-        (programs / name).write_text(f"#!/bin/bash\n{script}\n")
-        (programs / name).chmod(0o755)
     prompt = demo_dir / "prompts" / "framethinker.txt"
     prompt.parent.mkdir(exist_ok=True)
     prompt.write_text("Look closely.")
-    environment = {
-        **os.environ,
-        "DEVICE": "cpu",
-        "PYTHON": str(programs / "python"),
-        "DEMO_DIR": str(demo_dir),
-        "SFT_DIR": str(tmp_path),
-        "MODEL_PATH": model_dir(family),
-        "LORA_RANK": str(lora_rank),
-        "QUESTIONS_PER_VIDEO": "2",
-        "TRAIN_BATCH_SIZE": "4",
-        "MICRO_BATCH_SIZE": "4",
-        "LEARNING_RATE": "1e-2",  # so that two steps change more than rounding to bfloat16 does
-    }
-    command = ["bash", str(REPOSITORY / "recipes" / "framethinker_sft.sh"), "trainer.total_training_steps=2"]
+    options = (
+        f"trainer.default_local_dir={tmp_path}",
+        "trainer.total_training_steps=2",
+        f"model.path={model_dir(family)}",
+        f"model.lora_rank={lora_rank}",
+        f"video_tools.demo_dir={demo_dir}",  # the world is there already and stays small
+        "video_tools.demo.is_made=true",
+        "video_tools.demo.questions_per_video=2",
+        "data.train_batch_size=4",
+        "optim.lr=1e-2",  # so that two steps change more than rounding to bfloat16 does
+    )
+    environment = {**os.environ, "DEVICE": "cpu", "PYTHON": sys.executable}
+    command = ["bash", str(REPOSITORY / "recipes" / "framethinker_sft.sh"), *options]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=580)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "step:2 - " in (tmp_path / "run.log").read_text()
