@@ -161,7 +161,7 @@ def check_initial_frames(run: PlannedRun) -> Iterator[Check]:
     if run.model is None or not run.prompts:
         return
     decoded = asyncio.run(decode_prompts(_meter(run), run.prompts, DECODE_SECONDS))
-    found = f"of {len(decoded):,} rows decoded"
+    found = f"{len(decoded):,} of {len(run.prompts):,} rows looked at"
     faults = {label: problem for label, problem in decoded if problem}
     fix = "repair the files, or leave them out: vvt data validate ROWS --out good.parquet"
     yield _verdict(run, "initial frames", found, faults, len(decoded), "cannot be shown", fix)
