@@ -158,8 +158,8 @@ class Compose(vt.Method):
             unit: vt.BoxUnit = getattr(composition.tools.get(record.name), "unit", "pixels")
             frames = self._labelled(outcome.images, outcome.video, unit)
             return vt.render(self, "observation", frames=vt.with_text(outcome, frames))
-        text, in_words = record.text, composition.descriptions[record.name].result_text
-        if text is None and in_words is not None:
+        text = record.text
+        if text is None and (in_words := composition.descriptions[record.name].result_text) is not None:
             text = in_words(record.arguments, record.result)
         return vt.render(self, "result", text=text or "")
 
