@@ -14,7 +14,7 @@ model.py            the model that is evaluated: a digest of its files, the size
 chat.py             one question, shown turn by turn
 lmms_eval_model.py  our loop as a model of lmms-eval
 
-`cli.evaluate` and `cli.eval_table` are the commands; benchmarks are in `data.formats`, extractors in `data.extractors`.
+`cli.evaluation` has the commands; benchmarks are in `data.formats`, extractors in `data.extractors`.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ _POLL_SECONDS = 0.2
 _NOTICE_SECONDS = 2.0
 """Time for a server that has dropped a connection to end."""
 _PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 _LOG_LINES_SHOWN = 8
 _ERROR = re.compile(r"(?:^|[])] )((?:\w+\.)*\w*(?:Error|Exception): .+)")
 """A line of the log that ends a traceback, after the name of the process and the place in the code."""
@@ -130,8 +131,8 @@ def _start(command: list[str], log: Path, environment: Mapping[str, str]) -> sub
 
 
 def _end_with_starter() -> None:
-    """In the child: Linux asks the server to end when this process is gone, also by SIGKILL."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    """In the child: Linux asks the server to end when the thread that has started it is gone, also by SIGKILL."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:

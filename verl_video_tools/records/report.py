@@ -243,7 +243,7 @@ def _read_held_out(files: Sequence[Path], trained: Sequence[str], advance: Calla
     for step, members in _read_steps(files, lambda: None):
         kept: dict[str, list[Rollout]] = defaultdict(list)
         for key, rollout in members:
-            if key in shared[part_of(rollout)]:
+            if key in shared.get(part_of(rollout), ()):
                 kept[part_of(rollout)].append(rollout)
         held_out[step] = rollout_metrics(kept.pop(_POLICY, []))
         for rollouts in kept.values():

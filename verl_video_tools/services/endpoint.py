@@ -54,7 +54,7 @@ class EndpointClient:
     """Requests to one endpoint, or to several that serve the same model.
 
     Of several addresses each exchange, or each route, takes the one with the fewest, and goes on at another where it
-    gives no reply (`routes`).
+    gives no reply (`transport.Route`).
 
     May be used from several event loops, one after the other or in different threads: connections and the bound on
     requests in flight belong to the running loop. Close it in each (`async with`, or `aclose`).

@@ -63,6 +63,7 @@ FAULTS = [
     ("gate: [tool]", "gate: [tools]", r"reward\[0\]\.gate: there is no term further down 'tools'.*mean 'tool'\?"),
     ("gate: [tool]", "gate: tool", r"reward\[0\]\.gate takes .*got 'tool'"),
     ("weight: 0.5", "gate: [accuracy]", r"reward\[1\]\.gate: there is no term further down 'accuracy'; there is none"),
+    ("weight: 0.5", "weight: .inf", r"reward\[1\]\.weight: must be a finite number, got inf"),
     ("weight: 0.5", "weight: half", r"reward\[1\]\.weight takes float, got 'half'"),
     ("weight: 0.5}", "weight: 1}\n  - {name: calls, key: tool}", r"reward\[2\]\.key: .*no other term has .*got 'tool'"),
     ("weight: 0.5}", "weight: 1}\n  - {name: calls, key: acc}", r"reward\[2\]\.key: must be a word .*got 'acc'"),

@@ -6,6 +6,7 @@ Every section of the file, tool, term, grammar and plan is a dataclass whose fie
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
@@ -265,6 +266,8 @@ def _read_terms(entries: object, tools: Collection[str]) -> tuple[Term, ...]:
     for number, ((where, _), term) in enumerate(zip(numbered, terms, strict=True)):
         if not term.key.isidentifier() or term.key in (*keys[:number], "score", "acc", "flagged"):
             raise vt.UsageError(f"{where}.key: must be a word that no other term has as its key, got {term.key!r}")
+        if not math.isfinite(term.weight):
+            raise vt.UsageError(f"{where}.weight: must be a finite number, got {term.weight}")
         if term.gate != "all":
             _check_names(term.gate, keys[number + 1 :], f"{where}.gate", "term further down")
         _check_names(getattr(term, "tools", ()), tools, f"{where}.tools", "tool in this file")

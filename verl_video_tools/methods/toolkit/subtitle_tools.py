@@ -151,7 +151,7 @@ class SubtitlesAt:
 class SubtitleSearch:
     """Finds the captions that hold given words, each with its times, in order of time. Shows no image.
 
-    Which ones are the best is said in `captions.captions_with`: words are compared as they stand, no model is asked.
+    Which ones are the best is said in `captions_with`: words are compared as they stand, no model is asked.
 
     Attributes:
         max_captions: told by one call; of more it says how many are left out.
