@@ -58,6 +58,16 @@ def test_what_is_not_asked_with_subtitles_has_no_such_column(tmp_path: Path) -> 
     assert pq.read_schema(tmp_path / "rows.parquet").equals(ROW_SCHEMA)
 
 
+@pytest.mark.parametrize("name", ["../lvb_val.json", "/etc/hostname"])
+def test_subtitles_outside_their_folder_are_not_read(name: str, tmp_path: Path) -> None:
+    files = prepare(CASES["longvideobench"], tmp_path)
+    benchmark, subtitles = get_source("longvideobench"), SAMPLES / "longvideobench" / "subtitles"
+    entry = {**next(iter(benchmark.entries(files.annotations))), "subtitle_path": name}
+    with_subtitles = BenchmarkFiles(annotations=files.annotations, videos=files.videos, subtitles=subtitles)
+    with pytest.raises(RowError, match=f"the subtitle file '{name}' lies outside {subtitles}"):
+        benchmark.row(entry, with_subtitles)
+
+
 def test_a_conversion_without_any_of_the_subtitles_asked_for_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

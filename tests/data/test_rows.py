@@ -80,8 +80,13 @@ def test_a_file_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_rows_that_are_not_alike(tmp_path: Path) -> None:
     plain, own = make_row("Who?", "x", "v.mp4"), make_row("Who?", "x", "v.mp4", method="longvt")
-    with pytest.raises(RowError, match="row 0 names no method, and others do"):
+    with pytest.raises(RowError, match="row 0 has no field 'agent_name', which others have"):
         write_rows([plain, own], tmp_path / "rows.parquet")
+    lost = {name: value for name, value in plain.items() if name != "prompt"}
+    with pytest.raises(RowError, match="row 0 has no field 'prompt'"):
+        write_rows([lost], tmp_path / "rows.parquet")
+    with pytest.raises(RowError, match="row 0 has the field 'split'"):
+        write_rows([{**plain, "split": "train"}], tmp_path / "rows.parquet")
     plain["extra_info"]["colour"] = "red"
     with pytest.raises(RowError, match="row 1 has the field 'colour'"):
         write_rows([make_row("Who?", "x", "v.mp4"), plain], tmp_path / "rows.parquet")

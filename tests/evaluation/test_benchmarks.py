@@ -110,18 +110,19 @@ def test_a_bad_entry_is_told_and_the_rest_goes_on(video_mme: BenchmarkFiles, tmp
     entries = json.loads((SAMPLES / "video_mme.json").read_text())
     del entries[0]["answer"]
     entries[1]["videoID"] = "gone"
-    bad_truth = dict(entries[2], answer="E")
+    bad_truth, outside = dict(entries[2], answer="E"), dict(entries[2], videoID="../subtitle/kitchen_one.srt")
     path = tmp_path / "bad.json"
-    path.write_text(json.dumps([*entries, "text", bad_truth]))
+    path.write_text(json.dumps([*entries, "text", bad_truth, outside]))
     files = BenchmarkFiles(annotations=path, videos=video_mme.videos)
     read = list(read_rows(get_benchmark("video-mme"), files))
-    assert [number for number, _ in read] == list(range(5))
+    assert [number for number, _ in read] == list(range(6))
     faults = {number: str(row) for number, row in read if isinstance(row, RowError)}
-    assert sorted(faults) == [0, 1, 3, 4]
+    assert sorted(faults) == [0, 1, 3, 4, 5]
     assert faults[0].startswith("the field 'answer' is missing; there are: video_id, duration")
     assert faults[1] == f"no video 'gone' in {video_mme.videos}"
     assert "named fields, got 'text'" in faults[3]
     assert faults[4] == "the truth must be one of the letters ABCD, got 'E'"
+    assert "lies outside" in faults[5]
 
 
 def test_half_a_surrogate_pair_is_told_and_the_rest_goes_on(video_mme: BenchmarkFiles, tmp_path: Path) -> None:

@@ -156,6 +156,19 @@ def test_with_a_stop_file_the_first_signal_asks_and_the_second_ends(tmp_path: Pa
     assert "SIGTERM: the run saves a checkpoint and stops after its step" in messages
 
 
+def test_threads_of_libraries_take_no_signal_away(tmp_path: Path, start: Callable) -> None:
+    """The system gives a signal to any thread that has not blocked it, and its default would end the supervisor."""
+    stop_file, ready = tmp_path / "stop_requested", tmp_path / "pid"
+    options = ("--threads", "16", "--stop-file", str(stop_file))
+    run = start(*SUPERVISE, *options, "--", sys.executable, "-c", SLEEPER, str(ready))
+    pid = written(ready)
+    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGTERM):
+        run.send_signal(number)
+        wait_until(stop_file.exists, "the stop file", LIMIT_SECONDS)
+    run.communicate(timeout=LIMIT_SECONDS)
+    assert run.returncode == 143 and is_gone(pid)
+
+
 def test_a_run_that_stops_as_asked_has_not_failed_of_itself(tmp_path: Path, start: Callable) -> None:
     stop_file, ready = tmp_path / "stop_requested", tmp_path / "pid"
     stop_file.touch()  # left by an earlier run, which this one must not take for its own

@@ -42,7 +42,7 @@ from verl_video_tools.replay import replay
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import ScriptedPolicy
 from verl_video_tools.services.tool_model import ScriptedToolModel
-from verl_video_tools.video import fit_box
+from verl_video_tools.video import Video, fit_box
 
 QUESTION = "Which film is longer?\nA. the first\nB. the second"
 
@@ -225,6 +225,12 @@ def test_validation_replay_and_viewer(paths: list[str], tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), file)
     problems = [report.problems for report in validate_file(file, methods=RowMethods())]
     assert problems == [(), (f"no such video file: {gone}",), ("longvt does not ask about several videos",)]
+    # The first video's length says nothing about the others' segments.
+    late = row(paths) | {"agent_name": "direct"}
+    late["extra_info"] = {**late["extra_info"], "video_segment": [0.0, 1000.0]}
+    pq.write_table(pa.Table.from_pylist([late]), file)
+    (report,) = validate_file(file, methods=RowMethods(), videos={paths[0]: Video(paths[0]).info})
+    assert report.problems == () and report.cost is None
     page = tmp_path / "page.html"
     extra = {"video_paths": paths, "options": ["the first", "the second"]}
     result = replay("direct", None, QUESTION, "B", [ANSWER], extra, {"initial_frames": 4}, html=page)

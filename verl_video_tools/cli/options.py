@@ -34,7 +34,7 @@ SECONDS_TO_OPEN = 60.0
 
 BASE_URL = typer.Option(
     metavar="URL",
-    help="OpenAI-compatible endpoint of the model (its key: VVT_API_KEY); repeatable, for several servers of the model.",
+    help="OpenAI-compatible endpoint of the model (key: VVT_API_KEY); repeatable, for several servers of the model.",
 )
 METHOD = typer.Option(
     help="Method whose loop, tools, prompts and reward run, such as longvt.", autocompletion=names_of("methods")

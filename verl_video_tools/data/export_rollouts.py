@@ -1,7 +1,7 @@
 """Recorded rollouts that pass filters, as rows for fine-tuning.
 
-A cold start takes those of an expert (`vvt data generate`, `reflect`), reinforcement fine-tuning the policy's own
-(LongVT, paper 3.2 and 4.3), with rows of the cold start beside them.
+A cold start takes those of an expert (`vvt data generate`, also with `--reflect`), reinforcement fine-tuning the
+policy's own (LongVT, paper 3.2 and 4.3), with rows of the cold start beside them.
 """
 
 from __future__ import annotations

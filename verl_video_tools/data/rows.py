@@ -142,7 +142,7 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], 
         The number of rows.
 
     Raises:
-        RowError: a row has a field that such files do not have, or only some rows name a method.
+        RowError: a row has a field that such files do not have, or lacks one.
         UsageError: there are no rows, or the file exists or cannot be written.
     """
     target = Path(path)
@@ -154,12 +154,13 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], 
     schema = ROW_SCHEMA
     if any("agent_name" in row for row in given):
         schema = schema.insert(1, pa.field("agent_name", pa.string()))
-    known = {*schema.names, *(field.name for field in schema.field("extra_info").type)}
+    known = {field.name for field in schema.field("extra_info").type}
     for number, row in enumerate(given):
-        if unknown := sorted({*row, *row["extra_info"]} - known):
-            raise RowError(f"row {number} has the field {unknown[0]!r}; files of rows hold what make_row makes")
-        if "agent_name" in schema.names and "agent_name" not in row:
-            raise RowError(f"row {number} names no method, and others do; a file of rows has one for each, or none")
+        unknown = sorted({*row} - {*schema.names}) + sorted({*row["extra_info"]} - known)
+        missing = sorted({*schema.names} - {*row})
+        if unknown or missing:
+            told = f"has no field {missing[0]!r}, which others have" if missing else f"has the field {unknown[0]!r}"
+            raise RowError(f"row {number} {told}; files of rows hold what make_row makes, the same for all rows")
     write_table(pa.Table.from_pylist(given, schema=schema), target)
     return len(given)
 

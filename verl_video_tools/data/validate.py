@@ -267,7 +267,8 @@ class RowChecker:
         method = self._methods.of(row.get("agent_name"))
         problems += _question_problems(sample, method)
         problems += self._media_problems(sample, method)
-        info = (self._videos or {}).get(sample.video_path)
+        # The first of several videos says nothing about the whole prompt, nor about a segment.
+        info = None if sample.more_video_paths else (self._videos or {}).get(sample.video_path)
         if isinstance(info, str):
             problems.append(info)
             info = None

@@ -18,12 +18,14 @@ import argparse
 import ctypes
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -94,12 +96,9 @@ def supervise(
     if stop_file is not None:
         stop_file.unlink(missing_ok=True)  # an earlier run was asked, not this one
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    waited = {*_ASKED_TO_END, signal.SIGCHLD}
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup; a blocked signal would be noticed all the same
-        waited.remove(signal.SIGHUP)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     segments: set[int] = set()
     status = 1
+    signals = _Signals()
     try:
         with nullcontext() if console is None else console.log.open("ab") as output:
             process = subprocess.Popen(
@@ -109,16 +108,16 @@ def supervise(
                 env=environment(os.environ, folder),
                 start_new_session=True,  # a terminal's Ctrl-C reaches this process alone
                 pass_fds=passed,
-                preexec_fn=lambda: _restore(mask),
+                preexec_fn=_interruptible,
             )
         if console is not None:
             console.start()  # after the fork, which a second thread would disturb
-        status = _watch(process, command, stop_file, waited, segments, parent, terminal)
+        status = _watch(process, command, stop_file, signals, segments, parent, terminal)
     finally:
         _end_descendants(segments)
         _unlink(segments)
         shutil.rmtree(folder, ignore_errors=True)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signals.close()
         if console is not None:
             console.end(status)
     return status
@@ -134,17 +133,51 @@ def environment(variables: Mapping[str, str], folder: Path) -> dict[str, str]:
     return {**kept, **variables, "TMPDIR": str(folder)}
 
 
-def _restore(mask: set[int | signal.Signals]) -> None:
-    """Signals of the command, as if it had been started in the foreground: a shell lets others ignore SIGINT."""
+def _interruptible() -> None:
+    """In the command's process, as if it had been started in the foreground: a shell lets others ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+class _Signals:
+    """Those that a supervisor waits for, in their order.
+
+    Handlers take them. A mask would hold for one thread alone, and the system gives a signal to any thread that has not
+    blocked it: those of libraries, which `vvt train` has in its process.
+    """
+
+    def __init__(self) -> None:
+        self._received: deque[signal.Signals] = deque()
+        self._wakeup, self._written = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        waited = {*_ASKED_TO_END, signal.SIGCHLD}
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup
+            waited.remove(signal.SIGHUP)
+        self._before = {number: signal.signal(number, self._note) for number in waited}
+        self._wakeup_before = signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
+
+    def _note(self, number: int, frame: object) -> None:
+        self._received.append(signal.Signals(number))
+
+    def wait(self, seconds: float) -> signal.Signals | None:
+        """The next one, or None after so long without any."""
+        if not self._received:
+            select.select([self._wakeup], [], [], seconds)
+            with suppress(BlockingIOError):
+                os.read(self._wakeup, 4096)
+        return self._received.popleft() if self._received else None
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(self._wakeup_before)
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        os.close(self._wakeup)
+        os.close(self._written)
 
 
 def _watch(
     process: subprocess.Popen[bytes],
     command: Sequence[str],
     stop_file: Path | None,
-    waited: set[signal.Signals],
+    signals: _Signals,
     segments: set[int],
     parent: int | None,
     terminal: TextIO | None,
@@ -157,15 +190,15 @@ def _watch(
             seen = changed
             segments |= segments_in_use()
             next_look = time.monotonic() + (time.monotonic() - start) / _LOOK_SHARE
-        received = signal.sigtimedwait(waited, _LOOK_SECONDS)
-        if received is None or received.si_signo not in waited:  # Python tells signal 0 after a stop (Ctrl-Z, Slurm)
+        received = signals.wait(_LOOK_SECONDS)
+        if received is None:
             continue
         _reap(process.pid)
-        if received.si_signo == signal.SIGCHLD:
+        if received == signal.SIGCHLD:
             continue
-        if stop_file is not None and asked == received.si_signo == signal.SIGHUP:
+        if stop_file is not None and asked == received == signal.SIGHUP:
             continue  # a terminal that closes may say so twice
-        first, asked = asked is None, signal.Signals(received.si_signo)
+        first, asked = asked is None, received
         if first and stop_file is not None:
             stop_file.parent.mkdir(parents=True, exist_ok=True)
             stop_file.touch()

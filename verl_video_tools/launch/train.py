@@ -16,7 +16,7 @@ from typing import Literal
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools import config as config_package
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.output import hold_output
 from verl_video_tools.core.pages import page
 from verl_video_tools.launch.checks.planned import ROWS_OF_A_START, PlannedRun
@@ -305,7 +305,10 @@ def _image_cache(config: DictConfig) -> list[str]:
         return []
     method = method_from_config(max(run_methods(config), key=_images), config.actor_rollout_ref.rollout)
     options = run_options(config)
-    workload = plan_workload(method, HOUR, estimated_tokens(options.envelope(model.factor)), options)
+    try:
+        workload = plan_workload(method, HOUR, estimated_tokens(options.envelope(model.factor)), options)
+    except VideoToolsError:  # a method that takes no video of an hour
+        return []
     num_gpus = config.trainer.nnodes * config.trainer.n_gpus_per_node
     return [f"+{key}={mm_cache_gb(model, options, workload, num_gpus)}"]
 
@@ -345,6 +348,7 @@ def _make_rows(plan: Plan) -> None:
 def _check(plan: Plan, thorough: bool) -> Report:
     """What the checks of a run find; what libraries print meanwhile is not shown."""
     from verl_video_tools.launch.checks.run import check_run
+    from verl_video_tools.video.opening_check import end_idle_children
 
     before = dict(os.environ)
     os.environ["VVT_FRAME_CACHE_BYTES"] = "0"  # frames are shown to nobody: they stay out of caches
@@ -354,6 +358,7 @@ def _check(plan: Plan, thorough: bool) -> Report:
             held.discarded = True
             return check_run(_planned(plan, thorough))
     finally:
+        end_idle_children()  # the run's supervisor would take them for processes that it has left behind
         os.environ.clear()
         os.environ.update(before)
 

@@ -100,6 +100,13 @@ class OpeningCheck:
                 "if it is a sound video, copy it with `ffmpeg -i OLD -c copy NEW.mp4`"
             )
 
+    def end_idle(self) -> None:
+        """End the children that wait for a next file."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.kill()
+
     def disown(self) -> None:
         """In a forked process: the children are the other process's, and only that may talk to them or end them."""
         for child in self._idle:
@@ -113,6 +120,11 @@ _disowned: list[OpeningCheck] = []
 def check_opening(identity: FileIdentity, deadline: Deadline) -> None:
     """Open a file in a child process, unless this process has done so before; see `OpeningCheck.check`."""
     _check.check(identity, deadline)
+
+
+def end_idle_children() -> None:
+    """Where no file is opened for long; the next one starts a child again."""
+    _check.end_idle()
 
 
 def _start_anew() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,11 +40,18 @@ def test_lines_of_text_that_are_bad(tmp_path: Path) -> None:
         assert isinstance(fault, RowError) and told in str(fault)
 
 
-@pytest.mark.parametrize(("unclosed", "lines"), [('"one" of two', "2 to 2"), ('"one', "2 to 3")])
-def test_a_quotation_mark_that_does_not_fit_is_told_with_its_lines(unclosed: str, lines: str, tmp_path: Path) -> None:
+def test_a_quotation_mark_that_does_not_fit_is_a_fault_of_its_row(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text(f'q,v\n{unclosed},a.mp4\nb,"b.mp4"\nc,c.mp4\n')
-    with pytest.raises(UsageError, match=rf"t\.csv, lines {lines}: .* write them twice"):
+    path.write_text('q,v\n"one" of two,a.mp4\nb,"b.mp4"\n')
+    fault, good = open_table(path).first
+    assert isinstance(fault, RowError) and re.match("line 2: .* write them twice", str(fault))
+    assert good == {"q": "b", "v": "b.mp4"}
+
+
+def test_a_quotation_mark_that_takes_other_lines_along_refuses_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('q,v\n"one,a.mp4\nb,"b.mp4"\nc,c.mp4\n')
+    with pytest.raises(UsageError, match=r"t\.csv, lines 2 to 3: .* write them twice"):
         open_table(path)
 
 

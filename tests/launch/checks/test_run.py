@@ -223,6 +223,13 @@ def test_the_attention_kernel(
     assert check.status is status and ("attn_implementation=sdpa" in check.fix) == (status is Status.FAILED)
 
 
+@pytest.mark.parametrize(("wanted", "status"), [(2, Status.OK), (8, Status.FAILED)])
+def test_the_number_of_gpus(wanted: int, status: Status, checks_of: ChecksOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verl_video_tools.launch.checks.planned.list_gpus", lambda: ["H100"] * 2)
+    check = checks_of(f"trainer.n_gpus_per_node={wanted}", device="gpu", thorough=False)["GPUs"]
+    assert (check.status, check.fix) == (status, "set NDEVICES_PER_NODE=2" if status is Status.FAILED else "")
+
+
 def test_a_check_that_breaks_hides_nothing_and_stops_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def check_weather(run: PlannedRun) -> None:
         raise RuntimeError("a bug")

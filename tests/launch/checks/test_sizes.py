@@ -17,6 +17,7 @@ GRPO: dict[str, Any] = {
     "trainer.n_gpus_per_node": 8,
     "trainer.v1.trainer_mode": "video_tools",
     "algorithm.use_kl_in_reward": False,
+    "actor_rollout_ref.model.path": "qwen",
     "data.train_batch_size": 16,
     f"{ACTOR}.ppo_mini_batch_size": 8,
     f"{ACTOR}.ppo_micro_batch_size_per_gpu": 2,
@@ -57,7 +58,7 @@ def sizes(program: Literal["grpo", "sft"], **options: Any) -> Check:
         ("grpo", {f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": 5}, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=4"),
         ("grpo", {f"{REF}.log_prob_micro_batch_size_per_gpu": 7}, f"{REF}.log_prob_micro_batch_size_per_gpu=6"),
         ("sft", {"engine.ulysses_sequence_parallel_size": 3}, "engine.ulysses_sequence_parallel_size=2"),
-        ("sft", {"data.train_batch_size": 28}, "data.train_batch_size=32"),
+        ("sft", {"data.train_batch_size": 4, "data.micro_batch_size_per_gpu": 1}, "data.train_batch_size=8"),
         ("sft", {"data.micro_batch_size_per_gpu": 3}, "data.micro_batch_size_per_gpu=2"),
     ],
 )
@@ -89,6 +90,16 @@ def test_what_no_step_divides_may_be_any_number() -> None:
     assert sizes("grpo", **ref, **{f"{ACTOR}.use_kl_loss": False}).status is Status.OK
     filled = {f"{ACTOR}.ppo_micro_batch_size_per_gpu": 5, f"{ACTOR}.use_dynamic_bsz": True}
     assert sizes("grpo", **filled).status is Status.OK
+
+
+def test_what_verl_leaves_out_is_no_fault() -> None:
+    rest = {"data.train_batch_size": 36, "data.micro_batch_size_per_gpu": 2}  # verl trains on 32 of them
+    assert sizes("sft", **rest).status is Status.OK
+    assert sizes("grpo", **{"trainer.val_only": True, f"{ACTOR}.ppo_mini_batch_size": 7}).status is Status.OK
+    old_log_probs = {f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": 5}
+    assert sizes("grpo", **old_log_probs, **{"algorithm.rollout_correction.bypass_mode": True}).status is Status.OK
+    ref = {f"{REF}.log_prob_micro_batch_size_per_gpu": 7}
+    assert sizes("grpo", **ref, **{"actor_rollout_ref.model.lora_rank": 8}).status is Status.OK
 
 
 def test_a_separate_engine_updates_by_mini_batches() -> None:

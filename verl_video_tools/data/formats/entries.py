@@ -123,6 +123,9 @@ def numbered(entries: Iterable[ReadEntry], field: str) -> Iterator[ReadEntry]:
         yield {field: number, **entry} if isinstance(entry, dict) else entry
 
 
+_QUOTES = 'within a value in quotation marks write them twice: "a ""b"" c"'
+
+
 def read_csv(path: Path, delimiter: str | None = None) -> Iterator[ReadEntry]:
     """The lines of a table as records by the names in its first line. A line with more or fewer values gives the error.
 
@@ -145,8 +148,17 @@ def read_csv(path: Path, delimiter: str | None = None) -> Iterator[ReadEntry]:
             names = [name.strip() or f"column {place}" for place, name in header]  # pandas gives its index no name
             if len(set(names)) < len(names):
                 raise UsageError(f"{path}: each column needs a name of its own in the first line, got {names}")
-            begin = reader.line_num + 1
-            for values in reader:
+            while True:
+                begin = reader.line_num + 1
+                try:
+                    values = next(reader)
+                except StopIteration:
+                    break
+                except csv.Error as error:
+                    if reader.line_num > begin:
+                        raise
+                    yield RowError(f"line {begin}: {error}; {_QUOTES}")
+                    continue
                 if values and len(values) != len(names):
                     yield RowError(
                         f"line {begin} has {len(values)} values, the first line names {len(names)} columns; a value "
@@ -154,14 +166,10 @@ def read_csv(path: Path, delimiter: str | None = None) -> Iterator[ReadEntry]:
                     )
                 elif values:
                     yield dict(zip(names, values, strict=True))
-                begin = reader.line_num + 1
     except OSError as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
     except csv.Error as error:
-        raise UsageError(
-            f"cannot read {path}, lines {begin} to {reader.line_num}: {error}; within a value in quotation marks write "
-            'them twice: "a ""b"" c"'
-        ) from error
+        raise UsageError(f"cannot read {path}, lines {begin} to {reader.line_num}: {error}; {_QUOTES}") from error
 
 
 def questions_of_video(fields: Mapping[str, Any], questions: Sequence[Any]) -> Iterator[Entry]:
@@ -195,16 +203,31 @@ def with_suffixes(path: Path) -> Iterator[Path]:
         yield path.with_name(path.name + suffix.upper())
 
 
+def path_below(folder: Path, name: str, kind: str) -> Path:
+    """The path of a file that annotations name, whether it exists or not.
+
+    Args:
+        kind: what the file is, for the message.
+
+    Raises:
+        RowError: the name leads out of the folder.
+    """
+    path = folder / name
+    if ".." in Path(name).parts or not path.is_relative_to(folder):
+        raise RowError(f"the {kind} {name!r} lies outside {folder}")
+    return path
+
+
 def find_video(folder: Path | None, name: str, kind: MediaKind = "video") -> Path:
     """A video by its path below the folder, with or without its suffix, or an image by its path; without a folder the
     path that is named.
 
     Raises:
-        RowError: there is none.
+        RowError: there is none, or the path leads out of the folder.
     """
     if folder is None:
         return Path(name)
-    path = folder / name
+    path = path_below(folder, name, kind)
     for candidate in with_suffixes(path) if kind == "video" else (path,):
         if candidate.is_file():
             return candidate

@@ -21,7 +21,7 @@ from typing import Any
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.segments import clock_seconds
 from verl_video_tools.core.types import Subtitle
-from verl_video_tools.data.formats.entries import Entry, load_json, required
+from verl_video_tools.data.formats.entries import Entry, load_json, path_below, required
 from verl_video_tools.data.formats.mapped import MappedBenchmark
 
 _MAX_OPTIONS = 5
@@ -50,7 +50,7 @@ class LongVideoBench(MappedBenchmark):
 
     def read_subtitles(self, folder: Path, entry: Entry) -> Sequence[Subtitle]:
         """Captions with times of the video: some videos are parts of longer ones, whose subtitles these are."""
-        path = folder / str(required(entry, "subtitle_path"))
+        path = path_below(folder, str(required(entry, "subtitle_path")), "subtitle file")
         try:
             captions = load_json(path)
         except UsageError as error:

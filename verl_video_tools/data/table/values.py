@@ -150,7 +150,8 @@ def type_of(value: Any) -> QuestionType | None:
     found = _TYPES.get(re.sub(r"[^a-z]", "", str(value).lower()))
     if found is None:
         known = ", ".join(get_args(QuestionType))
-        raise RowError(f"there is no type of question {value!r:.40}; write {known}, or leave it empty")
+        way_out = "leave it empty, or leave the column out: --map type="
+        raise RowError(f"there is no type of question {value!r:.40}; write {known}, {way_out}")
     return found
 
 

@@ -17,6 +17,7 @@ from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError, VideoToolsError
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.sample import all_media_of
+from verl_video_tools.core.types import Sample
 from verl_video_tools.data.parquet import count_rows, row_batches
 from verl_video_tools.launch.checks.planned import PlannedRun
 from verl_video_tools.launch.checks.prompts import PromptMeter, decode_prompts, measure_rows
@@ -127,13 +128,15 @@ def _check_split(run: PlannedRun, split: str, files: Sequence[str]) -> Iterator[
         yield Check("rows", f"{split} rows", Status.FAILED, detail=str(error), fix=fix)
         return
     method_of = {label: methods[name] for label, name in names.items() if name is not None}
-    faults = {}
+    faults, lacks_judge = {}, False
     for label, method in method_of.items():
         row = sampled.rows[label]
-        if fault := row_fault(row, method, judge, validate=validate) or _missing_file(run, row):
+        if fault := row_fault(row, method, judge, validate=validate):
+            faults[label] = fault
+            lacks_judge |= judge is None and not validate and _is_open(row)
+        elif fault := _missing_file(run, row):
             faults[label] = fault
     fix = " && ".join(f"vvt data validate {file} --out good.parquet" for file in files)
-    lacks_judge = judge is None and any(_is_open(sampled.rows[label]) for label in faults)
     if lacks_judge:
         fix = f"set video_tools.judge.base_url=URL for open questions ({page('judge')}); for the rest {fix}"
     num_rows = 0 if lacks_judge else len(method_of)
@@ -168,7 +171,10 @@ def check_initial_frames(run: PlannedRun) -> Iterator[Check]:
 
 
 def _is_open(row: Mapping[str, Any]) -> bool:
-    return (row.get("extra_info") or {}).get("question_type") == "open"
+    try:
+        return Sample.from_row(row).question_type == "open"
+    except (RowError, TypeError, ValueError, LookupError, AttributeError):
+        return False
 
 
 def _meter(run: PlannedRun) -> PromptMeter:

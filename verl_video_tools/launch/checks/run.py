@@ -91,6 +91,18 @@ def _missing_weights(folder: Path) -> str:
     return f"missing: {', '.join(missing[:3])}" if missing else ""
 
 
+def check_gpus(run: PlannedRun) -> Iterator[Check]:
+    """Whether a run on this machine alone finds the GPUs that it wants; Ray would wait for them."""
+    wanted = int(run.config.trainer.n_gpus_per_node)
+    if not run.gpus or run.uses_other_nodes:
+        return
+    if wanted > len(run.gpus):
+        detail = f"this machine has {len(run.gpus)}, and the run wants {wanted}"
+        yield Check("machine", "GPUs", Status.FAILED, run.gpus[0], detail, f"set NDEVICES_PER_NODE={len(run.gpus)}")
+    else:
+        yield Check("machine", "GPUs", Status.OK, f"{len(run.gpus)} x {run.gpus[0]}")
+
+
 def check_attention(run: PlannedRun) -> Iterator[Check]:
     """Whether flash-attn is there where the model's options need it."""
     options: Any = run.model_section.get("override_config") or {}
@@ -151,6 +163,7 @@ RUN_CHECKS = (
     RunCheck("judge", check_judge, is_cheap=False, programs=GRPO),
     RunCheck("retriever", check_retriever, is_cheap=False, programs=GRPO),
     RunCheck("tool model", check_tool_model, is_cheap=False, programs=GRPO),
+    RunCheck("machine", check_gpus),
     RunCheck("machine", check_attention),
     RunCheck("machine", check_loggers),
 )

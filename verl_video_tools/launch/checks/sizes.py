@@ -1,4 +1,4 @@
-"""Numbers that verl divides. It refuses others when workers are up, or in the first step."""
+"""Numbers that verl divides, and refuses when workers are up or in the first step."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ def _grpo_problems(config: DictConfig, num_ranks: int) -> Iterator[tuple[str, st
         detail = f"{num_ranks} GPUs cannot be divided into groups of {shards} that share a sequence"
         yield detail, f"{ACTOR}.ulysses_sequence_parallel_size={_divisor(num_ranks, shards)}"
         return
+    if config.trainer.get("val_only"):
+        return  # no update
     ranks, group = num_ranks // shards, int(rollout.n)
     mini_batch = int(actor.ppo_mini_batch_size)
     if mini_batch * group % ranks:
@@ -46,11 +48,15 @@ def _grpo_problems(config: DictConfig, num_ranks: int) -> Iterator[tuple[str, st
         detail = f"{batch} x {group} rollouts for {ranks} training ranks: verl cannot update on fewer than two of each"
         yield detail, f"data.train_batch_size={-(-2 * ranks // group)}"
     of_mini_batch = mini_batch * group // ranks
-    micro_batches = [
-        (of_mini_batch, f"{ACTOR}.ppo_micro_batch_size_per_gpu", actor.use_dynamic_bsz),
-        (of_rank, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", rollout.log_prob_use_dynamic_bsz),
-    ]
-    if actor.use_kl_loss or config.algorithm.use_kl_in_reward:
+    micro_batches = [(of_mini_batch, f"{ACTOR}.ppo_micro_batch_size_per_gpu", actor.use_dynamic_bsz)]
+    has_reference = bool(actor.use_kl_loss or config.algorithm.use_kl_in_reward)
+    model = config.actor_rollout_ref.model
+    is_adapter_off = has_reference and bool(model.get("lora_rank") or model.get("lora_adapter_path"))  # the actor's own
+    if is_adapter_off or not OmegaConf.select(config, "algorithm.rollout_correction.bypass_mode"):
+        micro_batches.append(
+            (of_rank, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", rollout.log_prob_use_dynamic_bsz)
+        )
+    if has_reference and not is_adapter_off:
         micro_batches.append((of_rank, f"{REF}.log_prob_micro_batch_size_per_gpu", ref.log_prob_use_dynamic_bsz))
     for number, option, is_dynamic in micro_batches:
         size = OmegaConf.select(config, option)
@@ -66,9 +72,8 @@ def _sft_problems(config: DictConfig, num_ranks: int) -> Iterator[tuple[str, str
         yield detail, f"engine.ulysses_sequence_parallel_size={_divisor(num_ranks, shards)}"
         return
     ranks, batch = num_ranks // shards, int(config.data.train_batch_size)
-    if batch % ranks:
-        detail = f"a batch of {batch} rows cannot be dealt to {ranks} training ranks"
-        yield detail, f"data.train_batch_size={-(-batch // ranks) * ranks}"
+    if batch < ranks:  # verl leaves out what does not fill all ranks
+        yield f"a batch of {batch} rows leaves none to some of {ranks} training ranks", f"data.train_batch_size={ranks}"
         return
     size = config.data.micro_batch_size_per_gpu
     if not config.data.use_dynamic_bsz and size and batch // ranks % int(size):
