@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from verl_video_tools.verl_plugin.planned_run import Kind, RunModel
 
 ROWS_OF_A_START = 8
-"""Rows of each file that the start of a run looks at, in a second or two."""
+"""Rows of each split that the start of a run looks at, in a second or two."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class PlannedRun:
         device: `cpu` or `gpu`.
         thorough: everything is checked that needs neither Ray nor an engine nor weights, in a minute; else only what
             takes no longer than a second or two.
-        num_rows: rows of each file that are looked at, spread evenly over the file.
+        num_rows: rows of each split that are looked at, spread evenly over its files.
         stand_in: folder of the model whose tokenizer and processor stand for those of one that is trained first.
         uses_other_nodes: the run has processes on other machines.
         model: tokenizer and processor, once they are loaded.
