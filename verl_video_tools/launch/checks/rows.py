@@ -139,7 +139,7 @@ def _check_split(run: PlannedRun, split: str, files: Sequence[str]) -> Iterator[
     fix = " && ".join(f"vvt data validate {file} --out good.parquet" for file in files)
     if lacks_judge:
         fix = f"set video_tools.judge.base_url=URL for open questions ({page('judge')}); for the rest {fix}"
-    num_rows = 0 if lacks_judge else len(method_of)
+    num_rows = 0 if lacks_judge else len(sampled.rows)  # those of other agent loops are theirs to judge
     yield _verdict(run, f"{split} rows", sampled.found, faults, num_rows, "cannot be used", fix)
     usable = {label: method for label, method in method_of.items() if label not in faults}
     if run.model is None or not usable:
