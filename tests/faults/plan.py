@@ -52,6 +52,8 @@ def _lost(kind: str, target: str, *moments: str) -> Fault:
     return _killed(f"the {kind}", target, rf"RUN ENDED: lost {kind} \d+", *moments)
 
 
+_LAUNCHER = r"^\S+ -m verl_video_tools\.cli train "
+"""What a recipe becomes."""
 _SUPERVISOR = r"^\S+ -m verl_video_tools\.launch\.supervise "
 _ASKED = r"ended by {}\. Start the same command again to resume"
 _ENDED = r"{}.*` was ended by SIGKILL"
@@ -61,7 +63,7 @@ FAULTS: dict[str, Fault] = {
     # `vvt train`, the supervisor and the driver wait for the run alike in every moment: any will do.
     "launcher": _killed(
         "`vvt train`, the first supervisor",
-        r"^\S+ -m verl_video_tools\.cli train ",
+        _LAUNCHER,
         _ASKED.format("SIGTERM"),
         "update",
     ),
@@ -99,15 +101,15 @@ FAULTS: dict[str, Fault] = {
     "storage_unit": _lost("storage unit", r"^ray::SimpleStorageUnit", "update", "checkpoint"),
     # The run must not resume from the checkpoint that is half written.
     "sigterm": Fault(
-        "SIGTERM to the recipe", _ASKED.format("SIGTERM"), ("checkpoint",), target="^bash ", signal="SIGTERM"
+        "SIGTERM to the recipe", _ASKED.format("SIGTERM"), ("checkpoint",), target=_LAUNCHER, signal="SIGTERM"
     ),
-    "sigint": Fault("SIGINT to the recipe", _ASKED.format("SIGINT"), ("update",), target="^bash ", signal="SIGINT"),
+    "sigint": Fault("SIGINT to the recipe", _ASKED.format("SIGINT"), ("update",), target=_LAUNCHER, signal="SIGINT"),
     # The run has the whole step to do before it can save it.
     "sigterm_and_save": Fault(
         "SIGTERM to the recipe with `--save-on-signal`",
         r"stopped after step \d+, whose checkpoint is saved\. Start the same command again to resume",
         ("generation",),
-        target="^bash ",
+        target=_LAUNCHER,
         signal="SIGTERM",
         options=("--save-on-signal",),
     ),
