@@ -25,9 +25,9 @@ from verl_video_tools.launch.data import export_expert, export_rollouts, make_de
 from verl_video_tools.launch.environment import CPU, ray_options, run_environment
 from verl_video_tools.launch.variables import Variables, quoted, read_variables
 from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
+from verl_video_tools.verl_plugin.marked_warnings import MARK
 
 Stage = Literal["grpo", "sft", "rft"]
-PREFIX = "[verl_video_tools]"
 STOP_FILE = "stop_requested"
 STARTED_WITH = "started_with.txt"
 GROUPS = tuple(f"+video_tools{folder}" for folder in ("", "/synthetic", "/machine", "/lora", "/correction"))
@@ -105,7 +105,7 @@ def train(request: Request) -> int:
     plan = _plan_with_rows(request)
     report = _check(plan, thorough=False)
     if problems := report.problems():
-        print(f"{PREFIX} {plan.config.trainer.experiment_name}:{problems}", file=sys.stderr, flush=True)
+        print(f"{MARK} {plan.config.trainer.experiment_name}:{problems}", file=sys.stderr, flush=True)
     if report.failed:
         return 1
     if status := _cold_start(plan):
@@ -481,9 +481,9 @@ def _start(plan: Plan) -> int:
     settings = {"DEVICE": plan.device, "MODEL_PATH": plan.model_path, "TRAIN_FILES": plan.config.data.train_files}
     settings["TRAIN_BATCH_SIZE"] = plan.config.data.train_batch_size
     experiment = plan.config.trainer.experiment_name
-    print(f"{PREFIX} {experiment}: {' '.join(f'{name}={value}' for name, value in settings.items())}", flush=True)
+    print(f"{MARK} {experiment}: {' '.join(f'{name}={value}' for name, value in settings.items())}", flush=True)
     log = plan.folder / (f"run_node{plan.variables.node_rank}.log" if plan.variables.node_rank else "run.log")
-    print(f"{PREFIX} {experiment}: all output in {log} (VERBOSE=1 shows it)", flush=True)
+    print(f"{MARK} {experiment}: all output in {log} (VERBOSE=1 shows it)", flush=True)
     log.parent.mkdir(parents=True, exist_ok=True)
     stop_file = plan.folder / STOP_FILE if plan.request.save_on_signal else None
     console = Console(log, plan.variables.is_verbose)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_video_tools.core.config import checked_fields
+from verl_video_tools.core.config import checked_fields, did_you_mean
 from verl_video_tools.core.errors import RowError, SetupError, UsageError
 from verl_video_tools.core.trajectory import JUDGE_FLAG, REWARD_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
@@ -124,7 +123,7 @@ def check_sections(node: Mapping[str, Any]) -> None:
     known = (*method_names(), *SERVICES, *OTHER_SETTINGS)
     for name in node:
         if name not in known:
-            nearest = "".join(f"; did you mean {near!r}?" for near in get_close_matches(name, known, n=1))
+            nearest = did_you_mean(name, known)
             raise UsageError(f"video_tools has no section {name!r}; it has {', '.join(known)}{nearest}")
 
 
