@@ -1,4 +1,4 @@
-"""What the first looks of a FrameMind group cost: 8 rungs of the ladder against the dearest rung alone.
+"""What the initial frames of a FrameMind group cost: 8 rungs of the ladder against the dearest rung alone.
 
 Twice: decoding alone (`Video.decode_many`), and as the agent loop does it, where every rollout asks for its own rung
 through one frame cache and tells it of the others; the cache's writes and reads of a group's 124 MB come on top. CPU
@@ -41,7 +41,7 @@ CACHE_BYTES = 1 << 30
 
 
 def looks_of(video: Video, *, nested: bool) -> list[FrameRequest]:
-    """First looks of a group's rollouts, in their order."""
+    """Initial frames of a group's rollouts, in their order."""
     method = FrameMind(nested_times=nested)
     sample = Sample(question="?", ground_truth="A", video_path=str(video.path), question_type="mc")
     rungs = [method.for_session(number, GROUP_SIZE, validate=False) for number in range(GROUP_SIZE)]

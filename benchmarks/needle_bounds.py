@@ -1,16 +1,16 @@
-"""Bounds of NeedleClips: what the first look alone can earn, and what an oracle earns that looks at the right place.
+"""Bounds of NeedleClips: what initial frames alone can earn, and what an oracle earns that looks at the right place.
 
 Both are scripted policies in `replay`, so that loops, tools and rewards are the real ones; methods are set as the
 runs set them in the synthetic world (`config/video_tools/synthetic`).
 
-    first_look  Knows exactly what each frame of the method's first look shows, and answers at once. Asked about one of
-                these frames it says what is there. Else it takes the option that was true most often among thousands of
-                other questions where an option compared like that with the first look and with the other options.
-    oracle      The scripted expert of the cold start, without imperfection. It is told where the evidence is, but what
-                it concludes it takes from the frames that its calls show.
+    initial_frames  Knows exactly what each initial frame shows, and answers at once. Asked about one of them, it says
+                    what is there. Else it takes the option that was true most often among thousands of other
+                    questions where an option compared like that with the initial frames and with the other options.
+    oracle          The scripted expert of the cold start, without imperfection. It is told where the evidence is, but
+                    what it concludes it takes from the frames that its calls show.
 
 Kinds are those of `synthetic.needle`; `search` are VideoBrain's questions by shape. For each method and kind the share
-of right answers, with the number of questions, is printed. Exits with 1 if the first look earns more than 40 % on the
+of right answers, with the number of questions, is printed. Exits with 1 if initial frames earn more than 40 % on the
 questions that need another one or less than 100 % on direct ones, or the oracle less than 100 % on any.
 
 Usage: python -m benchmarks.needle_bounds
@@ -34,14 +34,14 @@ from verl_video_tools.methods.videobrain.oracle import search_words
 from verl_video_tools.replay import replay
 from verl_video_tools.services.retrieval import RetrievalConfig, local
 from verl_video_tools.synthetic import clip_dir
-from verl_video_tools.synthetic.needle import MOST_FIRST_LOOK, needle_questions, needle_spec
+from verl_video_tools.synthetic.needle import MOST_BY_INITIAL_FRAMES, needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import LETTERS, Question
 from verl_video_tools.synthetic.world import VideoSpec, label_at
 
-POLICIES = ("first_look", "oracle")
+POLICIES = ("initial_frames", "oracle")
 NUM_VIDEOS = 134
 METHODS = tuple(name for name in METHOD_NAMES if name not in ("direct", "compose"))
-"""A composition's first look is its file's."""
+"""A composition's initial frames are its file's."""
 NUM_STUDIED = 3000
 _STUDIED_SEEDS = 10_000_000
 
@@ -52,8 +52,8 @@ _ANSWER = {
 _OTHER_ANSWER = "<think>guess</think><answer>{}</answer>"
 
 Comparison = tuple[bool, int, int, int, int]
-"""Of an option: whether the first look shows it, how many things it shows of its colour and of its shape, and how many
-other options have its colour and its shape."""
+"""Of an option: whether the initial frames show it, how many things they show of its colour and of its shape, and
+how many other options have its colour and its shape."""
 
 
 def synthetic_settings(name: str) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def synthetic_settings(name: str) -> dict[str, Any]:
     return synthetic_fields(type(get_method(name)))
 
 
-def first_look(method: Method, spec: VideoSpec) -> dict[int, str]:
-    """Numbers of those frames of the method's first look that show a thing, and what they show."""
+def initial_frames(method: Method, spec: VideoSpec) -> dict[int, str]:
+    """Numbers of those of the method's initial frames that show a thing, and what they show."""
     return {
         frame: label for frame in initial_frame_numbers(method, spec) if (label := label_at(spec, frame)) is not None
     }
@@ -70,7 +70,7 @@ def first_look(method: Method, spec: VideoSpec) -> dict[int, str]:
 
 @dataclass
 class Guesser:
-    """Learns from examples how true options compare with the first look."""
+    """Learns from examples how true options compare with the initial frames."""
 
     times_true: Counter[Comparison] = field(default_factory=Counter)
     times_seen: Counter[Comparison] = field(default_factory=Counter)
@@ -114,7 +114,7 @@ def study(method: Method, num_questions: int) -> Mapping[str, Guesser]:
     guessers: dict[str, Guesser] = defaultdict(Guesser)
     for number in range(num_questions // 8):
         spec = needle_spec(studied_seed(number))
-        shown = first_look(method, spec).values()
+        shown = initial_frames(method, spec).values()
         for question in needle_questions(spec, 8, seed=0):
             row = make_row(spec, question, Path("none"), 0, "train", method.name)
             options = row["extra_info"]["options"]
@@ -142,14 +142,14 @@ def shares_right(
         row = make_row(spec, question, path, number, "test", name)
         kind = kind_of(method, spec, question)
         options, truth = row["extra_info"]["options"], row["reward_model"]["ground_truth"]
-        shown = first_look(method, spec)
+        shown = initial_frames(method, spec)
         if kind == "direct":
             guess = shown[min(shown, key=lambda frame: abs(frame - question.evidence[0][0]))]
         else:
             guess = guessers[kind].guess(options, shown.values())
         letter = LETTERS[options.index(guess)]
         scripts = {
-            "first_look": (_ANSWER.get(name, _OTHER_ANSWER).format(letter),),
+            "initial_frames": (_ANSWER.get(name, _OTHER_ANSWER).format(letter),),
             "oracle": expert.script(spec, question).turns,
         }
         for policy, turns in scripts.items():
@@ -171,8 +171,8 @@ def main() -> int:
         for policy, kinds in right.items():
             needles = [one for kind, each in kinds.items() if kind != "direct" for one in each]
             share = sum(needles) / len(needles)
-            if policy == "first_look":
-                held &= share <= MOST_FIRST_LOOK and all(kinds["direct"])
+            if policy == "initial_frames":
+                held &= share <= MOST_BY_INITIAL_FRAMES and all(kinds["direct"])
             else:
                 held &= all(map(all, kinds.values()))
             by_kind = (f"{kind} {sum(each) / len(each):.3f} ({len(each)})" for kind, each in sorted(kinds.items()))

@@ -6,12 +6,14 @@ decoded videos that are in no data set. It is kernel ridge regression on pixels,
 that it has nothing else to find out. That no reader can do better than chance is held by tests/synthetic/test_cards.py:
 small frames of two videos are the same, to the last bit, if the videos differ in nothing but the things on their cards.
 
-    first_look  Answers at once. No initial frame shows a card, so it goes by how options compare with each other.
-    temporal    The reader, of all frames that show the card: the best that tools can show which choose frames by time.
-    zoom        The same reader, of the card's window at 56 x 56 pixels, as a zoom shows it.
-    expert      The scripted expert of the cold start, without imperfection, in `replay`: real loop, tools and reward.
+    initial_frames  Answers at once. No initial frame shows a card, so it goes by how options compare with each other.
+    temporal        The reader, of all frames that show the card: the best that tools can show
+                    which choose frames by time.
+    zoom            The same reader, of the card's window at 56 x 56 pixels, as a zoom shows it.
+    expert          The scripted expert of the cold start, without imperfection, in `replay`: real loop, tools and
+                    reward.
 
-The readers' shares are means over all ways to choose three other things as options. Exits with 1 if `first_look` or
+The readers' shares are means over all ways to choose three other things as options. Exits with 1 if `initial_frames` or
 `temporal` earn more than 27 %, which is chance and two points, `zoom` less than 95 %, or the expert less than 100 %.
 
 Usage: python -m benchmarks.spatial_bounds
@@ -190,10 +192,10 @@ def readers_shares(folder: Path, num_cards: int) -> dict[str, float]:
     return shares
 
 
-def first_look_share(num_questions: int) -> float:
+def initial_frames_share(num_questions: int) -> float:
     """Share of questions right by their options alone, after study of as many others.
 
-    No video is rendered: a first look without a card leaves no more than the options.
+    No video is rendered: initial frames without a card leave no more than the options.
     """
     asked = [_questions(range(first, first + num_questions // _QUESTIONS)) for first in (0, num_questions)]
     guesser = Guesser()
@@ -228,13 +230,13 @@ def main() -> int:
     folder = Path("outputs/bench_spatial")
     folder = make_demo(folder, 1, NUM_VIDEOS, _QUESTIONS, agent_names=["compose"], spatial=True)
     rows = load_rows(folder / "test.parquet")
-    first_look, expert = first_look_share(_STUDIED_QUESTIONS), experts_share(rows)
-    print(f"first_look {first_look:.3f} of {_STUDIED_QUESTIONS} questions")
+    initial_frames, expert = initial_frames_share(_STUDIED_QUESTIONS), experts_share(rows)
+    print(f"initial_frames {initial_frames:.3f} of {_STUDIED_QUESTIONS} questions")
     readers = readers_shares(folder, _NUM_CARDS)
     for name, share in readers.items():
         print(f"{name:11}{share:.3f} of the questions about {_NUM_CARDS} cards")
     print(f"expert     {expert:.3f} of {len(rows)} questions")
-    hidden = max(first_look, readers["temporal"]) <= MOST_TEMPORAL
+    hidden = max(initial_frames, readers["temporal"]) <= MOST_TEMPORAL
     return 0 if hidden and readers["zoom"] >= LEAST_ZOOM and expert == 1.0 else 1
 
 

@@ -21,7 +21,7 @@ def rollout(
     flags: Sequence[str] = (),
     **components: float,
 ) -> dict[str, Any]:
-    """A recorded line, but for its step. The first look has two frames."""
+    """A recorded line, but for its step. The initial frames are two frames."""
     trajectory = Trajectory(
         method=method,
         question="What is shown?",

@@ -88,7 +88,7 @@ def test_versions() -> None:
 # -------------------------------------------------------------------------------------------------------- costs
 
 
-def first_looks(name: str, factor: int) -> list[FrameRequest]:
+def initial_frame_requests(name: str, factor: int) -> list[FrameRequest]:
     """Those of a group, on an hour of 1920x1080."""
     method, envelope = get_method(name), PixelEnvelope(factor, *PIXEL_BOUNDS[name])
     group = [method.for_session(number, GROUP_SIZE, validate=False) for number in range(GROUP_SIZE)]
@@ -96,7 +96,7 @@ def first_looks(name: str, factor: int) -> list[FrameRequest]:
 
 
 def dearest_look(name: str, factor: int) -> FrameRequest:
-    return max(first_looks(name, factor), key=lambda look: look_tokens(look, factor))
+    return max(initial_frame_requests(name, factor), key=lambda look: look_tokens(look, factor))
 
 
 def look_tokens(look: FrameRequest, factor: int) -> int:
@@ -136,10 +136,10 @@ def test_costs_of_pictures(side: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("name", PIXEL_BOUNDS)
-def test_memory_of_first_looks(name: str) -> None:
+def test_memory_of_initial_frames(name: str) -> None:
     family = "Qwen3-VL" if name == "videobrain" else "Qwen2.5-VL"
     factor = FACTORS[family]
-    looks = first_looks(name, factor)
+    looks = initial_frame_requests(name, factor)
     distinct = [look for number, look in enumerate(looks) if look not in looks[:number]]
     questions, rollouts = STEPS[name]
     pixel_bytes = 3 * factor**2  # of a token, in 8 bits

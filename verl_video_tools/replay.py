@@ -194,9 +194,9 @@ class _TokenizedScript:
         self._tokens.current.append_turn(ids, None)
         return AssistantTurn(self._tokenizer.decode(ids) if truncated else text, truncated)
 
-    async def fits_apart(self, messages: Sequence[Message]) -> bool:
-        return self.budget.tokens_apart(messages) > 0
+    async def fits_detached(self, messages: Sequence[Message]) -> bool:
+        return self.budget.tokens_detached(messages) > 0
 
-    async def apart(self, messages: Sequence[Message]) -> AssistantTurn | None:
+    async def detached(self, messages: Sequence[Message]) -> AssistantTurn | None:
         text = next(self._turns, None)
         return None if text is None else AssistantTurn(text)

@@ -40,7 +40,7 @@ print(f"counts: {trajectory.counts()}")
 # What the policy wrote, what its calls did, and what it read.
 
 # %%
-print("first look:", ", ".join(f"{frame.timestamp_seconds:.1f} s" for frame in trajectory.initial_frames))
+print("initial frames:", ", ".join(f"{frame.timestamp_seconds:.1f} s" for frame in trajectory.initial_frames))
 for number, turn in enumerate(trajectory.turns, start=1):
     print(f"\n--- turn {number}\n{turn.text}")
     for call in turn.calls:
@@ -82,7 +82,7 @@ for sequence in line.get("sequences", []):
 
 # %% [markdown]
 # ## Frames
-# The recorded frames, opened again from the row's video: the first look, then what each executed call showed.
+# The recorded frames, opened again from the row's video: the initial frames, then what each executed call showed.
 
 # %%
 shown_frames = [*trajectory.initial_frames, *(frame for call in trajectory.executed_calls() for frame in call.frames)]

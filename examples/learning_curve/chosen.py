@@ -15,7 +15,7 @@ KINDS = {
     "between_things": "between two",
     "order": "order of two",
     "on_card": "on a card",
-    "direct": "first look tells",
+    "direct": "initial frames tell",
 }
 """Kinds of questions as tables call them, in their order there."""
 _ONLY_MEASURING = ("measures_base", "compares_without_tools", "interim_questions")

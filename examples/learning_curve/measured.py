@@ -30,7 +30,7 @@ def kind_of(extra_info: Mapping[str, Any]) -> str:
 
 
 def hard(outcomes: Outcomes) -> dict[int, Outcome]:
-    """The questions that the first look does not answer."""
+    """The questions that the initial frames do not answer."""
     return {index: outcome for index, outcome in outcomes.items() if kind_of(outcome.row) != "direct"}
 
 

@@ -21,7 +21,7 @@ class RolloutTuning:
 
     Attributes:
         cold_share: part of the rows that is the cold start's. The group's 0.94 takes more rows than the good ones of
-            the expert that skips tool calls are; half of these answer from the first look, as no rollout does.
+            the expert that skips tool calls are; half of these answer from the initial frames, as no rollout does.
         last_share: of the steps of RL, the last part, whose rollouts count.
     """
 
@@ -170,7 +170,7 @@ ABLATIONS = {
     "videobrain": Ablation(
         "no reward for behaviour", tuple(f"{kind}_behavior=[0,0,0,0]" for kind in ("direct", "adaptive", "active"))
     ),
-    "framemind": Ablation("one first look for the whole group", ("low=[8,56]", "high=[8,56]")),
+    "framemind": Ablation("one set of initial frames for the whole group", ("low=[8,56]", "high=[8,56]")),
 }
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 GAIN = "after RL less after SFT"
 """In `results.json`: what reinforcement learning changes where another look is needed."""
 RFT_LESS_RL = "after RFT less after RL, all questions"
-"""In `results.json`: what fine-tuning on rollouts changes, first look included."""
+"""In `results.json`: what fine-tuning on rollouts changes, initial frames included."""
 TRAINING = "rollouts of training"
 """In `results.json`: how many there were in each run, and how many were flagged, so that they did not train."""
 SFT_WITHOUT_TOOLS, RL_WITHOUT_TOOLS = "after SFT, without tools", "after RL, without tools"
@@ -72,7 +72,7 @@ def results_of(run: Learning, console: Console) -> dict[str, Any]:
 
 def _table(title: str, policies: dict[str, dict[int, Any]]) -> Table:
     table = Table(title=title, title_justify="left")
-    for column in ("policy", "needs another look", "95 %", "calls", "seconds per look", "first look tells"):
+    for column in ("policy", "needs another look", "95 %", "calls", "seconds per look", "initial frames tell"):
         table.add_column(column)
     for name, outcomes in policies.items():
         table.add_row(name, *_cells(outcomes))

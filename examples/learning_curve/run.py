@@ -350,7 +350,7 @@ class Learning:
 
 
 def deserves_imitation(row: Mapping[str, Any]) -> bool:
-    """Whether a row of the cold start is right, and no guess: the expert looked, or the first look shows the answer."""
+    """Whether a row of the cold start is right, and no guess: it looked, or the initial frames show the answer."""
     _, question = question_from_row(row)
     said = get_method(row["agent_name"]).parse(row["turns"][-1]).answer
     is_right = grade_multiple_choice(said, row["reward_model"]["ground_truth"], row["extra_info"]["options"])

@@ -1,4 +1,4 @@
-"""NeedleClips' bounds: the first look tells nothing of needles, and the right place tells everything."""
+"""NeedleClips' bounds: the initial frames tell nothing of needles, and the right place tells everything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from benchmarks.needle_bounds import (
     METHODS,
     Guesser,
-    first_look,
+    initial_frames,
     kind_of,
     shares_right,
     studied_seed,
@@ -30,17 +30,17 @@ from verl_video_tools.data.synthetic_rows import (
     video_seed,
 )
 from verl_video_tools.methods import get_method
-from verl_video_tools.synthetic.needle import MOST_FIRST_LOOK
+from verl_video_tools.synthetic.needle import MOST_BY_INITIAL_FRAMES
 from verl_video_tools.synthetic.questions import LETTERS, Question
 from verl_video_tools.synthetic.world import VideoSpec
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
-def test_no_option_of_a_needle_question_is_shown_by_a_first_look(name: str) -> None:
+def test_no_option_of_a_needle_question_is_shown_by_initial_frames(name: str) -> None:
     method = get_method(name, **synthetic_settings(name))
     for spec, question in sample():
-        shown = first_look(method, spec)
+        shown = initial_frames(method, spec)
         row = make_row(spec, question, Path("none"), 0, "test", name)
         if question.kind == "direct":
             nearest = min(shown, key=lambda frame: abs(frame - question.evidence[0][0]))
@@ -51,7 +51,7 @@ def test_no_option_of_a_needle_question_is_shown_by_a_first_look(name: str) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["framethinker", "videobrain"])
-def test_what_the_first_look_shows_helps_no_guesser(name: str) -> None:
+def test_what_the_initial_frames_show_helps_no_guesser(name: str) -> None:
     """One who studied thousands of questions does no better than chance, here within four standard deviations."""
     method = get_method(name, **synthetic_settings(name))
     guessers: dict[str, Guesser] = dict(study(method, num_questions=3000))
@@ -61,7 +61,7 @@ def test_what_the_first_look_shows_helps_no_guesser(name: str) -> None:
             row = make_row(spec, question, Path("none"), 0, "test", name)
             options = row["extra_info"]["options"]
             kind = kind_of(method, spec, question)
-            guess = guessers[kind].guess(options, first_look(method, spec).values())
+            guess = guessers[kind].guess(options, initial_frames(method, spec).values())
             right[kind].append(LETTERS[options.index(guess)] == row["reward_model"]["ground_truth"])
     for kind, each in right.items():
         assert sum(each) / len(each) < 0.25 + 4 * (0.25 * 0.75 / len(each)) ** 0.5, kind
@@ -98,10 +98,10 @@ def test_bounds_hold_in_replay(name: str, clips: list[Clip]) -> None:
     for spec, of_video in by_video.items():
         right = shares_right(name, of_video, TruthRetriever(spec), num_studied=240)
         assert all(all(each) for each in right["oracle"].values())
-        assert all(right["first_look"]["direct"])
-        guessed += [one for kind, each in right["first_look"].items() if kind != "direct" for one in each]
+        assert all(right["initial_frames"]["direct"])
+        guessed += [one for kind, each in right["initial_frames"].items() if kind != "direct" for one in each]
     assert len(guessed) == 12
-    assert sum(guessed) / len(guessed) <= MOST_FIRST_LOOK
+    assert sum(guessed) / len(guessed) <= MOST_BY_INITIAL_FRAMES
 
 
 def test_the_command_replays_an_oracle_and_a_guess(

@@ -16,7 +16,7 @@ from benchmarks.spatial_bounds import (
     SeenCards,
     best_reader,
     experts_share,
-    first_look_share,
+    initial_frames_share,
     see_cards,
     share_right,
 )
@@ -72,7 +72,7 @@ def test_the_share_is_over_all_choices_of_other_options() -> None:
 
 @pytest.mark.long
 def test_options_alone_tell_nothing() -> None:
-    assert first_look_share(20_000) <= MOST_TEMPORAL
+    assert initial_frames_share(20_000) <= MOST_TEMPORAL
 
 
 def test_the_expert_is_always_right(tmp_path_factory: pytest.TempPathFactory) -> None:

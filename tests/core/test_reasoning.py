@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from verl_video_tools.core.reasoning import (
-    SpokenTurn,
+    ParsedCompletion,
     lacks_opening,
     opens_reasoning,
+    split_reasoning,
     split_thought,
-    take_apart,
     with_reasoning,
     without_reasoning,
 )
@@ -62,7 +62,10 @@ def test_reasoning_before_a_turn_is_taken_away(method: str, compat: str) -> None
     assert configured.parse(turn).well_formed
     for reasoning in REASONINGS:
         for text, field in shapes(reasoning, turn):
-            assert take_apart(text, configured, reasoning=field) == SpokenTurn(turn, reasoning or None), (text, field)
+            assert split_reasoning(text, configured, reasoning=field) == ParsedCompletion(turn, reasoning or None), (
+                text,
+                field,
+            )
 
 
 @pytest.mark.parametrize("method", [name for name in TURNS if name != "direct"])
@@ -72,7 +75,7 @@ def test_reasoning_before_a_turn_without_a_thought_is_its_thought(method: str, r
     action = TURNS[method].partition(f"</{tag}>")[2].lstrip()
     expected = configured.parse(TURNS[method])
     for number, (text, field) in enumerate(shapes(reasoning, action)):
-        said = take_apart(text, configured, reasoning=field)
+        said = split_reasoning(text, configured, reasoning=field)
         if not reasoning and field is None and number == 2:
             continue  # nothing came with the turn
         parsed = configured.parse(said.text)
@@ -81,7 +84,7 @@ def test_reasoning_before_a_turn_without_a_thought_is_its_thought(method: str, r
         assert parsed.well_formed == (bool(reasoning) or tag == "think")
     # A turn whose thought names no tag is left as it is.
     if tag == "think":
-        assert take_apart(TURNS[method], configured) == SpokenTurn(TURNS[method])
+        assert split_reasoning(TURNS[method], configured) == ParsedCompletion(TURNS[method])
 
 
 AS_WRITTEN = [
@@ -103,23 +106,23 @@ def test_turns_of_a_model_without_reasoning_stay_as_they_are(method: str) -> Non
     for text in AS_WRITTEN:
         turn = text.format(turn=TURNS[method])
         if method not in ("direct", "videobrain") or "</think>" not in turn:
-            assert take_apart(turn, get_method(method)) == SpokenTurn(turn)
+            assert split_reasoning(turn, get_method(method)) == ParsedCompletion(turn)
 
 
 @pytest.mark.parametrize("method", list(TURNS))
 def test_reasoning_that_was_cut_says_nothing(method: str) -> None:
     configured, named = get_method(method), f"I could write {TURNS[method].rpartition('</think>')[2]} here,"
-    assert take_apart(f"<think>{named}", configured, cut=True) == SpokenTurn("", named)
-    assert take_apart(named, configured, opened=True, cut=True) == SpokenTurn("", named)
-    assert take_apart("", configured, reasoning=named, cut=True) == SpokenTurn("", named)
-    assert take_apart(named, configured, cut=True) == SpokenTurn(named)
+    assert split_reasoning(f"<think>{named}", configured, cut=True) == ParsedCompletion("", named)
+    assert split_reasoning(named, configured, opened=True, cut=True) == ParsedCompletion("", named)
+    assert split_reasoning("", configured, reasoning=named, cut=True) == ParsedCompletion("", named)
+    assert split_reasoning(named, configured, cut=True) == ParsedCompletion(named)
 
 
 def test_what_only_looks_like_several_turns_is_not_mended() -> None:
     """A made-up reply between two actions must not be read as reasoning before the second."""
     method = get_method("framethinker")
     text = "<think>a</think><action>choose frames between 1 and 20</action>frame 2<think>b</think><action>x</action>"
-    assert take_apart(text, method) == SpokenTurn(text)
+    assert split_reasoning(text, method) == ParsedCompletion(text)
     assert len(method.parse(text).calls) == 2
 
 
@@ -129,7 +132,7 @@ def test_a_training_turn_is_what_is_taken_apart_again(method: str, reasoning: st
     configured, turn = get_method(method), TURNS[method]
     for opened in (False, True):
         text = with_reasoning(turn, reasoning, opened=opened)
-        assert take_apart(text, configured, opened=opened) == SpokenTurn(turn, reasoning)
+        assert split_reasoning(text, configured, opened=opened) == ParsedCompletion(turn, reasoning)
         assert opened != text.startswith("<think>") or (reasoning is None and not turn.startswith("<think>"))
 
 
@@ -146,7 +149,7 @@ def test_a_turn_to_the_letter_is_never_changed(method: str) -> None:
         text = f"<{tag}>{inner}</{tag}>{around}{action}"
         if configured.parse(text).well_formed:
             num_whole += 1
-            assert take_apart(text, configured) == SpokenTurn(text)
+            assert split_reasoning(text, configured) == ParsedCompletion(text)
     assert num_whole > 50
 
 
@@ -167,4 +170,4 @@ def test_replies_without_a_grammar() -> None:
 def test_long_texts_of_tags_end_before_the_timeout(method: str) -> None:
     """A tenth of a second each; a search from every tag to every other would take hours."""
     for tag in ("<think>", "</think>", "<think></think>", "<think>a</think><answer>B</answer>"):
-        take_apart(tag * (400_000 // len(tag)), get_method(method))
+        split_reasoning(tag * (400_000 // len(tag)), get_method(method))

@@ -25,7 +25,7 @@ def example() -> Trajectory:
     turns = [Turn("a", [refused, shown], observation="seen"), Turn("b", answer="B")]
     parts = {"tools": ["crop"]}
     return Trajectory(
-        "compose", "what?", initial_frames=frames, turns=turns, stop_reason=StopReason.ANSWER, made_of=parts
+        "compose", "what?", initial_frames=frames, turns=turns, stop_reason=StopReason.ANSWER, provenance=parts
     )
 
 
@@ -59,8 +59,8 @@ def test_the_same_text_as_before() -> None:
 
 
 def test_what_a_methods_name_tells_is_not_recorded() -> None:
-    plain = replace(example(), made_of=None)
-    assert "made_of" not in plain.to_dict() and Trajectory.from_dict(plain.to_dict()) == plain
+    plain = replace(example(), provenance=None)
+    assert "provenance" not in plain.to_dict() and Trajectory.from_dict(plain.to_dict()) == plain
 
 
 def test_a_dict_of_its_own() -> None:

@@ -98,25 +98,25 @@ async def test_exact_grading_pays_every_form(truth: Any) -> None:
 def test_a_truth_that_is_no_option_is_refused(name: str) -> None:
     for truth in ("a foul", "D", "B. a cat", " "):
         with pytest.raises(UsageError, match=r"letter or the text of an option|is empty"):
-            get_method(name).check_earnable(sample_of(truth, question_type="mc", options=list(ANIMALS)), None)
+            get_method(name).check_gradable(sample_of(truth, question_type="mc", options=list(ANIMALS)), None)
             pytest.fail(f"{truth!r} is taken")
 
 
 def test_what_only_some_methods_can_pay() -> None:
     several = sample_of("12 km", question_type="numeric")
-    get_method("longvt").check_earnable(several, None)
-    get_method("framethinker", answer_grading="choice").check_earnable(several, None)
+    get_method("longvt").check_gradable(several, None)
+    get_method("framethinker", answer_grading="choice").check_gradable(several, None)
     with pytest.raises(UsageError, match=r"answer_grading=exact compares the answer's first word .* '12 km'"):
-        get_method("framethinker").check_earnable(several, None)
+        get_method("framethinker").check_gradable(several, None)
 
     for given in (None, "", "c", "activ"):
         row = sample_of("B", options=list(ANIMALS), classification=given)
         with pytest.raises(UsageError, match=r"extra_info.classification .* is no class, so behaviour earns nothing"):
-            get_method("videobrain").check_earnable(row, None)
+            get_method("videobrain").check_gradable(row, None)
         get_method("videobrain").check_sample(row, None)
         zeros = dict.fromkeys(("direct_behavior", "adaptive_behavior", "active_behavior"), (0, 0, 0, 0))
-        get_method("videobrain", **zeros).check_earnable(row, None)
-        get_method("longvt").check_earnable(row, None)
+        get_method("videobrain", **zeros).check_gradable(row, None)
+        get_method("longvt").check_gradable(row, None)
 
 
 def test_fields_that_cannot_be_read_are_named_first() -> None:

@@ -177,7 +177,7 @@ async def test_rows_say_what_their_rollout_was_shown(videos: list[str], tmp_path
     export_rollouts(tmp_path / "run", tmp_path / "rft.parquet")
     row = pq.read_table(tmp_path / "rft.parquet").to_pylist()[0]
     assert json.loads(row["settings"]) == {"initial_frames": 9}
-    assert json.loads(row["first_look"]) == [frame["index"] for frame in line["trajectory"]["initial_frames"]]
+    assert json.loads(row["initial_frames"]) == [frame["index"] for frame in line["trajectory"]["initial_frames"]]
 
 
 async def test_the_command_names_what_it_kept(videos: list[str], tmp_path: Path) -> None:

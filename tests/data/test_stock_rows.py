@@ -1,4 +1,4 @@
-"""Rows for verl's own tool loop: the first look inside is our loop's, and verl's own dataset reads them."""
+"""Rows for verl's own tool loop: the initial frames inside are our loop's, and verl's own dataset reads them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from verl_video_tools.data.stock_rows import convert_parquet, stock_prompt, to_t
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 
-FIRST_LOOK = [0, 14, 28, 42, 56, 70, 84, 99]
+INITIAL_FRAMES = [0, 14, 28, 42, 56, 70, 84, 99]
 """Eight frames of 100."""
 
 
@@ -62,7 +62,7 @@ def picture_numbers(row: dict[str, Any]) -> list[int]:
     return [read_number(np.asarray(Image.open(BytesIO(image["bytes"])))) for image in row["images"]]
 
 
-async def test_the_first_look_is_that_of_our_own_loop(video: Path) -> None:
+async def test_the_initial_frames_are_those_of_our_own_loop(video: Path) -> None:
     row = await to_tool_agent_row(make_row(video))
     messages = await Episode(get_method("framethinker"), Sample.from_row(make_row(video))).start()
     assert messages is not None
@@ -72,7 +72,7 @@ async def test_the_first_look_is_that_of_our_own_loop(video: Path) -> None:
         {"role": "user", "content": content_text(user.content)},
     ]
     assert "?\nA. this\nB. that\n\nframe 0: <image>\nframe 14: <image>\n" in row["prompt"][1]["content"]
-    assert picture_numbers(row) == FIRST_LOOK
+    assert picture_numbers(row) == INITIAL_FRAMES
     for image, shown in zip(row["images"], content_images(user.content), strict=True):
         np.testing.assert_array_equal(np.asarray(Image.open(BytesIO(image["bytes"]))), shown.pixels_HWC)
 
@@ -122,10 +122,10 @@ def test_verls_dataset_reads_a_converted_file(video: Path, tmp_path: Path, monke
     system, user = row["raw_prompt"]
     assert system["content"][0]["text"] == stock_prompt("framethinker")
     images, _, _ = RLHFDataset._process_multi_modal_info([user], image_patch_size=14, config=config)
-    assert [read_number(np.asarray(image)) for image in images] == FIRST_LOOK
+    assert [read_number(np.asarray(image)) for image in images] == INITIAL_FRAMES
     labels = [item["text"].strip() for item in user["content"] if item["type"] == "text"]
     assert labels[0].endswith("frame 0:")
-    assert labels[1:] == [f"frame {index}:" for index in FIRST_LOOK[1:]]
+    assert labels[1:] == [f"frame {index}:" for index in INITIAL_FRAMES[1:]]
 
 
 def test_a_file_may_be_converted_again(video: Path, tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_a_probed_video_is_found_however_its_path_is_written(
 def test_prompts_are_counted_by_the_models_own_tokens(
     video: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first look of 64x36 pixels takes a handful of tokens a frame; a question of 3000 words does not fit."""
+    """The initial frames of 64x36 pixels take a handful of tokens a frame; a question of 3000 words does not fit."""
     lengthy = make_row(video, question="word " * 3000 + "\nA. a lamp\nB. a chair")
     source = write_rows(tmp_path / "rows.parquet", [make_row(video), lengthy, make_row(video, agent_name="framemind")])
     report = tmp_path / "report.jsonl"

@@ -20,7 +20,7 @@ TEXT = (
 def protocol(path: Path, text: str) -> dict[str, Any]:
     path.write_text(text)
     method = get_method("compose", file=str(path))
-    return {"method": method.name, "config": {"file": str(path)}, "made_of": method.made_of()}
+    return {"method": method.name, "config": {"file": str(path)}, "provenance": method.provenance()}
 
 
 def test_a_composition_is_known_by_its_text(tmp_path: Path) -> None:
@@ -30,5 +30,5 @@ def test_a_composition_is_known_by_its_text(tmp_path: Path) -> None:
     (out / ROLLOUTS).write_text("{}\n")
     assert settled_protocol(out, protocol(tmp_path / "moved.yaml", TEXT)) == first
     edited = protocol(tmp_path / "edited.yaml", TEXT.replace("num_frames: 4", "num_frames: 5"))
-    with pytest.raises(UsageError, match=r"holds another evaluation: .*made_of\.digest was"):
+    with pytest.raises(UsageError, match=r"holds another evaluation: .*provenance\.digest was"):
         settled_protocol(out, edited)

@@ -405,7 +405,7 @@ def test_fine_tuning_on_rollouts_takes_late_ones_and_is_compared_with_rl(
     (options,) = [options for name, options in training.runs if name == "longvt_rft"]
     assert options["video_tools.rft.min_step"] == "11" and float(options["optim.lr"]) < 1e-3
     results = json.loads((tmp_path / "results.json").read_text())
-    # The stand-in answers from the first look after RFT, and looks after RL.
+    # The stand-in answers from the initial frames after RFT, and looks after RL.
     assert results[RFT_LESS_RL]["mean"] == -1.0
     (line,) = report.table(report.read({"longvt": results})).splitlines()[2:]
     assert line.startswith("| `longvt_rft` | undecided: 1 of 3 seeds |")

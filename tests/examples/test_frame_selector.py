@@ -1,4 +1,4 @@
-"""examples/frame_selector: a flash that the even first look misses is among the most different frames."""
+"""examples/frame_selector: a flash that the even initial frames miss is among the most different frames."""
 
 from __future__ import annotations
 

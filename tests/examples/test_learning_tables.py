@@ -126,7 +126,7 @@ def test_by_kind_leaves_empty_what_a_method_is_not_asked() -> None:
     after_rft["accuracy"][RL_WITHOUT_TOOLS] = {"by kind": {"at_time": 0.1, "direct": 0.4}}
     table = tables.by_kind(choose({"a": spatial, "b": result("longvt", 11, **after_rft)}))
     assert table.splitlines()[0] == (
-        "| method | policy | at a time | between two | order of two | on a card | first look tells |"
+        "| method | policy | at a time | between two | order of two | on a card | initial frames tell |"
     )
     assert lines(table) == [
         "| `longvt` | after SFT | 25.0 % | 25.0 % | 25.0 % |  | 90.0 % |",

@@ -88,7 +88,7 @@ async def test_selected_frames_are_those_first_shown_under_these_numbers(make_vi
     assert [frame["index"] for frame in first] == [INITIAL[2], INITIAL[11]]
     assert [frame["index"] for frame in second] == [INITIAL[15]]
     assert "\nimage 17, " in result["turns"][0]["observation"] and "\nimage 18, " in result["turns"][0]["observation"]
-    assert result["turns"][1]["observation"].startswith("\nimage 19, ")  # 16 of the first look, and two selected
+    assert result["turns"][1]["observation"].startswith("\nimage 19, ")  # 16 of the initial frames, and two selected
 
 
 async def test_a_crop_is_of_the_picture_with_this_number(make_video: MakeVideo) -> None:
@@ -138,7 +138,7 @@ async def test_refusals_are_read_and_cost_like_other_calls(make_video: MakeVideo
     assert result["reward"]["score"] == pytest.approx(0.95)
 
 
-async def test_a_selection_is_of_the_first_look_alone(make_video: MakeVideo) -> None:
+async def test_a_selection_is_of_the_initial_frames_alone(make_video: MakeVideo) -> None:
     """Picture 17 was shown, by a call."""
     result = await roll_out(make_video(300), select(1), select(17), ANSWER)
     assert result["turns"][1]["calls"][0]["error"].startswith("unknown_frame")

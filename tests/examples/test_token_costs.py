@@ -17,7 +17,7 @@ FACTOR = 28
 
 
 def line(group: str, *calls: CallRecord, generated: int | None = 10) -> dict[str, Any]:
-    """Its first look has two frames of 2 x 1 tokens."""
+    """Its initial frames are two frames of 2 x 1 tokens."""
     made = rollout(group, 1.0, calls=calls) | {"num_generated_tokens": generated, "agent_name": "longvt"}
     made["trajectory"]["initial_frames"] = [shown(0, 56, 28), shown(1, 56, 28)]
     return made
@@ -38,7 +38,7 @@ def read(made: dict[str, Any]) -> dict[str, Any]:
     return made | {"trajectory": Trajectory.from_dict(made["trajectory"])}
 
 
-def test_frames_of_the_first_look_and_of_calls_count_and_refused_calls_do_not() -> None:
+def test_initial_frames_and_those_of_calls_count_and_refused_calls_do_not() -> None:
     made = read(line("a", look((56, 56), (56, 56)), refused("crop_video", "bad_range"), look((28, 28))))
     assert tokens_of(made, FACTOR) == Tokens(generated=10, visual=2 + 2 + 4 + 4 + 1)
     assert visual_tokens(made["trajectory"], FACTOR, frames_per_patch=2) == 2 + 4 + 4 + 1

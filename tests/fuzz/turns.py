@@ -83,7 +83,7 @@ class Turns(Surface):
             record.frames = [image.record for image in images]
             outcomes.append(ToolOutcome(record, images, info))
         turn.calls = [outcome.record for outcome in outcomes]
-        if parsed.calls or method.goes_on_after(parsed):
+        if parsed.calls or method.continues_after(parsed):
             observation = escape_special_tokens(method.observe(outcomes, 2))
             shown = [image for outcome in outcomes for image in outcome.images]
             assert content_images(observation) == shown, "other frames than those of the calls"

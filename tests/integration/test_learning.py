@@ -19,7 +19,7 @@ import pytest
 from tests.integration.conftest import MAX_PROBS_DIFF, REPO
 from tests.integration.leftovers import VARIABLE, kill_processes_of
 from verl_video_tools.records.report import LOG_NAMES, read_log
-from verl_video_tools.synthetic.needle import MOST_FIRST_LOOK
+from verl_video_tools.synthetic.needle import MOST_BY_INITIAL_FRAMES
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -65,8 +65,8 @@ def test_validation_accuracy_and_reward_rise_beyond_noise(results: dict[str, Any
 
 
 def test_the_gain_comes_from_looking(results: dict[str, Any]) -> None:
-    """No policy can be right more often than `MOST_FIRST_LOOK` by what the first look shows; this one is."""
-    assert results["accuracy"]["after RL"]["needs another look"]["low"] > MOST_FIRST_LOOK, results
+    """No policy can be right more often than `MOST_BY_INITIAL_FRAMES` by what the initial frames show; this one is."""
+    assert results["accuracy"]["after RL"]["needs another look"]["low"] > MOST_BY_INITIAL_FRAMES, results
 
 
 def test_no_step_shows_a_broken_mask_position_or_weight(folder: Path) -> None:

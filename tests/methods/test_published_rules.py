@@ -178,7 +178,7 @@ async def test_framethinker_gives_what_is_published() -> None:
     assert paid == {0.0, 1.0, 1.02, 1.52}  # every outcome was met
 
 
-def test_framethinker_first_look() -> None:
+def test_framethinker_initial_frames() -> None:
     method = get_method("framethinker", compat="reference")
     for info in VIDEOS:
         look = method.plan_initial_frames(info, Sample("?", "B", "v.mp4", "mc"), PixelEnvelope())

@@ -67,7 +67,7 @@ async def play(
             if record.error.code != "multiple_calls":
                 shown.append(None)
         turn.observation = content_text(method.observe([ToolOutcome(record) for record in turn.calls], 2))
-        if method.ends_after(trajectory) is not None:
+        if method.stop_reason_after(trajectory) is not None:
             break
     return trajectory, shown
 

@@ -22,7 +22,7 @@ def test_without_a_file_it_is_one_of_the_package(composed: Composed) -> None:
     for setting, name in (("cpu", "demo"), ("gpu", "default")):
         rollout = composed("compose_grpo", setting).actor_rollout_ref.rollout
         method = method_from_config("compose", rollout)
-        assert method.made_of() == method_from_config("compose", rollout).made_of()
+        assert method.provenance() == method_from_config("compose", rollout).provenance()
         assert getattr(method, "file", None) == name
         assert rollout.limit_images == method.recipe_budget.images
 

@@ -17,7 +17,7 @@ from verl_video_tools.records.thumbnails import decode_thumbnails
 
 
 @pytest.mark.parametrize(
-    ("method", "made_of", "in_numbers"),
+    ("method", "provenance", "in_numbers"),
     [
         ("framethinker", None, True),
         ("videobrain", None, True),
@@ -31,8 +31,8 @@ from verl_video_tools.records.thumbnails import decode_thumbnails
         ("compose", {}, False),
     ],
 )
-def test_which_methods_speak_of_numbers(method: str, made_of: dict[str, Any] | None, in_numbers: bool) -> None:
-    assert speaks_frame_numbers(Trajectory(method, "q", made_of=made_of)) is in_numbers
+def test_which_methods_speak_of_numbers(method: str, provenance: dict[str, Any] | None, in_numbers: bool) -> None:
+    assert speaks_frame_numbers(Trajectory(method, "q", provenance=provenance)) is in_numbers
 
 
 def test_chromium_names_frames_by_number(tmp_path: Path, browse: Browse, make_video: MakeVideo) -> None:

@@ -67,7 +67,7 @@ def test_a_component_of_the_group_is_told_only_where_it_was_compared(
     tmp_path: Path, browse: Browse, advantage: float | None, told: str
 ) -> None:
     recorded = line(method="compose") | {"advantage": advantage}
-    recorded["trajectory"].made_of = {"rewards": ["accuracy", "curiosity"], "group_rewards": ["curiosity"]}
+    recorded["trajectory"].provenance = {"rewards": ["accuracy", "curiosity"], "group_rewards": ["curiosity"]}
     recorded["reward"] = {"score": 1.0, "accuracy": 1.0, "curiosity": 0.0}
     written(tmp_path, [recorded])
     rows = browse(tmp_path / "view.html", "rollout=0").rows()

@@ -151,17 +151,17 @@ def test_components_of_a_group_are_not_scored_where_a_rollout_was_alone(monkeypa
     assert metrics.not_scored(trained | {"advantage": None}) == ["curiosity", "length"]
     assert metrics.not_scored({"trajectory": Trajectory("in_groups", "?")}) == ["curiosity", "length"]
     assert metrics.not_scored({"trajectory": Trajectory("of another version", "?")}) == []
-    composed = Trajectory("compose", "?", made_of={"rewards": ["accuracy"], "tools": []})
+    composed = Trajectory("compose", "?", provenance={"rewards": ["accuracy"], "tools": []})
     assert metrics.not_scored({"trajectory": composed}) == []
     assert metrics.not_scored(trained | {"not_scored": ["length"]}) == ["length"], "a line that says so itself"
 
 
 def test_what_was_not_scored_has_no_mean() -> None:
-    made_of = {"rewards": ["accuracy", "curiosity"], "group_rewards": ["curiosity"], "tools": []}
+    provenance = {"rewards": ["accuracy", "curiosity"], "group_rewards": ["curiosity"], "tools": []}
     recorded = {
         "uid": "a",
         "reward": {"score": 1.0, "acc": 1.0, "accuracy": 1.0, "curiosity": 0.0},
-        "trajectory": Trajectory("compose", "?", made_of=made_of, stop_reason=StopReason.ANSWER),
+        "trajectory": Trajectory("compose", "?", provenance=provenance, stop_reason=StopReason.ANSWER),
     }
     name = "video_tools/compose/curiosity/mean"
     held_out, trained = (Rollout.from_line(recorded | {"advantage": advantage}) for advantage in (None, 0.0))

@@ -11,18 +11,18 @@ from verl_video_tools.rollout.sequences import RolloutTokens, TokenBudget, rollo
 from verl_video_tools.rollout.tokens import TokenCounter, check_invariants
 
 SYSTEM = Message("system", ("be brief",))
-FIRST_LOOK = Message("user", ("0s: ", picture(), "5s: ", picture(), "What?"))
+INITIAL_FRAMES = Message("user", ("0s: ", picture(), "5s: ", picture(), "What?"))
 TURN = Message("assistant", ("look",))
 FIRST, SECOND = (Message("user", (f"{second}s: ", picture())) for second in (1, 2))
 REFUSAL = Message("user", ("error: no such time",))
 
-WITHOUT_FIRST_LOOK = f"0s: {DROPPED_MARK}5s: {DROPPED_MARK}What?"
+WITHOUT_INITIAL_FRAMES = f"0s: {DROPPED_MARK}5s: {DROPPED_MARK}What?"
 WITHOUT_FIRST = f"1s: {DROPPED_MARK}"
 
 
 def shown(policy: ContextPolicy, *observations: Message) -> list[str]:
-    """What the user messages say, the first look included."""
-    messages = [SYSTEM, FIRST_LOOK, *(message for observation in observations for message in (TURN, observation))]
+    """What the user messages say, the initial frames included."""
+    messages = [SYSTEM, INITIAL_FRAMES, *(message for observation in observations for message in (TURN, observation))]
     visible = visible_messages(policy, messages)
     assert [message.role for message in visible] == [message.role for message in messages]
     assert all(seen is whole for seen, whole in zip(visible, messages, strict=True) if whole in (SYSTEM, TURN, REFUSAL))
@@ -34,27 +34,27 @@ def whole(*messages: Message) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", ["append", "last_evidence", "initial_plus_last"])
-def test_the_first_turn_sees_the_first_look(policy: ContextPolicy) -> None:
-    assert shown(policy) == whole(FIRST_LOOK)
+def test_the_first_turn_sees_the_initial_frames(policy: ContextPolicy) -> None:
+    assert shown(policy) == whole(INITIAL_FRAMES)
 
 
 def test_append_shows_everything() -> None:
-    assert shown("append", FIRST, REFUSAL, SECOND) == whole(FIRST_LOOK, FIRST, REFUSAL, SECOND)
+    assert shown("append", FIRST, REFUSAL, SECOND) == whole(INITIAL_FRAMES, FIRST, REFUSAL, SECOND)
 
 
 def test_last_evidence_keeps_labels_and_drops_earlier_pictures() -> None:
-    assert shown("last_evidence", FIRST) == [WITHOUT_FIRST_LOOK, *whole(FIRST)]
-    assert shown("last_evidence", FIRST, SECOND) == [WITHOUT_FIRST_LOOK, WITHOUT_FIRST, *whole(SECOND)]
+    assert shown("last_evidence", FIRST) == [WITHOUT_INITIAL_FRAMES, *whole(FIRST)]
+    assert shown("last_evidence", FIRST, SECOND) == [WITHOUT_INITIAL_FRAMES, WITHOUT_FIRST, *whole(SECOND)]
 
 
-def test_initial_plus_last_keeps_the_first_look_as_well() -> None:
-    assert shown("initial_plus_last", FIRST) == whole(FIRST_LOOK, FIRST)
-    assert shown("initial_plus_last", FIRST, SECOND) == [*whole(FIRST_LOOK), WITHOUT_FIRST, *whole(SECOND)]
+def test_initial_plus_last_keeps_the_initial_frames_as_well() -> None:
+    assert shown("initial_plus_last", FIRST) == whole(INITIAL_FRAMES, FIRST)
+    assert shown("initial_plus_last", FIRST, SECOND) == [*whole(INITIAL_FRAMES), WITHOUT_FIRST, *whole(SECOND)]
 
 
 @pytest.mark.parametrize("policy", ["last_evidence", "initial_plus_last"])
 def test_an_observation_without_pictures_leaves_the_evidence_before_it(policy: ContextPolicy) -> None:
-    assert shown(policy, REFUSAL) == whole(FIRST_LOOK, REFUSAL)
+    assert shown(policy, REFUSAL) == whole(INITIAL_FRAMES, REFUSAL)
     assert shown(policy, FIRST, REFUSAL) == [*shown(policy, FIRST), *whole(REFUSAL)]
 
 
@@ -81,7 +81,7 @@ def tokens(policy: ContextPolicy) -> RolloutTokens:
 
 
 def example(policy: ContextPolicy) -> RolloutTokens:
-    """First look of one picture; a turn that ends, two pictures; a turn that was cut, one picture; the answer."""
+    """One initial picture; a turn that ends, two pictures; a turn that was cut, one picture; the answer."""
     rollout = tokens(policy)
     rollout.start([Message("user", ("look", picture()))])
     rollout.current.append_turn(ids("aaE"), [-0.1, -0.2, -0.3])

@@ -81,7 +81,7 @@ async def test_no_call_shows_more_than_the_most_expensive_one(name: str, compat:
 
 
 def test_the_prompt_is_a_rollouts_own() -> None:
-    """On a real file the first look costs what its prompt does, to the token."""
+    """On a real file the initial frames cost what the prompt does, to the token."""
     path, model = video(), load_model_tokens(model_dir())
     for name in METHOD_NAMES:
         settings = {"rung": 8} if name == "framemind" else {}
@@ -108,7 +108,7 @@ def test_a_server_of_the_defaults_is_the_recipes(name: str) -> None:
 
 
 @pytest.mark.parametrize("num_frames", [8, 64, 200])
-def test_a_server_has_room_for_a_larger_first_look(num_frames: int) -> None:
+def test_a_server_has_room_for_more_initial_frames(num_frames: int) -> None:
     budget = serving_limits(get_method("direct", initial_frames=num_frames), get_method("direct"), LARGE)
     assert budget.prompt_tokens >= max(8192, num_frames * 299 + 20 * num_frames), "pictures of 640x360 and their labels"
     assert budget.images == 128 + max(0, num_frames - 16)

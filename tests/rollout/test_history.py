@@ -18,7 +18,7 @@ from verl_video_tools.core.types import (
     FrameRecord,
     ImagePart,
     Message,
-    SaidCall,
+    PastCall,
     Tool,
     ToolContext,
     Trajectory,
@@ -105,7 +105,7 @@ async def test_a_record_replayed_gives_every_tool_the_same_context(
 
 def test_nothing_of_it_can_be_changed() -> None:
     record = CallRecord("spy", {"box": [1, 2], "more": {"a": 1}}, ok=True, result={"found": [[1.0, 2.0]]})
-    said = SaidCall.of(record)
+    said = PastCall.of(record)
     with pytest.raises(FrozenInstanceError):
         said.ok = False  # type: ignore[misc]
     with pytest.raises(TypeError):

@@ -232,10 +232,10 @@ def test_budget_limits_pictures() -> None:
 def test_a_request_of_its_own_takes_as_many_pictures_and_tokens_as_the_engine() -> None:
     asked = [Message("user", (picture(), picture()))]  # pp IIp IIp: 8 tokens
     used = example()  # whose 26 response tokens do not count: the request is no part of the sequence
-    assert budget(used, max_images=2).tokens_apart(asked) == 100
-    assert budget(used, max_images=1).tokens_apart(asked) == 0
-    assert budget(used, prompt_length=5, response_length=4).tokens_apart(asked) == 1
-    assert budget(used, prompt_length=5, response_length=3).tokens_apart(asked) == 0
+    assert budget(used, max_images=2).tokens_detached(asked) == 100
+    assert budget(used, max_images=1).tokens_detached(asked) == 0
+    assert budget(used, prompt_length=5, response_length=4).tokens_detached(asked) == 1
+    assert budget(used, prompt_length=5, response_length=3).tokens_detached(asked) == 0
 
 
 def test_chat_message_keeps_reading_order() -> None:

@@ -58,11 +58,11 @@ class Apart(Listener):
     def __post_init__(self) -> None:
         self.asked: list[Sequence[Message]] = []
 
-    async def fits_apart(self, messages: Sequence[Message]) -> bool:
+    async def fits_detached(self, messages: Sequence[Message]) -> bool:
         assert all(image.pixels_HWC is None for message in messages for image in content_images(message.content))
         return self.fits
 
-    async def apart(self, messages: Sequence[Message]) -> AssistantTurn | None:
+    async def detached(self, messages: Sequence[Message]) -> AssistantTurn | None:
         self.asked.append(messages)
         reply = self.replies[len(self.asked) - 1]
         if isinstance(reply, PolicyError):

@@ -12,7 +12,7 @@ import pytest
 from verl_video_tools.data.synthetic_rows import questions_about
 from verl_video_tools.synthetic.needle import NEEDLE_KINDS, needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import LETTERS, Question
-from verl_video_tools.synthetic.world import VideoSpec, first_look_frames, label_at
+from verl_video_tools.synthetic.world import VideoSpec, default_initial_frames, label_at
 
 
 @cache
@@ -35,11 +35,11 @@ def test_kinds_come_in_equal_shares_and_letters_evenly() -> None:
     assert sum((letters[letter] - expected) ** 2 / expected for letter in LETTERS) < 16.3  # 0.1 % point
 
 
-def test_clues_lie_on_neighbouring_frames_of_the_first_look_and_one_needle_between() -> None:
+def test_clues_lie_on_neighbouring_initial_frames_and_one_needle_between() -> None:
     for spec, question in sample():
         if question.kind == "between_things":
             ((start, end),) = question.evidence
-            looks = first_look_frames(spec.num_frames)
+            looks = default_initial_frames(spec.num_frames)
             assert looks.index(end) == looks.index(start) + 1
             clues = [label_at(spec, start), label_at(spec, end)]
             assert question.text.splitlines()[0] == f"What is shown between the {clues[0]} and the {clues[1]}?"

@@ -1,4 +1,4 @@
-"""Questions are true, varied, and mostly cannot be answered from the first look."""
+"""Questions are true, varied, and mostly cannot be answered from the initial frames."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from verl_video_tools.synthetic.questions import KINDS, LETTERS, Question, make_questions
-from verl_video_tools.synthetic.world import LABELS, Event, VideoSpec, first_look_frames, label_at, random_spec
+from verl_video_tools.synthetic.world import LABELS, Event, VideoSpec, default_initial_frames, label_at, random_spec
 
 Pair = tuple[VideoSpec, Question]
 
@@ -54,23 +54,24 @@ def test_an_oracle_that_looks_at_the_evidence_answers_every_question() -> None:
         assert oracle(spec, question, runs_seen(spec, looked_at(question))) == question.answer, (spec, question)
 
 
-def test_the_first_look_shows_nothing_of_what_hidden_questions_ask_about() -> None:
+def test_the_initial_frames_show_nothing_of_what_hidden_questions_ask_about() -> None:
     for spec, question in sample():
         first, last = question.evidence[0]
-        shown = [label_at(spec, frame) for frame in first_look_frames(spec.num_frames) if first <= frame <= last]
+        shown = [label_at(spec, frame) for frame in default_initial_frames(spec.num_frames) if first <= frame <= last]
         if question.kind == "direct":
             assert shown == [question.options[question.answer]]
         else:
             assert set(shown) <= {None}, (spec, question)
 
 
-def test_answering_from_the_first_look_alone_does_poorly_on_hidden_questions() -> None:
-    """Any thing of the menu that the first look shows is a trap; guessing it is never right unless shown twice."""
+def test_answering_from_the_initial_frames_alone_does_poorly_on_hidden_questions() -> None:
+    """Any thing of the menu that the initial frames show is a trap; guessing it is never right unless shown twice."""
     hidden = [
         (spec, question) for spec, question in sample() if question.kind in ("at_time", "between_frames", "order")
     ]
     lured = [
-        question.options[question.answer] in {label_at(spec, frame) for frame in first_look_frames(spec.num_frames)}
+        question.options[question.answer]
+        in {label_at(spec, frame) for frame in default_initial_frames(spec.num_frames)}
         for spec, question in hidden
     ]
     assert np.mean(lured) < 0.02

@@ -10,7 +10,7 @@ from functools import cache
 from verl_video_tools.data.synthetic_rows import questions_about
 from verl_video_tools.synthetic.questions import LETTERS, Question
 from verl_video_tools.synthetic.spatial import NUM_CARDS, SPATIAL_KINDS, card_at, spatial_questions, spatial_spec
-from verl_video_tools.synthetic.world import LABELS, VideoSpec, first_look_frames
+from verl_video_tools.synthetic.world import LABELS, VideoSpec, default_initial_frames
 
 
 @cache
@@ -24,7 +24,7 @@ def test_videos_last_one_to_five_minutes_and_have_cards_that_no_initial_frame_sh
     assert 1.0 <= min(minutes) < 1.2 and 4.8 < max(minutes) <= 5.0
     for spec, _ in sample()[::4]:
         assert len(spec.events) == NUM_CARDS
-        near = {frame + off for frame in first_look_frames(spec.num_frames) for off in (-1, 0, 1)}
+        near = {frame + off for frame in default_initial_frames(spec.num_frames) for off in (-1, 0, 1)}
         assert all(card_at(spec, frame) is None for frame in near if 0 <= frame < spec.num_frames)
     assert len({spatial_spec(0), spatial_spec(0), spatial_spec(1)}) == 2
     assert all(VideoSpec.from_dict(json.loads(json.dumps(asdict(spec)))) == spec for spec, _ in sample()[::40])

@@ -16,7 +16,7 @@ from verl_video_tools.synthetic.world import (
     LABELS,
     Event,
     VideoSpec,
-    first_look_frames,
+    default_initial_frames,
     frame_pixels,
     is_hidden,
     label_at,
@@ -99,21 +99,23 @@ def test_random_specs_keep_their_promises() -> None:
         hidden = [event for event in spec.events if is_hidden(event, spec.num_frames)]
         assert hidden
         for event in hidden:
-            assert all(label_at(spec, frame) != event.label or not _inside(event, frame) for frame in _first_look(spec))
+            assert all(
+                label_at(spec, frame) != event.label or not _inside(event, frame) for frame in _initial_frames(spec)
+            )
         visible += len(hidden) < len(spec.events)
     assert 90 <= visible <= 135
 
 
-def _first_look(spec: VideoSpec) -> list[int]:
-    return first_look_frames(spec.num_frames)
+def _initial_frames(spec: VideoSpec) -> list[int]:
+    return default_initial_frames(spec.num_frames)
 
 
 def _inside(event: Event, frame: int) -> bool:
     return event.start_frame <= frame <= event.end_frame
 
 
-def test_first_look_is_truncated_linspace_from_first_to_last_frame() -> None:
-    assert first_look_frames(454) == [0, 64, 129, 194, 258, 323, 388, 453]
+def test_initial_frames_are_a_truncated_linspace_from_first_to_last_frame() -> None:
+    assert default_initial_frames(454) == [0, 64, 129, 194, 258, 323, 388, 453]
 
 
 def test_spec_survives_json() -> None:

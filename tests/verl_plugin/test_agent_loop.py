@@ -105,7 +105,7 @@ async def test_call_in_the_last_turn_is_refused() -> None:
 async def test_second_rollout_of_a_group_is_served_from_the_cache() -> None:
     path = video(num_frames=77)
     uses = [(await run_loop([choose(20, 60), answer("A")], video_path=path)).trajectory.cache for _ in range(2)]
-    # The zoom of the first rollout meets one frame of its own first look.
+    # The zoom of the first rollout meets one frame of its own initial ones.
     assert [(use.hits, use.misses) for use in uses] == [(1, 15), (16, 0)]
     assert uses[0].stored_bytes == uses[1].stored_bytes > 0
 
@@ -126,7 +126,7 @@ async def test_fourth_zoom_exceeds_the_papers_response_budget() -> None:
     assert [call.ok for call in trajectory.calls()] == [True, True, True, False]
     assert str(trajectory.calls()[-1].error).startswith("response_budget: ")
     assert trajectory.turns[-1].observation is None
-    assert len(rollout.images) == 8 * 4  # first look and three zooms
+    assert len(rollout.images) == 8 * 4  # initial frames and three zooms
     assert 3 * 8 * 299 < len(rollout.output.response_ids) <= 8192
     assert rollout.output.response_mask[-1] == 1
     assert trajectory.flags == []
@@ -199,7 +199,7 @@ async def test_image_limit_refuses_the_call() -> None:
     assert len(rollout.images) == 16
 
 
-async def test_image_limit_below_the_first_look() -> None:
+async def test_image_limit_below_the_initial_frames() -> None:
     rollout = await run_loop([], limit_images=7)
     assert rollout.trajectory.stop_reason is StopReason.IMAGE_BUDGET
     assert_one_masked_token(rollout)

@@ -43,7 +43,7 @@ END = "<|im_end|>"
 
 
 async def rollout(turns: Any = TURNS, context: str = "last_evidence", **arguments: Any) -> Rollout:
-    """Eight frames in the first look and in each observation."""
+    """Eight frames in the initial frames and in each observation."""
     return await run_loop(turns, method=NAME, method_fields={"context": context}, **arguments)
 
 
@@ -97,7 +97,7 @@ async def test_pictures_and_placeholders_agree_in_every_sequence() -> None:
         inputs, positions_4L = sequence.training_tensors()
         assert placeholder_runs(sequence.ids, image_token) == (inputs["image_grid_thw"].prod(dim=1) // 4).tolist()
         assert positions_4L.shape == (4, len(sequence.ids))
-    # The last turn's pictures are those of the first look and of the last zoom.
+    # The last turn's pictures are those of the initial frames and of the last zoom.
     expected = appended.images[:8] + appended.images[-8:]
     assert [image.tobytes() for image in result.sequences[-1].images] == [image.tobytes() for image in expected]
 

@@ -257,7 +257,7 @@ def test_a_row_of_a_recorded_rollout_shows_what_that_was_shown(dataset: Trajecto
     shown = dataset.stream(one_of_each_template(dataset)[0]).images
     assert len(own.stream(0).images) < len(shown)
 
-    recorded = {**row, "settings": settings, "first_look": json.dumps([0, 1, 2, 3])}
+    recorded = {**row, "settings": settings, "initial_frames": json.dumps([0, 1, 2, 3])}
     with pytest.raises(RowError, match=r"first shown 4 frames \(0, 1, 2, ...\), and is replayed with 3 frames \(0, "):
         make_dataset(write([recorded], tmp_path / "other.parquet"))[0]
 

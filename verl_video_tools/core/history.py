@@ -39,7 +39,7 @@ class ShownFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidCall:
+class PastCall:
     """A call as it was carried out or refused; the values are those of its `CallRecord`, read-only.
 
     Attributes:
@@ -59,18 +59,18 @@ class SaidCall:
     num_frames: int
 
     @classmethod
-    def of(cls, record: CallRecord) -> SaidCall:
+    def of(cls, record: CallRecord) -> PastCall:
         error = None if record.error is None else str(record.error)
         arguments, result = _frozen(record.arguments), _frozen(record.result)
         return cls(record.name, arguments, record.ok, error, result, record.text, len(record.frames))
 
 
 @dataclass(frozen=True, slots=True)
-class SaidTurn:
+class PastTurn:
     """One assistant turn: its text, and what became of its calls; none yet for the turn that is under way."""
 
     text: str
-    calls: tuple[SaidCall, ...] = ()
+    calls: tuple[PastCall, ...] = ()
 
 
 def labelled_images(content: Content) -> Iterator[tuple[str, Any]]:

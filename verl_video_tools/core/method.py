@@ -174,13 +174,13 @@ class Method(ABC):
     def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
         """The tools of a rollout on this video, by the name that calls carry."""
 
-    def goes_on_after(self, parsed: ParsedTurn) -> bool:
+    def continues_after(self, parsed: ParsedTurn) -> bool:
         """Whether a turn without an answer asks for another one. Where it does not, its calls are not carried out."""
         return bool(parsed.calls)
 
     @abstractmethod
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
-        """The user message that answers a turn's calls, of which there may be none where `goes_on_after` says so.
+        """The user message that answers a turn's calls, of which there may be none where `continues_after` says so.
 
         Called before images are decoded, as `prompt` is; and again where a call is refused for a budget, or fails.
         """
@@ -189,7 +189,7 @@ class Method(ABC):
         """Whether an observation that does not fit ends the rollout. If not, the model reads a refusal in its place."""
         return self.end_on_call_error
 
-    def ends_after(self, trajectory: Trajectory) -> StopReason | None:
+    def stop_reason_after(self, trajectory: Trajectory) -> StopReason | None:
         """Asked once a turn's calls are answered, the last turn being this one: why no further turn follows, if so."""
         return None
 
@@ -252,7 +252,7 @@ class Method(ABC):
         """
         check_question(sample, judge)
 
-    def check_earnable(self, sample: Sample, judge: object | None) -> None:
+    def check_gradable(self, sample: Sample, judge: object | None) -> None:
         """Say, before training, that no rollout on a row could earn all that its answer is paid for.
 
         `vvt data validate` and the start of a run ask every row's own method. A method that compares an answer with
@@ -380,7 +380,7 @@ class Method(ABC):
         """What tables call this config, where the name does not tell methods apart that a reader would compare."""
         return self.name
 
-    def made_of(self) -> dict[str, Any] | None:
+    def provenance(self) -> dict[str, Any] | None:
         """What records say of a config whose name does not tell its parts: names of its reward components, `rewards`,
         and of its tools, `tools`, and whatever else identifies it. None where the name tells all."""
         return None

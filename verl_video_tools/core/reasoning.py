@@ -30,7 +30,7 @@ _MOST_ENDS_TRIED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenTurn:
+class ParsedCompletion:
     """A turn as a method reads it.
 
     Attributes:
@@ -42,9 +42,9 @@ class SpokenTurn:
     reasoning: str | None = None
 
 
-def take_apart(
+def split_reasoning(
     text: str, method: Method, *, reasoning: str | None = None, opened: bool = False, cut: bool = False
-) -> SpokenTurn:
+) -> ParsedCompletion:
     """Tell native reasoning from what a model says.
 
     Tags in reasoning that becomes a turn's thought lose their angle brackets: a call that it merely names is no call.
@@ -57,23 +57,23 @@ def take_apart(
         cut: the text ends where its token limit did.
     """
     if reasoning is not None and reasoning.strip():
-        return _joined(reasoning, text, method) if text.strip() else SpokenTurn("", reasoning.strip())
+        return _joined(reasoning, text, method) if text.strip() else ParsedCompletion("", reasoning.strip())
     starts_with_opening = text.lstrip().startswith(OPENING)
     if opened and not starts_with_opening:
         text, starts_with_opening = OPENING + text, True
     if CLOSING not in text:
         unfinished = text.strip().removeprefix(OPENING).strip()
-        return SpokenTurn("", unfinished or None) if starts_with_opening and cut else SpokenTurn(text)
+        return ParsedCompletion("", unfinished or None) if starts_with_opening and cut else ParsedCompletion(text)
     start = text.index(OPENING) + len(OPENING) if starts_with_opening else 0
     ends, likely_end = _possible_ends(text, start, is_nested=method.thought_tag == NATIVE_TAG)
     for end in ends[:_MOST_ENDS_TRIED]:
         spoken = text[end + len(CLOSING) :].lstrip()
         if _is_whole(spoken, method):
-            return SpokenTurn(spoken, text[start:end].strip() or None)
+            return ParsedCompletion(spoken, text[start:end].strip() or None)
     if likely_end is None or (method.thought_tag is not None and _is_whole(text.lstrip(), method)):
-        return SpokenTurn(text)
+        return ParsedCompletion(text)
     said = _joined(text[start:likely_end], text[likely_end + len(CLOSING) :], method)
-    return SpokenTurn(text) if said.text == text.lstrip() else said
+    return ParsedCompletion(text) if said.text == text.lstrip() else said
 
 
 def opens_reasoning(prompt_text: str) -> bool:
@@ -88,7 +88,7 @@ def lacks_opening(text: str) -> bool:
 
 
 def with_reasoning(spoken: str, reasoning: str | None, *, opened: bool) -> str:
-    """A turn as a model with native reasoning writes it: the reverse of `take_apart`, for training.
+    """A turn as a model with native reasoning writes it: the reverse of `split_reasoning`, for training.
 
     Args:
         opened: the chat template writes the opening tag; a turn without reasoning then closes it at once.
@@ -144,13 +144,13 @@ def _possible_ends(text: str, start: int, *, is_nested: bool) -> tuple[list[int]
     return ends, ends[0] if start > 0 else None
 
 
-def _joined(reasoning: str, rest: str, method: Method) -> SpokenTurn:
+def _joined(reasoning: str, rest: str, method: Method) -> ParsedCompletion:
     """The turn with the reasoning as its thought, or apart from it where the turn has one, or needs none."""
     tag, spoken = method.thought_tag, rest.lstrip()
     if tag is None or _begins_with_thought(spoken, tag, method):
-        return SpokenTurn(spoken, reasoning.strip() or None)
+        return ParsedCompletion(spoken, reasoning.strip() or None)
     thought = _ANY_TAG.sub(r"\1", reasoning)
-    return SpokenTurn(f"<{tag}>{thought}</{tag}>{rest}")
+    return ParsedCompletion(f"<{tag}>{thought}</{tag}>{rest}")
 
 
 def _is_whole(spoken: str, method: Method) -> bool:

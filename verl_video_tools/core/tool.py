@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, VideoInfo
-from verl_video_tools.core.history import SaidTurn, ShownFrame
+from verl_video_tools.core.history import PastTurn, ShownFrame
 from verl_video_tools.core.messages import ImagePart
 from verl_video_tools.core.model_calls import ToolModel
 from verl_video_tools.core.resolve import resolve
@@ -31,7 +31,7 @@ class ToolContext:
     shown: tuple[ShownFrame, ...] = ()
     """Every image that the model was shown before this call, those shown with the question first. Empty for a selector
     of these, and in verl's own tool loop, which does not tell its tools."""
-    turns: tuple[SaidTurn, ...] = ()
+    turns: tuple[PastTurn, ...] = ()
     """What the model has said: the last turn is the one that makes this call, without its calls; those before have the
     calls with what became of them. Empty where `shown` always is."""
     videos: tuple[VideoInfo, ...] = ()

@@ -201,8 +201,8 @@ class Trajectory:
     visuals: Literal["video", "images", "none"] = "video"
     """What the question came with. `images` are the `initial_frames`, by their numbers in the row. With either of the
     others there is no `video`, and records hold this field."""
-    made_of: dict[str, Any] | None = None
-    """`Method.made_of`: what the method's name does not tell of it."""
+    provenance: dict[str, Any] | None = None
+    """`Method.provenance`: what the method's name does not tell of it."""
     verification: Verification | None = None
     """What the policy replied when it was asked once more, from frames alone; records hold it where it was asked."""
 
@@ -306,7 +306,7 @@ def _leave_out(record: dict[str, Any], nothing: Mapping[str, Any]) -> None:
             del record[name]
 
 
-_LEFT_OUT: Mapping[str, Any] = {"visuals": "video", "made_of": None, "more_videos": [], "verification": None}
+_LEFT_OUT: Mapping[str, Any] = {"visuals": "video", "provenance": None, "more_videos": [], "verification": None}
 _LEFT_OUT_OF_CALLS: Mapping[str, Any] = {"text": None, "model_calls": []}
 """Fields that records hold only where they say something: few rollouts and calls have any."""
 

@@ -11,8 +11,8 @@ from verl_video_tools.core.frames import PixelEnvelope as PixelEnvelope
 from verl_video_tools.core.frames import Rounding as Rounding
 from verl_video_tools.core.frames import Tile as Tile
 from verl_video_tools.core.frames import VideoInfo as VideoInfo
-from verl_video_tools.core.history import SaidCall as SaidCall
-from verl_video_tools.core.history import SaidTurn as SaidTurn
+from verl_video_tools.core.history import PastCall as PastCall
+from verl_video_tools.core.history import PastTurn as PastTurn
 from verl_video_tools.core.history import ShownFrame as ShownFrame
 from verl_video_tools.core.messages import IMAGE_MARK as IMAGE_MARK
 from verl_video_tools.core.messages import Content as Content

@@ -54,8 +54,8 @@ def export_rollouts(
     passed its method's consistency check, where there is one; if it is as right, as near and as well-formed as asked;
     and if it took the form that it was to take and no check of its logic rejected it. Rollouts of a question that say
     the same are written once. Reflections keep their column `first_trained_turn`. The columns `settings` and
-    `first_look` (JSON) say which config of its group a rollout had, and what it was shown: fine-tuning has to show the
-    same. `prompt_digest` is that of a system prompt of the user's.
+    `initial_frames` (JSON) say which config of its group a rollout had, and what it was shown: fine-tuning has to show
+    the same. `prompt_digest` is that of a system prompt of the user's.
 
     Args:
         records: a file of records (`vvt data generate`), or the folder of a training run (docs/training.md).
@@ -215,7 +215,7 @@ def _is_right(line: Mapping[str, Any], min_accuracy: float | None) -> bool:
     if min_accuracy is not None:
         return reward.get("accuracy", 0.0) >= min_accuracy
     least = RIGHT_OVERLAP if line["extra_info"].get("question_type") == "segment" else 1.0
-    if trajectory.made_of is not None:  # what a right answer earns is said in a file that is not at hand
+    if trajectory.provenance is not None:  # what a right answer earns is said in a file that is not at hand
         return reward.get("acc", 0.0) >= least
     method = method_of_rollout(get_method(trajectory.method), trajectory.settings)
     return reward.get("accuracy", 0.0) >= least * method.accuracy_reward
@@ -239,7 +239,7 @@ def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
         "retrieved_frames": recorded_answers(trajectory),
         "model_calls": json.dumps(recorded_exchanges(trajectory)),
         "settings": json.dumps(trajectory.settings),
-        "first_look": json.dumps(trajectory.initial_frame_indices()),
+        "initial_frames": json.dumps(trajectory.initial_frame_indices()),
         "prompt_digest": trajectory.prompt_digest,
         **({"reasoning": [turn.reasoning for turn in trajectory.turns]} if keep_reasoning else {}),
     }

@@ -78,7 +78,7 @@ def turns_fault(turns: Sequence[str], method: Method) -> str | None:
     parsed = [method.parse(text) for text in turns]
     for number, turn in enumerate(parsed):
         is_last = number == len(turns) - 1
-        fits = turn.answer is not None if is_last else turn.answer is None and method.goes_on_after(turn)
+        fits = turn.answer is not None if is_last else turn.answer is None and method.continues_after(turn)
         if not (fits and turn.well_formed):
             wanted = "answer" if is_last else "ask for another one"
             return f"turn {number} must {wanted} in the strict grammar of {method.name}, got {turns[number]!r:.120}"

@@ -164,7 +164,7 @@ def validate_file(
     """Check all rows of a file, a report for each in their order.
 
     Args:
-        methods: each is asked whether a row's truth can be earned (`Method.check_earnable`); by default with its own
+        methods: each is asked whether a row's truth can be earned (`Method.check_gradable`); by default with its own
             defaults.
         out: file that gets the good rows, with all their columns; it appears once all are checked.
         videos: facts about the rows' files by path, or what is wrong with them, as `probe_videos` gives them; None: it
@@ -328,7 +328,7 @@ def _question_problems(sample: Sample, method: Method | None) -> Iterator[str]:
         if method is None:
             check_question(sample, _ANY_JUDGE)
         else:
-            method.check_earnable(sample, _ANY_JUDGE)
+            method.check_gradable(sample, _ANY_JUDGE)
         label = decided_by_rule(sample.ground_truth, sample)
     except ValueError as error:
         yield str(error)

@@ -29,7 +29,7 @@ from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import appended, no_progress
 from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.generation.generate import generate
-from verl_video_tools.data.generation.protocol import made_with, settled
+from verl_video_tools.data.generation.protocol import generation_settings, settled
 from verl_video_tools.data.generation.summary import RolloutProgress
 from verl_video_tools.evaluation import Control
 from verl_video_tools.evaluation.items import ITEMS, asked_items, graded_anew, item_lines
@@ -129,7 +129,7 @@ async def evaluate(
         "attempts": max_attempts,
         "grader": _grader(rule),
         "extractor": extractor,
-        **await made_with(method, policy, seed=seed, judge=judge, tool_model=tool_model),
+        **await generation_settings(method, policy, seed=seed, judge=judge, tool_model=tool_model),
         **(settings or {}),
     }
     protocol = settled_protocol(folder, protocol)

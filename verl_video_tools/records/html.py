@@ -217,8 +217,8 @@ def speaks_frame_numbers(trajectory: Trajectory) -> bool:
     A method does where its tools label frames by number. One that is put together from parts does where one of these
     tools is among them. Of a method that this version does not know, False.
     """
-    if trajectory.made_of is not None:
-        return bool(_numbering_tools() & set(map(str, trajectory.made_of.get("tools", ()))))
+    if trajectory.provenance is not None:
+        return bool(_numbering_tools() & set(map(str, trajectory.provenance.get("tools", ()))))
     return _labels_numbers(trajectory.method)
 
 

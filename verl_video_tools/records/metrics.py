@@ -62,9 +62,9 @@ class Rollout:
 
 def components_of(trajectory: Trajectory) -> tuple[str, ...]:
     """Reward components of a recorded rollout: those that it names itself, or its method's."""
-    if trajectory.made_of is None:
+    if trajectory.provenance is None:
         return reward_components(trajectory.method)
-    return tuple(str(name) for name in trajectory.made_of.get("rewards", ()))
+    return tuple(str(name) for name in trajectory.provenance.get("rewards", ()))
 
 
 def not_scored(line: Mapping[str, Any]) -> list[str]:
@@ -76,8 +76,8 @@ def not_scored(line: Mapping[str, Any]) -> list[str]:
     trajectory: Trajectory = line["trajectory"]
     if line.get("advantage") is not None:  # of a training group, which was compared
         return []
-    if trajectory.made_of is not None:
-        return [str(name) for name in trajectory.made_of.get("group_rewards", ())]
+    if trajectory.provenance is not None:
+        return [str(name) for name in trajectory.provenance.get("group_rewards", ())]
     known = _known_method(trajectory.method)
     return [] if known is None else list(known.group_components)
 
@@ -152,8 +152,8 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 def _known_name(name: str, trajectory: Trajectory) -> str:
     """A tool's name. Those that a policy makes up count as one: a logger keeps every name that it has seen for good."""
-    if trajectory.made_of is not None:
-        return name if name in trajectory.made_of.get("tools", ()) else "unknown"
+    if trajectory.provenance is not None:
+        return name if name in trajectory.provenance.get("tools", ()) else "unknown"
     method = _known_method(trajectory.method)
     if trajectory.visuals != "video":  # there are no tools
         return "unknown"

@@ -15,7 +15,7 @@ from typing import Any
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import EndpointError, PolicyError
-from verl_video_tools.core.reasoning import CLOSING, SpokenTurn, take_apart
+from verl_video_tools.core.reasoning import CLOSING, ParsedCompletion, split_reasoning
 from verl_video_tools.core.types import (
     FrameRecord,
     Message,
@@ -195,7 +195,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             raise self._refusal
         await self.client.check_reachable()
 
-    async def spoken_turn(
+    async def next_turn(
         self, route: Route, method: Method, asked: dict[str, Any], *, may_exceed: bool
     ) -> tuple[AssistantTurn, Completion | None]:
         """The model's next turn in a dialogue, and the reply that it was read from.
@@ -277,11 +277,11 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             body = {**asked, **self.config.sampling_fields(), "model": await exchange.model()}
             return await self._fitted(exchange, body)
 
-    async def _spoken(self, completion: Completion, method: Method, route: Route) -> SpokenTurn:
+    async def _spoken(self, completion: Completion, method: Method, route: Route) -> ParsedCompletion:
         """What the model says, up to its first stop string, and what it thought before."""
         cut = completion.finish_reason == "length"
         opened = cut and await self._opened_reasoning.before(completion, route)
-        said = take_apart(completion.text, method, reasoning=completion.reasoning, opened=opened, cut=cut)
+        said = split_reasoning(completion.text, method, reasoning=completion.reasoning, opened=opened, cut=cut)
         self._opened_reasoning.see(completion.text)
         ends = [end for string in method.stop if (end := said.text.find(string) + len(string)) >= len(string)]
         return replace(said, text=said.text[: min(ends, default=None)])
@@ -351,10 +351,10 @@ class _Dialogue:
             asked |= video_fields(trajectory.video, trajectory.initial_frames)
         return await self._spoken(asked, may_exceed=number > 0)
 
-    async def fits_apart(self, messages: Sequence[Message]) -> bool:
+    async def fits_detached(self, messages: Sequence[Message]) -> bool:
         return True  # the server alone knows
 
-    async def apart(self, messages: Sequence[Message]) -> AssistantTurn:
+    async def detached(self, messages: Sequence[Message]) -> AssistantTurn:
         encode = partial(to_chat_message, jpeg_quality=self.chat.config.jpeg_quality)
         asked: dict[str, Any] = {"messages": await asyncio.to_thread(lambda: list(map(encode, messages)))}
         if self.seed is not None:
@@ -363,7 +363,7 @@ class _Dialogue:
 
     async def _spoken(self, asked: dict[str, Any], *, may_exceed: bool) -> AssistantTurn:
         try:
-            turn, reply = await self.chat.spoken_turn(self.route, self.episode.method, asked, may_exceed=may_exceed)
+            turn, reply = await self.chat.next_turn(self.route, self.episode.method, asked, may_exceed=may_exceed)
         except EndpointError as error:
             raise PolicyError(str(error)) from error
         if reply is not None:

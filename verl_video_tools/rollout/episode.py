@@ -62,7 +62,7 @@ from verl_video_tools.rollout.observation import (
     planned_picture_prompt,
     prompt_messages,
 )
-from verl_video_tools.rollout.policy import AnswersApart, BudgetCheck, Policy
+from verl_video_tools.rollout.policy import AnswersDetached, BudgetCheck, Policy
 
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
 
@@ -98,7 +98,7 @@ class Episode:
             method=self.method.name,
             question=self.sample.question,
             prompt_digest=prompt_digest(self.method.prompt_file),
-            made_of=self.method.made_of(),
+            provenance=self.method.provenance(),
         )
         self._videos = RolloutVideos(self.method.tool_deadline_seconds, self.trajectory.cache)
         self._contexts = ToolContexts(
@@ -234,7 +234,7 @@ class Episode:
             self._refuse(parsed, CallErrorCode.RESPONSE_BUDGET, "the turn was cut at its token limit")
             self._end(StopReason.RESPONSE_BUDGET)
             return None
-        if not self.method.goes_on_after(parsed):
+        if not self.method.continues_after(parsed):
             self._refuse(parsed, CallErrorCode.TURN_LIMIT, "the turn does not ask for another one")
             self._end(StopReason.NO_ACTION)
             return None
@@ -290,7 +290,7 @@ class Episode:
         turn.observation = content_text(observation)
         self._contexts.history.finish_turn(turn)
         self._contexts.history.show([observation])
-        if reason := self.method.ends_after(self.trajectory):
+        if reason := self.method.stop_reason_after(self.trajectory):
             self._end(reason)
             return None
         return observation
@@ -345,7 +345,7 @@ class Episode:
         rollout, as those of a call do.
         """
         trajectory, video = self.trajectory, self.trajectory.video
-        if trajectory.stop_reason is not StopReason.ANSWER or video is None or not isinstance(policy, AnswersApart):
+        if trajectory.stop_reason is not StopReason.ANSWER or video is None or not isinstance(policy, AnswersDetached):
             return
         request = self.method.verification_frames(trajectory)
         if request is None:
@@ -354,7 +354,7 @@ class Episode:
         try:
             planned = await self._videos.planned(request)
             messages = escape_messages(self.method.verification_prompt(self.sample, video, planned))
-            if not await policy.fits_apart(messages):  # asked before anything is decoded
+            if not await policy.fits_detached(messages):  # asked before anything is decoded
                 verification.error = "does not fit"
                 return
             images = await self._videos.decode(request)
@@ -364,7 +364,7 @@ class Episode:
             return
         verification.frames = [image.record for image in images]
         try:
-            turn = await policy.apart(escape_messages(self.method.verification_prompt(self.sample, video, images)))
+            turn = await policy.detached(escape_messages(self.method.verification_prompt(self.sample, video, images)))
         except PolicyError as error:
             verification.error = str(error)
             self.abort(str(error))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from verl_video_tools.core.errors import FrameRangeError, RetrievalError, VideoError
-from verl_video_tools.core.history import SaidCall, SaidTurn, ShownFrame, labelled_images
+from verl_video_tools.core.history import PastCall, PastTurn, ShownFrame, labelled_images
 from verl_video_tools.core.subtitles import with_subtitles
 from verl_video_tools.core.tool import load_selector
 from verl_video_tools.core.types import (
@@ -260,7 +260,7 @@ class History:
 
     def __init__(self) -> None:
         self.shown: tuple[ShownFrame, ...] = ()
-        self.turns: tuple[SaidTurn, ...] = ()
+        self.turns: tuple[PastTurn, ...] = ()
 
     def show(self, contents: Sequence[Content]) -> None:
         """Messages that the model reads next: the prompt, or the observation that answers the last turn."""
@@ -275,11 +275,11 @@ class History:
 
     def start_turn(self, text: str) -> None:
         """The assistant's turn, whose calls are planned next."""
-        self.turns += (SaidTurn(text),)
+        self.turns += (PastTurn(text),)
 
     def finish_turn(self, turn: Turn) -> None:
         """The last turn's calls are answered: its records are final."""
-        self.turns = (*self.turns[:-1], SaidTurn(turn.text, tuple(map(SaidCall.of, turn.calls))))
+        self.turns = (*self.turns[:-1], PastTurn(turn.text, tuple(map(PastCall.of, turn.calls))))
 
 
 @dataclass(eq=False)

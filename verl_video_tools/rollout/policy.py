@@ -41,14 +41,14 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class AnswersApart(Protocol):
+class AnswersDetached(Protocol):
     """A policy that can be asked outside its dialogue. One that cannot, such as recorded turns, is not asked."""
 
-    async def fits_apart(self, messages: Sequence[Message]) -> bool:
+    async def fits_detached(self, messages: Sequence[Message]) -> bool:
         """Whether a request fits; images come without pixels."""
         ...
 
-    async def apart(self, messages: Sequence[Message]) -> AssistantTurn | None:
+    async def detached(self, messages: Sequence[Message]) -> AssistantTurn | None:
         """The reply to a request of its own, of which the dialogue shows nothing; None if there is none.
 
         Raises:
@@ -79,8 +79,8 @@ class ScriptedPolicy:
         text = next(self._turns, None)
         return None if text is None else AssistantTurn(text)
 
-    async def fits_apart(self, messages: Sequence[Message]) -> bool:
+    async def fits_detached(self, messages: Sequence[Message]) -> bool:
         return True
 
-    async def apart(self, messages: Sequence[Message]) -> AssistantTurn | None:
+    async def detached(self, messages: Sequence[Message]) -> AssistantTurn | None:
         return await self.turn(messages)

@@ -141,7 +141,7 @@ class TokenBudget:
     def tokens_left(self) -> int:
         return self.response_length - len(self.tokens.current.response_ids)
 
-    def tokens_apart(self, messages: Sequence[Message]) -> int:
+    def tokens_detached(self, messages: Sequence[Message]) -> int:
         """Tokens that the reply to a request of its own may take, which no sequence holds; 0 if it does not fit."""
         num_images = sum(len(content_images(message.content)) for message in messages)
         if self.max_images is not None and num_images > self.max_images:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from verl_video_tools.core.errors import PolicyError
-from verl_video_tools.core.reasoning import SpokenTurn, opens_reasoning, take_apart
+from verl_video_tools.core.reasoning import ParsedCompletion, opens_reasoning, split_reasoning
 from verl_video_tools.core.types import ImagePart, Message, Method
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.sequences import RolloutTokens, TokenBudget
@@ -69,15 +69,15 @@ class TokenPolicy:
         self.own_seconds += time.perf_counter() - started
         return turn
 
-    async def fits_apart(self, messages: Sequence[Message]) -> bool:
-        return await asyncio.to_thread(self.budget.tokens_apart, messages) > 0
+    async def fits_detached(self, messages: Sequence[Message]) -> bool:
+        return await asyncio.to_thread(self.budget.tokens_detached, messages) > 0
 
-    async def apart(self, messages: Sequence[Message]) -> AssistantTurn:
+    async def detached(self, messages: Sequence[Message]) -> AssistantTurn:
         """Sampled in a sequence that is thrown away: nothing of it is trained on."""
         started = time.perf_counter()
         stream = TokenStream(self.tokens.counter)
         await asyncio.to_thread(stream.start, messages)
-        tokens_left = await asyncio.to_thread(self.budget.tokens_apart, messages)
+        tokens_left = await asyncio.to_thread(self.budget.tokens_detached, messages)
         turn = await self._spoken(stream, tokens_left)
         self.own_seconds += time.perf_counter() - started
         return turn
@@ -86,7 +86,7 @@ class TokenPolicy:
         # The template may open a reasoning; the turn's text is then without the tag that began it.
         opened = opens_reasoning(self.decode(stream.ids[-_TAIL_TOKENS:]))
         text, truncated = await self._generate(stream, tokens_left)
-        said = take_apart(text, self.method, opened=True, cut=truncated) if opened else SpokenTurn(text)
+        said = split_reasoning(text, self.method, opened=True, cut=truncated) if opened else ParsedCompletion(text)
         return AssistantTurn(said.text, truncated, said.reasoning)
 
     async def _generate(self, stream: TokenStream, tokens_left: int) -> tuple[str, bool]:

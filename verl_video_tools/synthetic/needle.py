@@ -23,14 +23,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from verl_video_tools.synthetic.questions import AT_TIME_FRAMES, Kind, Question, lettered_question
-from verl_video_tools.synthetic.world import COLOURS, LABELS, Event, VideoSpec, first_look_frames, is_hidden
+from verl_video_tools.synthetic.world import COLOURS, LABELS, Event, VideoSpec, default_initial_frames, is_hidden
 
 NEEDLE_FPS = 2
 """Two frames per second keep frame numbers of 10 minutes within those that the base models learned to read."""
 MIN_SECONDS, MAX_SECONDS = 60, 600
 NEEDLE_KINDS: tuple[Kind, ...] = ("direct", "at_time", "between_things", "order")
 
-MOST_FIRST_LOOK = 0.40
+MOST_BY_INITIAL_FRAMES = 0.40
 """Share of questions of these kinds but `direct` that a policy may get right without a call; the bounds' benchmark and
 tests hold it, and a policy that gets more right has looked."""
 
@@ -57,7 +57,7 @@ def needle_spec(seed: int) -> VideoSpec:
     rng = random.Random(f"needle/{seed}")
     while True:
         num_frames = rng.randrange(MIN_SECONDS * NEEDLE_FPS, MAX_SECONDS * NEEDLE_FPS + 1)
-        looks = first_look_frames(num_frames)
+        looks = default_initial_frames(num_frames)
         stretch = rng.randrange(1, len(looks) - 2)
         others = [number for number in range(len(looks) - 1) if abs(number - stretch) > 1]
         of_pair, of_lone = rng.sample(others, 2)
@@ -177,7 +177,7 @@ def _seconds_to_ask(spec: VideoSpec, event: Event) -> list[int]:
 
 
 def _roles(spec: VideoSpec) -> _Roles:
-    looks = first_look_frames(spec.num_frames)
+    looks = default_initial_frames(spec.num_frames)
     clues = [event for event in spec.events if not is_hidden(event, spec.num_frames)]
     one, two = clues
     stretches: dict[int, list[Event]] = {}
@@ -191,12 +191,12 @@ def _roles(spec: VideoSpec) -> _Roles:
 
 def _initial_frame_of(spec: VideoSpec, clue: Event) -> int:
     """The initial frame that shows a clue."""
-    return next(f for f in first_look_frames(spec.num_frames) if clue.start_frame <= f <= clue.end_frame)
+    return next(f for f in default_initial_frames(spec.num_frames) if clue.start_frame <= f <= clue.end_frame)
 
 
 def initial_frames_around(spec: VideoSpec, start: int, end: int) -> tuple[int, int]:
     """The last initial frame before `start`, and the first after `end`."""
-    frames = first_look_frames(spec.num_frames)
+    frames = default_initial_frames(spec.num_frames)
     return max(frame for frame in frames if frame < start), min(frame for frame in frames if frame > end)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-from verl_video_tools.synthetic.world import LABELS, Event, VideoSpec, first_look_frames, is_hidden, label_at
+from verl_video_tools.synthetic.world import LABELS, Event, VideoSpec, default_initial_frames, is_hidden, label_at
 
 Kind = Literal["direct", "at_time", "between_frames", "order", "count", "between_things", "on_card"]
 LETTERS = "ABCD"
@@ -82,7 +82,7 @@ def _hidden(spec: VideoSpec) -> list[Event]:
 
 
 def _direct(rng: random.Random, spec: VideoSpec) -> Question | None:
-    shown = [frame for frame in first_look_frames(spec.num_frames) if label_at(spec, frame) is not None]
+    shown = [frame for frame in default_initial_frames(spec.num_frames) if label_at(spec, frame) is not None]
     if not shown:
         return None
     frame = rng.choice(shown)

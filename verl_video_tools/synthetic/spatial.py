@@ -47,8 +47,8 @@ from verl_video_tools.synthetic.world import (
     SPATIAL_SIDE_PIXELS,
     Event,
     VideoSpec,
+    default_initial_frames,
     event_at,
-    first_look_frames,
     shape_mask,
     write_frames,
 )
@@ -85,7 +85,7 @@ def spatial_spec(seed: int) -> VideoSpec:
     """A video of 1 to 5 minutes with three cards, each alone between two initial frames; a function of `seed` only."""
     rng = random.Random(f"spatial/{seed}")
     num_frames = rng.randrange(MIN_SECONDS * NEEDLE_FPS, MAX_SECONDS * NEEDLE_FPS + 1)
-    looks = first_look_frames(num_frames)
+    looks = default_initial_frames(num_frames)
     events = []
     for stretch in sorted(rng.sample(range(len(looks) - 1), NUM_CARDS)):
         ((start, end),) = placed_between(rng, looks[stretch], looks[stretch + 1], [event_length(rng, num_frames)])

@@ -31,7 +31,7 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "cross")
 LABELS: tuple[str, ...] = tuple(f"{colour} {shape}" for colour in COLOURS for shape in SHAPES)
 
-FIRST_LOOK_FRAMES = 8
+DEFAULT_INITIAL_FRAMES = 8
 MIN_EVENT_FRAMES, MAX_EVENT_FRAMES = 15, 25
 MIN_GAP_FRAMES = 16
 """Least distance between events: a look of 8 frames over up to 100 frames then hits every event and every gap."""
@@ -243,14 +243,14 @@ def shape_mask(shape: str, side: int, size: float, top: float, left: float) -> n
 # -------------------------------------------------------------------------------------------------------- random videos
 
 
-def first_look_frames(num_frames: int) -> list[int]:
-    """Numbers of uniform initial frames: `linspace(0, num_frames - 1, FIRST_LOOK_FRAMES)`, truncated."""
-    return [int(index) for index in np.linspace(0, num_frames - 1, FIRST_LOOK_FRAMES)]
+def default_initial_frames(num_frames: int) -> list[int]:
+    """Numbers of uniform initial frames: `linspace(0, num_frames - 1, DEFAULT_INITIAL_FRAMES)`, truncated."""
+    return [int(index) for index in np.linspace(0, num_frames - 1, DEFAULT_INITIAL_FRAMES)]
 
 
 def is_hidden(event: Event, num_frames: int) -> bool:
     """Whether no initial frame shows `event`."""
-    return not any(event.start_frame <= frame <= event.end_frame for frame in first_look_frames(num_frames))
+    return not any(event.start_frame <= frame <= event.end_frame for frame in default_initial_frames(num_frames))
 
 
 def random_spec(seed: int) -> VideoSpec:

@@ -151,8 +151,8 @@ def example_turns_work(subject: Subject) -> None:
     missing = [name for name in subject.tool_names if name not in subject.example_calls]
     if missing and subject.method.max_turns > 1:
         calling = [turn for turn in subject.example_turns if (parsed := parse(subject.method, turn)) and parsed.calls]
-        if calling and not any(subject.method.goes_on_after(subject.method.parse(turn)) for turn in calling):
-            raise fail("goes_on_after each example turn that calls", False, "return bool(parsed.calls)")
+        if calling and not any(subject.method.continues_after(subject.method.parse(turn)) for turn in calling):
+            raise fail("continues_after each example turn that calls", False, "return bool(parsed.calls)")
         errors = [str(call.error) for turn in calling[:3] for call in subject.run([turn]).calls() if not call.ok]
         refused = f" (refused: {'; '.join(errors)[:200]})" if errors else ""
         raise Failed(f"no example turn has an executed call of {', '.join(missing)}{refused}; {advice}")

@@ -188,14 +188,14 @@ def judge_errors_propagate(subject: Subject) -> None:
 
 @holds("reward", requires=("reward_is_complete",))
 def accepted_rows_are_scored(subject: Subject) -> None:
-    """`score` grades every row that `check_sample` and `check_earnable` accept, also without a judge, because a run
+    """`score` grades every row that `check_sample` and `check_gradable` accept, also without a judge, because a run
     checks its rows with them."""
     method, bare = subject.method, without_annotations(subject.sample)
     for kind, truth, options in _UNGRADABLE:
         sample = replace(subject.sample, question_type=kind, ground_truth=truth, options=options)
         _scores_if_accepted(subject, method.check_sample, sample, [subject.answer_turn("something")])
     for rollout in subject.of_kind("silent", "answer", "wrong"):
-        _scores_if_accepted(subject, method.check_earnable, bare, rollout.turns)
+        _scores_if_accepted(subject, method.check_gradable, bare, rollout.turns)
 
 
 def _scores_if_accepted(subject: Subject, check: Any, sample: Sample, turns: Sequence[str]) -> None:

@@ -290,7 +290,7 @@ def row_fault(row: Mapping[str, Any], method: Method, judge: JudgeConfig | None,
     try:
         sample = Sample.from_row(row)
         check_media(method, sample)
-        ask = method.check_sample if validate else method.check_earnable
+        ask = method.check_sample if validate else method.check_gradable
         ask(sample, judge)
     except RowError as error:  # which names its row
         return str(error)

@@ -51,7 +51,7 @@ class TrajectorySFTDataset(Dataset):
     mistakes that later turns correct. Calls that find frames by text show those of the column `retrieved_frames` (one
     list per query, in order): no encoder is asked again. Rows of recorded rollouts name the fields of the method that
     were their own (`settings`: `core.method.rollout_fields` alone, so that no row names code or a file) and the
-    frames that were shown first (`first_look`): others are an error. Rows that were recorded under another system
+    frames that were shown first (`initial_frames`): others are an error. Rows that were recorded under another system
     prompt (`prompt_digest`) are counted in a warning. A row may be about pictures instead of a video (`picture_rows`).
 
     A column `reasoning` (a text or null per turn) has the native reasoning before each turn; it is trained on, and not
@@ -184,7 +184,7 @@ class TrajectorySFTDataset(Dataset):
         trajectory = await episode.run(script)
         if not trajectory.turns:
             raise RowError(f"{_where(row)}: {trajectory.error}")
-        _check_first_look(row, trajectory)
+        _check_initial_frames(row, trajectory)
         if trajectory.flags:  # what the policy is not to blame for must not be learnt from, either
             raise RowError(f"{_where(row)}: a call failed: {_last_error(trajectory)}")
         # A script that is used up ends in an observation nobody answers; with turns left some were never taken.
@@ -281,17 +281,17 @@ def _own_fields(settings: str) -> Mapping[str, Any]:
     return values
 
 
-def _check_first_look(row: Mapping[str, Any], replayed: Trajectory) -> None:
+def _check_initial_frames(row: Mapping[str, Any], replayed: Trajectory) -> None:
     """Turns must not be trained on other frames than those that they were written about.
 
     Raises:
         RowError: the row names other frames.
     """
-    recorded = json.loads(row.get("first_look") or "null")
+    recorded = json.loads(row.get("initial_frames") or "null")
     if recorded is not None and (difference := replayed.initial_frames_difference(recorded)) is not None:
         raise RowError(
             f"{_where(row)}: {difference}; give video_tools.{row['agent_name']} the fields that it was recorded with, "
-            "or leave the column first_look out if the turns shall be learnt all the same"
+            "or leave the column initial_frames out if the turns shall be learnt all the same"
         )
 
 

@@ -151,7 +151,7 @@ def advantages_of(rewards_G: np.ndarray, method: str) -> np.ndarray:
 
 
 def shares_of(claim: Claim, kind: Kind) -> Shares:
-    """Of the cold start, whose `look` is `locate` where the first look differs within a group."""
+    """Of the cold start, whose `look` is `locate` where the initial frames differ within a group."""
     locates = claim.direction is not None and "locate" in claim.direction.better
     named: Mapping[Behaviour, Behaviour] = {"look": "locate"} if locates else {}
     return {named.get(behaviour, behaviour): share for behaviour, share in claim.cold[kind].items()}

@@ -4,15 +4,15 @@ Each behaviour is the scripted expert of a method, given another truth than the 
 a look is due where none is. So its turns are in the method's grammar, and it still concludes only from frames that it
 was shown.
 
-    skip        answers at once: right where the first look tells, else a guess
+    skip        answers at once: right where the initial frames tell, else a guess
     look        looks where the question asks to, and only there
-    look_always the same, and also where the first look tells
+    look_always the same, and also where the initial frames tell
     elsewhere   looks at a random place, and guesses
     guess       the same; its thought says so first
     near        looks at the right place, too early or too late by up to a quarter of its length
     wide        looks at three times as much as the question asks for; its thought says so first
     ask         asks FrameThinker's `get_frame_number` for a time, and guesses
-    locate      as `look` where its own first look shows both ends of the place, else as `elsewhere`
+    locate      as `look` where its own initial frames show both ends of the place, else as `elsewhere`
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Behaviour = Literal["skip", "look", "look_always", "elsewhere", "guess", "near",
 Shares = Mapping[Behaviour, float]
 
 LOOK_FRAMES = 10
-"""Length of a look at what the first look shows."""
+"""Length of a look at what the initial frames show."""
 _SHIFT = 0.25
 _WIDENED = 1  # on both sides, times the length
 _IMPERFECT: Mapping[Behaviour, float] = {"skip": 1.0, "ask": 1.0, "elsewhere": 0.0, "guess": 0.0}
@@ -91,7 +91,7 @@ def script(behaviour: Behaviour, method: Method, spec: VideoSpec, question: Ques
 
 
 def _sees_both_ends(method: Method, spec: VideoSpec, question: Question) -> bool:
-    """Whether frames of the first look show the events that the evidence begins and ends with."""
+    """Whether initial frames show the events that the evidence begins and ends with."""
     shown = {found for frame in initial_frame_numbers(method, spec) if (found := event_at(spec, frame)) is not None}
     return all(event_at(spec, frame) in shown for frame in question.evidence[0])
 

@@ -109,7 +109,7 @@ def test_reflections_on_other_rollouts_are_not_gone_on_with(
     assert "given turns was [" in capsys.readouterr().err
 
 
-def test_a_reflection_is_shown_the_first_look_of_its_beginning(zoomer: World, tmp_path: Path) -> None:
+def test_a_reflection_is_shown_the_initial_frames_of_its_beginning(zoomer: World, tmp_path: Path) -> None:
     """The run's setting of a field may have changed; a rollout that had its own keeps it, and others do not replay."""
     own, others, shown = tmp_path / "own.jsonl", tmp_path / "others.jsonl", SETTINGS["videozoomer"]
     with JudgeServer(reply=scripted(zoomer.wrong)) as server:

@@ -142,7 +142,7 @@ def test_packaged_compositions_are_whole(name: str) -> None:
     method = get_method("compose", file=name)
     assert method.label == f"compose, {name}"
     assert pickle.loads(pickle.dumps(method)) == method
-    assert method.made_of() == {
+    assert method.provenance() == {
         "file": name,
         "digest": load_composition(name).digest,
         "rewards": list(method.reward_components),

@@ -49,7 +49,7 @@ def test_wrong_values_are_named(field: str, value: object) -> None:
         get_method("direct", **{field: value})
 
 
-def test_first_look_spans_the_video_at_the_size_of_the_published_code() -> None:
+def test_initial_frames_span_the_video_at_the_size_of_the_published_code() -> None:
     look = get_method("direct").plan_initial_frames(VIDEO, SAMPLE, PixelEnvelope())
     assert (look.width, look.height, len(look)) == (640, 360, 16)
     assert look.indices is not None and (look.indices[0], look.indices[1], look.indices[-1]) == (0, 199, 2999)
@@ -130,7 +130,7 @@ def test_a_video_stands_after_the_question() -> None:
 @pytest.mark.parametrize("fields", [{"frames_as": "video"}, {"initial_frames": 0}])
 def test_what_is_for_evaluation_does_not_train(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="are for `vvt eval`"):
-        get_method("direct", **fields).check_earnable(SAMPLE, None)
+        get_method("direct", **fields).check_gradable(SAMPLE, None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ WORLD = [(spec, question) for spec in map(random_spec, range(60)) for question i
 METHOD = Direct(initial_frames=8)
 
 
-def test_what_the_first_look_shows_is_answered_and_the_rest_is_guessed() -> None:
+def test_what_the_initial_frames_show_is_answered_and_the_rest_is_guessed() -> None:
     expert = DirectOracle(method=METHOD)
     right = {True: 0, False: 0}
     asked = {True: 0, False: 0}

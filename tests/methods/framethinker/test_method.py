@@ -1,4 +1,4 @@
-"""FrameThinker's prompt, first look, reward options and inference policy, on records made by hand."""
+"""FrameThinker's prompt, initial frames, reward options and inference policy, on records made by hand."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ def framethinker(**settings: Any) -> FrameThinker:
     return method
 
 
-# ------------------------------------------------------------------------------------------------- first look, messages
+# --------------------------------------------------------------------------------------------- initial frames, messages
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def framethinker(**settings: Any) -> FrameThinker:
         (0.1, 3, (0, 1, 2)),  # fewer frames than a look shows: each of them once
     ],
 )
-def test_first_look(duration_seconds: float, num_frames: int, indices: tuple[int, ...]) -> None:
+def test_initial_frames(duration_seconds: float, num_frames: int, indices: tuple[int, ...]) -> None:
     info = VideoInfo(duration_seconds, num_frames, 30.0, 64, 36)
     assert framethinker().plan_initial_frames(info, SAMPLE, PixelEnvelope()).indices == indices
 
@@ -60,7 +60,7 @@ def test_first_look(duration_seconds: float, num_frames: int, indices: tuple[int
     ("info", "strict", "reference"),
     [(SHORT_VIDEO, (640, 360), (640, 360)), (LONG_VIDEO, (448, 252), (448, 251))],
 )
-def test_first_look_size(info: VideoInfo, strict: tuple[int, int], reference: tuple[int, int]) -> None:
+def test_initial_frames_size(info: VideoInfo, strict: tuple[int, int], reference: tuple[int, int]) -> None:
     for method, expected in ((framethinker(), strict), (framethinker(compat="reference"), reference)):
         request = method.plan_initial_frames(info, SAMPLE, PixelEnvelope())
         assert (request.width, request.height) == expected
@@ -271,7 +271,7 @@ class ScriptedRuns:
 
 
 def looked(trajectory: Trajectory, frames_per_look: int) -> Trajectory:
-    """The rollout with its frames: the first look, and one look per zoom."""
+    """The rollout with its frames: the initial frames, and one look per zoom."""
     frames = [FrameRecord(index, index / 30, 640, 360) for index in range(frames_per_look)]
     turns = [
         replace(

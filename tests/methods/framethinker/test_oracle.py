@@ -14,7 +14,7 @@ from verl_video_tools.methods.framethinker.grammar import parse_turn
 from verl_video_tools.methods.framethinker.oracle import FrameThinkerOracle
 from verl_video_tools.methods.toolkit.oracle import Script
 from verl_video_tools.synthetic.questions import KINDS, Question, make_questions
-from verl_video_tools.synthetic.world import VideoSpec, first_look_frames, label_at, random_spec
+from verl_video_tools.synthetic.world import VideoSpec, default_initial_frames, label_at, random_spec
 from verl_video_tools.video import linspace_indices
 
 WORLD = [(spec, question) for spec in map(random_spec, range(60)) for question in make_questions(spec, count=4, seed=0)]
@@ -98,7 +98,7 @@ def test_final_thoughts_tell_the_truth_about_frames_that_were_shown(imperfection
     told = 0
     for spec, question in WORLD:
         script = expert.script(spec, question)
-        shown = set(first_look_frames(spec.num_frames))
+        shown = set(default_initial_frames(spec.num_frames))
         for start, end in segments(script):
             shown |= set(linspace_indices(start + 1, end - 1, 8))
         for frame, label in re.findall(r"frame (\d+) (\w+ \w+)", parsed(script)[-1].thought or ""):

@@ -102,8 +102,11 @@ async def test_frames_are_those_on_screen_in_the_segment(
     sample = Sample("What?", "B", str(path), "mc", options={"A": "a hat", "B": "a scarf"})
     script = [think(tool_call("crop_video", start_time=start, end_time=end)), answer("B")]
     trajectory = await execute(method, sample, script)
-    first_look = [frame.index for frame in trajectory.initial_frames]
-    assert first_look == sorted(set(first_look)) and (first_look[0], first_look[-1]) == (0, len(times) - 1)
+    initial_frames = [frame.index for frame in trajectory.initial_frames]
+    assert initial_frames == sorted(set(initial_frames)) and (initial_frames[0], initial_frames[-1]) == (
+        0,
+        len(times) - 1,
+    )
     (call,) = trajectory.calls()
     if frames is None:
         assert "there are no two frames" in str(call.error)
@@ -236,7 +239,7 @@ async def test_the_end_that_a_refusal_names_may_be_asked_for() -> None:
     assert (await tool().plan({"start_time": 5, "end_time": 12.99}, context)).frames is not None
 
 
-async def test_the_last_label_of_a_first_look_may_be_asked_for() -> None:
+async def test_the_last_label_of_the_initial_frames_may_be_asked_for() -> None:
     """LongVT rounds times to tenths of a second: the last frame's can be after the end of the video."""
     info = VideoInfo(duration_seconds=16.79, num_frames=503, average_fps=29.97, width=1920, height=1080)
     context = ToolContext(info, SAMPLE, CONTEXT.envelope, CONTEXT.index_at)

@@ -32,7 +32,7 @@ def test_looks_name_the_place_asked_for_and_no_other_does(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_the_first_look_shows_is_read_in_whatever_haste(method: str) -> None:
+def test_what_the_initial_frames_show_is_read_in_whatever_haste(method: str) -> None:
     """Else a cold start on rollouts without tool calls would teach not to believe the pictures."""
     fields = synthetic_fields(type(get_method(method)))
     careless = {"imperfection": 1.0, "skip_rate": 1.0, "answers_in_words": True}

@@ -1,4 +1,4 @@
-"""VideoBrain's prompt, first look, observations and settings."""
+"""VideoBrain's prompt, initial frames, observations and settings."""
 
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ def test_prompt_file(tmp_path: Path) -> None:
 
 
 @COMPATS
-async def test_the_first_look(make_video: MakeVideo, compat: str) -> None:
+async def test_the_initial_frames(make_video: MakeVideo, compat: str) -> None:
     trajectory, _ = await run(make_video(), [], compat)
     expected = [0, 199, 399, 599, 799, 999, 1199, 1399, 1599, 1799, 1999, 2199, 2399, 2599, 2799, 2999]
     assert [frame.index for frame in trajectory.initial_frames] == expected

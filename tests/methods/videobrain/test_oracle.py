@@ -16,7 +16,7 @@ from verl_video_tools.data.synthetic_rows import make_row
 from verl_video_tools.methods.videobrain import ToolName, VideoBrain
 from verl_video_tools.methods.videobrain.oracle import VideoBrainOracle, asked_by_frames, search_words
 from verl_video_tools.synthetic.questions import Question, make_questions
-from verl_video_tools.synthetic.world import VideoSpec, first_look_frames, label_at, random_spec, render
+from verl_video_tools.synthetic.world import VideoSpec, default_initial_frames, label_at, random_spec, render
 
 WORLD = [(spec, question) for spec in map(random_spec, range(40)) for question in make_questions(spec, count=4, seed=0)]
 METHOD = VideoBrain(initial_frames=8)
@@ -69,7 +69,7 @@ def test_a_perfect_expert_is_right() -> None:
     assert set(templates) == {"direct", "uniform", "clip"}
 
 
-def test_a_first_look_that_leaves_the_frame_out_is_no_answer() -> None:
+def test_initial_frames_that_leave_the_frame_out_is_no_answer() -> None:
     spec, question = next((spec, question) for spec, question in WORLD if question.kind == "direct")
     script = VideoBrainOracle(method=VideoBrain(initial_frames=3)).script(spec, question)
     assert script.template == "uniform"
@@ -110,7 +110,7 @@ def test_rows() -> None:
         assert row["reward_model"]["ground_truth"] == variant.answer
         assert row["extra_info"]["options"] == list(variant.options.values())
         frame = question.evidence[0][0]
-        is_seen = question.kind == "direct" and frame in first_look_frames(spec.num_frames)
+        is_seen = question.kind == "direct" and frame in default_initial_frames(spec.num_frames)
         assert row["extra_info"]["classification"] == ("direct" if is_seen else "active")
 
 

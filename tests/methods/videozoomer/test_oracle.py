@@ -33,7 +33,7 @@ WORLD = [
     for question in make_questions(spec, count=4, seed=0)
 ]
 METHOD = VideoZoomer(initial_frames=8)
-"""The first look of the synthetic world's recipe: 8 frames, between which most events hide."""
+"""The initial frames of the synthetic world's recipe: 8 frames, between which most events hide."""
 EXPERT = VideoZoomerOracle(seed=1, method=METHOD)
 STOP = "</video_zoom>"
 END = "<|im_end|>"

@@ -59,7 +59,7 @@ class NeverGoesOn(LongVT):
 
     name: ClassVar[str] = "planted"
 
-    def goes_on_after(self, parsed: vt.ParsedTurn) -> bool:
+    def continues_after(self, parsed: vt.ParsedTurn) -> bool:
         return parsed.summary is not None
 
 

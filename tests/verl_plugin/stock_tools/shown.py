@@ -11,7 +11,7 @@ from tests.videos.files import read_number
 NUM_FRAMES = 300
 ZOOM = [101, 115, 129, 143, 157, 171, 185, 199]
 """What choose_frames(100, 200) shows with 8 frames."""
-FIRST_LOOK = [0, 42, 85, 128, 170, 213, 256, 299]
+INITIAL_FRAMES = [0, 42, 85, 128, 170, 213, 256, 299]
 
 
 def numbers(images: list[Any] | None) -> list[int]:

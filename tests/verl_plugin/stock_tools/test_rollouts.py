@@ -23,7 +23,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from examples.tiny_models.tiny_model import make_processor, make_tokenizer
 from tests.turns.tagged import tool_call
-from tests.verl_plugin.stock_tools.shown import FIRST_LOOK, ZOOM, numbers
+from tests.verl_plugin.stock_tools.shown import INITIAL_FRAMES, ZOOM, numbers
 from verl_video_tools.config import config_path
 from verl_video_tools.core.types import Method
 from verl_video_tools.data.stock_rows import to_tool_agent_row
@@ -200,7 +200,7 @@ async def test_a_rollout_gets_the_frames_that_it_asked_for(play: Any, processor:
             ANSWER,
         ]
     )
-    assert numbers(rollout.output.multi_modal_data["images"]) == FIRST_LOOK + ZOOM
+    assert numbers(rollout.output.multi_modal_data["images"]) == INITIAL_FRAMES + ZOOM
     assert rollout.server.num_images == [8, 8, 16], "the zoom's pictures reach the server with the next request"
     assert_tokens_fit_images(rollout, processor)
     assert "\nframe 42: <|vision_start|><|image_pad|><|vision_end|>\nframe 85: " in rollout.text
@@ -220,7 +220,7 @@ async def test_a_refused_call_is_read_by_the_model_and_the_loop_goes_on(play: An
         ]
     )
     assert "<|im_start|>tool\nout_of_range: segment 100 to 5000 is outside the video; " in rollout.text
-    assert numbers(rollout.output.multi_modal_data["images"]) == FIRST_LOOK + ZOOM
+    assert numbers(rollout.output.multi_modal_data["images"]) == INITIAL_FRAMES + ZOOM
     assert rollout.server.num_images == [8, 8, 16]
     assert_tokens_fit_images(rollout, processor)
     assert rollout.text.endswith(f"{ANSWER}<|im_end|>")
@@ -246,7 +246,7 @@ async def test_a_video_that_vanished_is_an_error_text_in_the_rollout(play: Any, 
     rollout = await play([tool_call("choose_frames", start_frame=100, end_frame=200), ANSWER], bound_video=gone)
     assert "<|im_start|>tool\nvideo_error: the video cannot be read<|im_end|>" in rollout.text
     assert str(gone) not in rollout.text
-    assert numbers(rollout.output.multi_modal_data["images"]) == FIRST_LOOK
+    assert numbers(rollout.output.multi_modal_data["images"]) == INITIAL_FRAMES
     assert_tokens_fit_images(rollout, processor)
     assert rollout.text.endswith(f"{ANSWER}<|im_end|>")
 

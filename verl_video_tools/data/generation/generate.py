@@ -16,7 +16,7 @@ from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Judge, Method, Retriever, Sample, StopReason, ToolModel
 from verl_video_tools.data.append import append_record, appended, no_progress, work_through
-from verl_video_tools.data.generation.protocol import made_with, settled
+from verl_video_tools.data.generation.protocol import generation_settings, settled
 from verl_video_tools.data.generation.record import Record, RolloutMaker
 from verl_video_tools.data.generation.summary import GenerationSummary, Key, RolloutProgress
 from verl_video_tools.data.generation.task import RolloutTask
@@ -90,7 +90,7 @@ async def generate(
         raise UsageError(f"tools of {method.name} ask a model; give --tool-model base_url=URL ({page('tools')})")
     protocol = None
     if settings is not None:
-        made = await made_with(
+        made = await generation_settings(
             method,
             policy,
             seed=seed,

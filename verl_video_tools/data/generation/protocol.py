@@ -30,14 +30,14 @@ _PLACES = {
     "served.model": "served.digest",
     "config.prompt_file": "prompt_digest",
     "config.templates_file": "templates_digest",
-    "config.file": "made_of.digest",
-    "made_of.file": "made_of.digest",
+    "config.file": "provenance.digest",
+    "provenance.file": "provenance.digest",
     "judge.prompt_file": "judge.prompt_digest",
 }
 """Leaves of the protocol that name a file or folder, and those that hold a digest of its content."""
 
 
-async def made_with(
+async def generation_settings(
     method: Method,
     policy: PolicyConfig,
     *,
@@ -55,7 +55,7 @@ async def made_with(
         "config": asdict(method),
         "prompt_digest": prompt_digest(method.prompt_file),
         "templates_digest": templates_digest(method.templates_file),
-        **({} if (parts := method.made_of()) is None else {"made_of": parts}),
+        **({} if (parts := method.provenance()) is None else {"provenance": parts}),
         "context": method.context_policy(),
         "sampling": {**policy.sampling(), "seed": seed},
         "pictures": _pictures(policy, method),

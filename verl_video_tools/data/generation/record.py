@@ -146,8 +146,8 @@ class RolloutMaker:
         return random.Random(f"{self.seed}/{task.uid}/{task.session_id}{again}").getrandbits(30)
 
     def _record(self, task: RolloutTask, made: _Made) -> Record:
-        own_settings = {} if made.attempts is None else rollout_overrides(made.attempts.method, made.method)
-        made.trajectory.settings = {**task.settings, **own_settings}
+        overrides = {} if made.attempts is None else rollout_overrides(made.attempts.method, made.method)
+        made.trajectory.settings = {**task.settings, **overrides}
         return {
             "step": 0,
             "uid": task.uid,

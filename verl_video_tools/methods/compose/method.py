@@ -97,7 +97,7 @@ class Compose(vt.Method):
         """None where a tool looks them up."""
         return () if self._has_tool_that("reads_subtitles") else super().prompt_subtitles(sample)
 
-    def made_of(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         composition = self.composition
         return {
             "file": composition.name,

@@ -171,13 +171,13 @@ class Direct(vt.Method):
         """Nothing: there are no calls to answer."""
         return ()
 
-    def check_earnable(self, sample: vt.Sample, judge: object | None) -> None:
+    def check_gradable(self, sample: vt.Sample, judge: object | None) -> None:
         """As every method's.
 
         Raises:
             UsageError: also where there are no frames, or a video input, which are for evaluation alone.
         """
-        super().check_earnable(sample, judge)
+        super().check_gradable(sample, judge)
         if self.initial_frames_as_video or not self._shows_any:
             raise vt.UsageError(
                 "initial_frames=0 and frames_as=video are for `vvt eval`; training shows frames, as images"

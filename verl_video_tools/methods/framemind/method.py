@@ -205,7 +205,7 @@ class FrameMind(vt.Method):
     def parse(self, text: str) -> vt.ParsedTurn:
         return vt.refuse_surplus_calls(protocol.parse_turn(text), self.max_calls_per_turn)
 
-    def goes_on_after(self, parsed: vt.ParsedTurn) -> bool:
+    def continues_after(self, parsed: vt.ParsedTurn) -> bool:
         has_summary = parsed.summary is not None and self.continue_on != "tool_call"
         has_call = bool(parsed.calls) and self.continue_on != "turn_sum"
         return has_summary or has_call

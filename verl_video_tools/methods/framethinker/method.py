@@ -237,13 +237,13 @@ class FrameThinker(vt.Method):
         verdict = self.verify(trajectory)
         return f"{verdict.failed}: {verdict.reason}" if self.ccv and not verdict.ok else None
 
-    def check_earnable(self, sample: vt.Sample, judge: object | None) -> None:
+    def check_gradable(self, sample: vt.Sample, judge: object | None) -> None:
         """As every method's; with `answer_grading="exact"`, whether the truth is a single word.
 
         Raises:
             UsageError: no answer could earn it.
         """
-        super().check_earnable(sample, judge)
+        super().check_gradable(sample, judge)
         if self._compares_words(sample) and len(sample.ground_truth.split()) > 1:
             raise vt.UsageError(
                 f"answer_grading=exact compares the answer's first word with the truth, which is "

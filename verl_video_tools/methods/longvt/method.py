@@ -226,7 +226,7 @@ class LongVT(vt.Method):
         less."""
         return self.compat == "reference"
 
-    def ends_after(self, trajectory: vt.Trajectory) -> vt.StopReason | None:
+    def stop_reason_after(self, trajectory: vt.Trajectory) -> vt.StopReason | None:
         """As published, with `compat="reference"` only: no turn follows once the calls of a rollout are used up."""
         used_up = len(trajectory.calls()) >= MAX_CALLS_REFERENCE
         return vt.StopReason.MAX_TURNS if self.compat == "reference" and used_up else None

@@ -230,13 +230,13 @@ class VideoBrain(vt.Method):
             return protocol.reference_text_gate([(turn.text, turn.observation or "") for turn in trajectory.turns])
         return protocol.record_gate(trajectory)
 
-    def check_earnable(self, sample: vt.Sample, judge: object | None) -> None:
+    def check_gradable(self, sample: vt.Sample, judge: object | None) -> None:
         """As every method's; and whether the row names the class of its question, where behaviour is paid for.
 
         Raises:
             UsageError: no rollout could earn what the method pays.
         """
-        super().check_earnable(sample, judge)
+        super().check_gradable(sample, judge)
         pays_behavior = any(map(any, (self.direct_behavior, self.adaptive_behavior, self.active_behavior)))
         given, question_class = self._read_class(sample)
         if pays_behavior and question_class is None:

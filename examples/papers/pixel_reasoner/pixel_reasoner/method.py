@@ -22,7 +22,7 @@ class SelectFrames:
     max_pixels: int
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
-        """Frames of the first look, larger, in order of time: ``{"target_frames": [number, ...]}``, numbers from 1.
+        """Initial frames, larger, in order of time: ``{"target_frames": [number, ...]}``, numbers from 1.
         Raises CallRejected: `malformed_call`, `too_many_frames`, `unknown_frame`."""
         given, initial = arguments.get("target_frames"), [each for each in context.shown if each.turn == 0]
         if not isinstance(given, list | tuple) or not given:

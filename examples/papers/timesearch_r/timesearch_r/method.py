@@ -71,7 +71,7 @@ class TimeSearchR(vt.Method):
     max_turn_tokens: int | None = 256  # code
     end_on_call_error: bool = False  # code
     initial_frames: int = 256  # code: up to 768
-    max_pixels: int = 31_360  # code: 10,240 tokens of 28 x 28 pixels for the first look; found frames are as large
+    max_pixels: int = 31_360  # code: 10,240 tokens of 28 x 28 pixels for the initial frames; found frames are as large
     call_frames: int = 8
     candidates_fps: float = 2.0  # code: rate at which videos are read
     max_candidates: int = 768  # code
