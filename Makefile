@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
 
-install:  ## the pinned environment in .venv; run again, it mends what is missing
+install:  ## the pinned environment in .venv; run again, it repairs what is missing
 	@VENV="$(VENV)" bash requirements/install.sh
 
 demo: install  ## synthetic videos, SFT, then GRPO steps of FrameThinker on this machine

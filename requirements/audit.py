@@ -52,7 +52,7 @@ def findings(pins: list[dict[str, Any]], reasons: dict[tuple[str, str], str]) ->
             identifiers = [vulnerability["id"], *vulnerability.get("aliases", [])]
             reason = next((reasons[key] for name in identifiers if (key := (name, pin["name"])) in reasons), None)
             fixed = ", ".join(vulnerability.get("fix_versions", [])) or "no version yet"
-            line = f"{pin['name']}=={pin['version']}: {', '.join(identifiers)}, mended in {fixed}"
+            line = f"{pin['name']}=={pin['version']}: {', '.join(identifiers)}, fixed in {fixed}"
             yield reason is not None, line + (f"; accepted: {reason}" if reason else "; NOT ACCEPTED")
 
 

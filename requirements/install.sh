@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes or mends the environment in .venv: every version pinned in requirements/<device>.txt, then this package, editable.
+# Makes or repairs the environment in .venv: every version pinned in requirements/<device>.txt, then this package, editable.
 #
 #   DEVICE=cpu|gpu         which stack; by default the one already installed, else gpu where nvidia-smi lists a GPU
 #   PINS=next              other pins than those of the device: requirements/next.txt, for a machine without a GPU

@@ -36,8 +36,8 @@ def audit() -> ModuleType:
     ("pins", "code", "told"),
     [
         ([CLEAN], 0, "1 pins, of which 0 could not be looked up"),
-        ([CLEAN, FOUND], 0, "setuptools==77.0.3: PYSEC-2025-49, CVE-2025-47273, mended in 78.1.1; accepted: vLLM"),
-        ([FOUND, NEW], 1, "numpy==2.3.5: PYSEC-2099-1, mended in no version yet; NOT ACCEPTED"),
+        ([CLEAN, FOUND], 0, "setuptools==77.0.3: PYSEC-2025-49, CVE-2025-47273, fixed in 78.1.1; accepted: vLLM"),
+        ([FOUND, NEW], 1, "numpy==2.3.5: PYSEC-2099-1, fixed in no version yet; NOT ACCEPTED"),
         ([CLEAN, UNKNOWN], 2, "2 pins, of which 1 could not be looked up: torch"),
         ([NEW, UNKNOWN], 1, "NOT ACCEPTED"),
     ],

@@ -55,7 +55,7 @@ json.dump(found, open(sys.argv[2], "w"))
 
 
 @pytest.fixture(scope="module")
-def mended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def fixed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What went otherwise than the pages say. All of them in one program: each would import verl for many seconds."""
     folder = tmp_path_factory.mktemp("upstream")
     pages, found = folder / "pages.json", folder / "found.json"
@@ -73,8 +73,8 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", TRIED, ids=lambda page: page.stem)
-def test_the_defect_is_still_there(page: Path, mended: dict[str, str]) -> None:
-    assert page.name not in mended, f"is the defect mended? Then its workaround can go.\n{mended[page.name]}"
+def test_the_defect_is_still_there(page: Path, fixed: dict[str, str]) -> None:
+    assert page.name not in fixed, f"is the defect fixed? Then its workaround can go.\n{fixed[page.name]}"
 
 
 def patched(patch: str) -> Iterator[tuple[Path, str]]:

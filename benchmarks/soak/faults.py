@@ -1,4 +1,4 @@
-"""Faults of a soak: what goes wrong around a run, at random, and is mended some steps later."""
+"""Faults of a soak: what goes wrong around a run, at random, and is repaired some steps later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAULT_PROBABILITY = 0.1
 """Of a new fault after a step in which nothing is broken."""
 KILL_PROBABILITY = 0.001
 """Of a process being killed after a step. It ends the segment, and the next one resumes, with a warm-up of its own."""
-_MEND_STEPS = 3, 10
+_REPAIR_STEPS = 3, 10
 KILLED_KINDS = (
     "agent loop worker",
     "reward worker",
@@ -104,7 +104,7 @@ class Files:
 
 
 class Faults:
-    """Plants a fault at random after a step, and mends it some steps later.
+    """Plants a fault at random after a step, and repairs it some steps later.
 
     Args:
         processes: what the run consists of at the moment.
@@ -120,8 +120,8 @@ class Faults:
         tell: Callable[[int, str], None],
     ) -> None:
         self._random, self._judge, self._processes, self._tell = random, judge, processes, tell
-        self._mend: Callable[[], None] | None = None
-        self._mend_step = 0
+        self._repair: Callable[[], None] | None = None
+        self._repair_step = 0
         self._faults: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
             "judge away": (judge.stop, judge.start),
             "video missing": (lambda: files.take_video(random), files.put_back),
@@ -130,23 +130,23 @@ class Faults:
         }
 
     def after(self, step: int) -> None:
-        """Plant or mend what is due after this step."""
+        """Plant or repair what is due after this step."""
         if self._random.random() < KILL_PROBABILITY and self._kill(step):
             return
-        if self._mend is not None:
-            if step >= self._mend_step:
-                self.mend()
+        if self._repair is not None:
+            if step >= self._repair_step:
+                self.repair()
         elif self._random.random() < FAULT_PROBABILITY:
             name = self._random.choice(sorted(self._faults))
-            plant, self._mend = self._faults[name]
-            self._mend_step = step + self._random.randint(*_MEND_STEPS)
+            plant, self._repair = self._faults[name]
+            self._repair_step = step + self._random.randint(*_REPAIR_STEPS)
             self._tell(step, name)
             plant()
 
-    def mend(self) -> None:
-        if self._mend is not None:
-            self._mend()
-            self._mend = None
+    def repair(self) -> None:
+        if self._repair is not None:
+            self._repair()
+            self._repair = None
 
     def _kill(self, step: int) -> bool:
         kinds: dict[str, psutil.Process] = {}

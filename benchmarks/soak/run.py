@@ -107,7 +107,7 @@ def run_segment(options: Options) -> str:
                 )
             outcome = faults_told[-1] if watch.ended else "time"
             if not watch.ended:
-                faults.mend()
+                faults.repair()
                 _stop(recipe)
     except SegmentError as error:
         outcome = str(error).partition(";")[0]

@@ -72,7 +72,9 @@ def test_options_behind_the_group_have_the_last_word(tmp_path: Path) -> None:
     ],
 )
 def test_verls_log_always_goes_to_a_file_too(logger: dict[str, str], expected: list[str], tmp_path: Path) -> None:
-    assert list(plan(tmp_path, "sft", **logger).config.trainer.logger) == expected
+    planned = plan(tmp_path, "sft", **logger)
+    assert list(planned.config.trainer.logger) == expected
+    assert compose("sft", planned.overrides) == planned.config
 
 
 def test_a_cluster_is_joined_with_the_variables_that_workers_need(tmp_path: Path) -> None:
@@ -147,9 +149,11 @@ def test_what_makes_no_run(variables: dict[str, str], overrides: list[str], mess
 
 def test_the_cache_of_images_holds_the_rollouts_under_way(tmp_path: Path) -> None:
     def cache_gb(method: str, *options: str) -> float:
-        groups = (f"+video_tools={method}_grpo", *options)
-        config = plan_in(tmp_path, Request("grpo", groups), **REAL).config
-        return float(config.actor_rollout_ref.rollout.engine_kwargs.vllm.get("mm_processor_cache_gb", -1))
+        planned = plan_in(tmp_path, Request("grpo", (f"+video_tools={method}_grpo", *options)), **REAL)
+        engine = planned.config.actor_rollout_ref.rollout.engine_kwargs.vllm
+        if options == ("trainer.nnodes=2",):
+            assert compose("grpo", planned.overrides) == planned.config
+        return float(engine.get("mm_processor_cache_gb", -1))
 
     assert cache_gb("videozoomer") > cache_gb("videozoomer", "trainer.nnodes=2") > 4
     assert cache_gb("longvt", f"+{CACHE_GB}=7") == 7

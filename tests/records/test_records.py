@@ -10,14 +10,14 @@ import pytest
 
 from verl_video_tools.core.errors import CallError, CallErrorCode, UsageError
 from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
-from verl_video_tools.records.lasting import Lasting
+from verl_video_tools.records.best_effort import BestEffort
 from verl_video_tools.records.records import (
     RecordWriter,
+    archive_stale_records,
     has_steps,
     read_records,
     records_folder,
     run_folder,
-    set_aside,
     step_files,
     step_of,
 )
@@ -107,18 +107,18 @@ def test_records_of_steps_that_are_trained_again_are_set_aside(tmp_path: Path) -
     write("first start", [1, 2, 3, 4, 10], [0, 2, 4])
     (tmp_path / "step_of_mine.jsonl").touch()
     folder = tmp_path / "abandoned_1"
-    assert set_aside(tmp_path, 2) == (4, folder)
+    assert archive_stale_records(tmp_path, 2) == (4, folder)
     moved = sorted(path.name for path in folder.iterdir())
     assert moved == ["step_000003.jsonl", "step_000004.jsonl", "step_000010.jsonl", "val_step_000004.jsonl"]
     assert [step_of(path) for path in step_files(tmp_path)] == [1, 2, -1]
     assert [step_of(path) for path in step_files(tmp_path, validation=True)] == [0, 2], "of the policy that goes on"
-    assert set_aside(tmp_path, 2) is None and not (tmp_path / "abandoned_2").exists()
+    assert archive_stale_records(tmp_path, 2) is None and not (tmp_path / "abandoned_2").exists()
 
     write("second start", [3], [])
-    assert set_aside(tmp_path, 2) == (1, tmp_path / "abandoned_2")
+    assert archive_stale_records(tmp_path, 2) == (1, tmp_path / "abandoned_2")
     assert [record["uid"] for record in read_records(folder) if record["step"] == 3] == ["first start"]
     assert {record["step"] for record in read_records(tmp_path)} == {1, 2}, "no reader looks into these folders"
-    assert set_aside(tmp_path / "of a new run", 0) is None
+    assert archive_stale_records(tmp_path / "of a new run", 0) is None
 
 
 def test_summary_of_fine_tuning_is_from_verls_log(tmp_path: Path, capsys) -> None:
@@ -191,7 +191,7 @@ def test_a_full_disk_costs_no_step(
         return write(self, *arguments, **options)
 
     monkeypatch.setattr(RecordWriter, "write", failing)
-    write_records = Lasting(RecordWriter(tmp_path).write, "writing records", "records/failures", max_kept=2)
+    write_records = BestEffort(RecordWriter(tmp_path).write, "writing records", "records/failures", max_kept=2)
     for step in (1, 2, 3):
         write_records(step, [line(step, "a", 0.0)])
     assert write_records.num_failures == 6, "one of step 1, two of step 2 with it again, three of step 3"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.testing.conftest import Check, failures
 from verl_video_tools.methods import METHOD_NAMES, get_method, method_class
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose import composition
+from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.synthetic import base_model_dir
 from verl_video_tools.testing.run import PROPERTIES
 from verl_video_tools.testing.run import check as check_property
@@ -40,6 +44,31 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("framemind", {"context": "initial_plus_last", "rung": 3}),
     ("direct", {"answering": "cot"}),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking(LongVT):
+    """The packaged tool that asks a model about frames, beside the crop."""
+
+    name: ClassVar[str] = "asking"
+    asks_model: ClassVar[bool] = True
+    check_examples: ClassVar[tuple[str, ...]] = (
+        '<tool_call>{"name": "ask_model", "arguments": {"question": "What is it?", "start_time": 15, "end_time": 30}}'
+        "</tool_call>",
+    )
+
+    def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
+        return {**super().tools(info), vt.AskModel.name: vt.AskModel()}
+
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        about = vt.AskModel.description
+        return [*super().tool_schemas(), vt.tool_schema(about.name, about.description, about.parameters)]
+
+
+@pytest.mark.slow
+def test_a_method_that_asks_a_model_passes(check: Check) -> None:
+    """Tools that look at pixels: `planted.grammar_and_tools.Measuring`; ParaVT: `tests/examples/test_paravt.py`."""
+    assert failures(check(Asking)) == {}
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ def test_marked_in_one_line_and_once(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setenv(VARIABLE, "1")
     activate_if_asked()
     activate_if_asked()
-    logger = logging.getLogger("verl_video_tools.records.lasting")
+    logger = logging.getLogger("verl_video_tools.records.best_effort")
     logger.info("not for the user")
     try:
         raise ValueError("away")

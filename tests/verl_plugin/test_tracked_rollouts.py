@@ -20,7 +20,7 @@ trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", rea
 from tests.videos.files import MakeVideo
 from tests.viewer_page import line
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.records.lasting import Lasting
+from verl_video_tools.records.best_effort import BestEffort
 from verl_video_tools.verl_plugin.run_logging import LoggingMixin
 from verl_video_tools.verl_plugin.tracked_rollouts import SENDERS, as_code_block, chosen, track
 
@@ -199,10 +199,10 @@ def stepped(monkeypatch: pytest.MonkeyPatch, backends: dict[str, Any], every: in
     """A trainer whose steps have one rollout each."""
     trainer = object.__new__(trainer_module.VideoToolsTrainer)
     monkeypatch.setattr(LoggingMixin, "_lines", lambda *_, **__: [scored("a", 1.0)])
-    trainer._write_records = Lasting(lambda *_: None, "writing", "records/failures")
+    trainer._write_records = BestEffort(lambda *_: None, "writing", "records/failures")
     trainer._tracked_every = every
     trainer.logger = SimpleNamespace(logger=backends, log=lambda **_: None)
-    trainer._write_generations = Lasting(lambda *_: None, "writing", "tracking/failures")
+    trainer._write_generations = BestEffort(lambda *_: None, "writing", "tracking/failures")
     return trainer
 
 

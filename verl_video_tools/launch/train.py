@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import Literal
+from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -152,16 +152,20 @@ def plan_run(request: Request) -> Plan:
     defaults = _default_options(request, variables, name, synthetic)
     overrides = [*groups, *defaults, *variables.overrides(request.program), *options]
     config = compose(request.program, overrides)
-    folder = Path(config.trainer.default_local_dir)
-    if not folder.is_absolute():
-        overrides.append(f"trainer.default_local_dir={quoted(folder.absolute())}")
-    overrides += _logger(config)
+    if not Path(config.trainer.default_local_dir).is_absolute():  # workers run in other folders
+        overrides.append(f"trainer.default_local_dir={quoted(Path(config.trainer.default_local_dir).absolute())}")
+        config = compose(request.program, overrides)
     left_out = {*ours, *(() if request.variables is None else ("VERL_FILE_LOGGER_PATH",))}
     given = {name: value for name, value in os.environ.items() if name not in left_out}
-    environment = run_environment(given, request.program, device, folder.absolute(), variables.is_verbose)
+    folder = Path(config.trainer.default_local_dir)
+    environment = run_environment(given, request.program, device, folder, variables.is_verbose)
+    added = {"trainer.logger": _loggers(config)}
     if request.program == "grpo" and not synthetic:
-        overrides += _image_cache(config)
-    return Plan(request, device, variables, compose(request.program, overrides), tuple(overrides), environment)
+        added |= _image_cache(config)
+    for option, value in added.items():
+        OmegaConf.update(config, option, value, force_add=True)
+        overrides.append(f"++{option}={value}")
+    return Plan(request, device, variables, config, tuple(overrides), environment)
 
 
 def compose(program: Literal["grpo", "sft"], overrides: Sequence[str]) -> DictConfig:
@@ -276,7 +280,7 @@ def _rows_name(variables: Variables) -> str:
     return f"train_node{variables.node_rank}.parquet" if variables.node_rank else "train.parquet"
 
 
-def _logger(config: DictConfig) -> list[str]:
+def _loggers(config: DictConfig) -> list[str]:
     """verl's log goes to a file, too, and its console logger writes the lines from which steps are shown."""
     from verl_video_tools.verl_plugin.planned_run import known_loggers
 
@@ -284,15 +288,14 @@ def _logger(config: DictConfig) -> list[str]:
     logger = [given] if isinstance(given, str) else list(given)
     if unknown := sorted(set(logger) - set(known_loggers())):
         raise UsageError(f"trainer.logger names {', '.join(unknown)}; known are {', '.join(known_loggers())}")
-    wanted = [*logger, *(name for name in ("console", "file") if name not in logger)]
-    return [] if wanted == logger else [f"trainer.logger=[{','.join(wanted)}]"]
+    return list(dict.fromkeys([*logger, "console", "file"]))
 
 
-def _image_cache(config: DictConfig) -> list[str]:
+def _image_cache(config: DictConfig) -> dict[str, Any]:
     """Memory for processed images of all rollouts that an inference server has under way, by `vvt plan`."""
-    key = "actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb"
-    if OmegaConf.select(config, key) is not None:
-        return []
+    option = "actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb"
+    if OmegaConf.select(config, option) is not None:
+        return {}
     from verl_video_tools.planner.memory import mm_cache_gb
     from verl_video_tools.planner.models import find_model
     from verl_video_tools.planner.options import run_options
@@ -302,15 +305,15 @@ def _image_cache(config: DictConfig) -> list[str]:
     try:
         model = find_model(config.actor_rollout_ref.model.path)
     except UsageError:  # vLLM's default stays
-        return []
+        return {}
     method = method_from_config(max(run_methods(config), key=_images), config.actor_rollout_ref.rollout)
     options = run_options(config)
     try:
         workload = plan_workload(method, HOUR, estimated_tokens(options.envelope(model.factor)), options)
     except VideoToolsError:  # a method that takes no video of an hour
-        return []
+        return {}
     num_gpus = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    return [f"+{key}={mm_cache_gb(model, options, workload, num_gpus)}"]
+    return {option: mm_cache_gb(model, options, workload, num_gpus)}
 
 
 def _images(name: str) -> int:

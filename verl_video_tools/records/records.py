@@ -54,7 +54,7 @@ def step_of(file: Path) -> int:
     return int(number) if number.isdecimal() else -1
 
 
-def set_aside(folder: Path, last_step: int) -> tuple[int, Path] | None:
+def archive_stale_records(folder: Path, last_step: int) -> tuple[int, Path] | None:
     """Move the files of all steps after this one into a new folder beside them, `abandoned_<n>`, where no reader looks.
 
     A run that resumes trains later steps again, and those that an earlier start has recorded are of a policy that is

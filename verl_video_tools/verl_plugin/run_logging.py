@@ -33,9 +33,9 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.tracking import Tracking
 
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.records.lasting import Lasting
+from verl_video_tools.records.best_effort import BestEffort
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
-from verl_video_tools.records.records import RecordWriter, set_aside
+from verl_video_tools.records.records import RecordWriter, archive_stale_records
 from verl_video_tools.verl_plugin import tracked_rollouts
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.batching import DroppedRollouts, RolloutRows, batch_row, rollouts_of
@@ -48,9 +48,9 @@ _TRACKING_FAILURES, _RECORD_FAILURES = "tracking/failures", "records/failures"
 """Metrics: tries that have failed, of the run so far."""
 
 
-def lasting_writer(folder: Path) -> Lasting:
+def lasting_writer(folder: Path) -> BestEffort:
     """`RecordWriter.write` into this folder. Raises OSError if it cannot be made."""
-    return Lasting(RecordWriter(folder).write, f"writing records to {folder}", _RECORD_FAILURES)
+    return BestEffort(RecordWriter(folder).write, f"writing records to {folder}", _RECORD_FAILURES)
 
 
 class LastingTracking:
@@ -59,7 +59,7 @@ class LastingTracking:
     def __init__(self, tracking: Tracking) -> None:
         self._tracking = tracking
         self.lasting = [
-            Lasting(partial(tracking.log, backend=[name]), f"logging to {name}", _TRACKING_FAILURES)
+            BestEffort(partial(tracking.log, backend=[name]), f"logging to {name}", _TRACKING_FAILURES)
             for name in tracking.logger
         ]
 
@@ -75,7 +75,7 @@ class LastingTables:
     """One of verl's loggers of tables, which asks for the names of the backends with each table."""
 
     def __init__(self, tables: Any) -> None:
-        self.lasting = [Lasting(tables.log, f"logging a table ({type(tables).__name__})", _TRACKING_FAILURES)]
+        self.lasting = [BestEffort(tables.log, f"logging a table ({type(tables).__name__})", _TRACKING_FAILURES)]
 
     def log(self, backends: str | Sequence[str], table: Any, step: int) -> None:
         for name in [backends] if isinstance(backends, str) else backends:
@@ -121,8 +121,8 @@ class LoggingMixin(PPOTrainer):
         self._validation_lines: list[dict[str, Any]] = []
 
     @cached_property
-    def _write_generations(self) -> Lasting:
-        return Lasting(super()._write_generations, "writing generations", _TRACKING_FAILURES)
+    def _write_generations(self) -> BestEffort:
+        return BestEffort(super()._write_generations, "writing generations", _TRACKING_FAILURES)
 
     def fit(self, agent_loop_manager: Any) -> None:
         self._lasting_set_aside()  # verl has loaded its checkpoint, and nothing is recorded yet
@@ -132,7 +132,7 @@ class LoggingMixin(PPOTrainer):
             for lasting in (*self._trackers(), self._write_records):
                 lasting.try_again()
 
-    def _trackers(self) -> list[Lasting]:
+    def _trackers(self) -> list[BestEffort]:
         held = ("logger", "validation_generations_logger", "dapo_filtered_reward_logger")
         loggers = [self.__dict__[name] for name in held if name in self.__dict__]
         own = [self._write_generations, self._track_rollouts, *self._rollout_senders.values()]
@@ -162,7 +162,7 @@ class LoggingMixin(PPOTrainer):
         trainer = self.config.trainer
         if trainer.get("val_only", False) and trainer.get("val_before_train", True):
             return  # a run that only measures a checkpoint, maybe not the last one, abandons nothing
-        if moved := set_aside(self._records_folder, self.global_steps):
+        if moved := archive_stale_records(self._records_folder, self.global_steps):
             num_files, folder = moved
             print(
                 f"[verl_video_tools] going on from step {self.global_steps}: records of later steps, which are trained "
@@ -195,44 +195,44 @@ class LoggingMixin(PPOTrainer):
     # None of these can be tried again: later steps are the run's own by then, TransferQueue forgets a batch's rows, and
     # alarms look at a step's own metrics.
     @cached_property
-    def _lasting_set_aside(self) -> Lasting:
-        return Lasting(self._set_aside, "setting aside records of abandoned steps", _RECORD_FAILURES, max_kept=0)
+    def _lasting_set_aside(self) -> BestEffort:
+        return BestEffort(self._set_aside, "setting aside records of abandoned steps", _RECORD_FAILURES, max_kept=0)
 
     @cached_property
-    def _lasting_record(self) -> Lasting:
-        return Lasting(self._record, "making records of a step", _RECORD_FAILURES, max_kept=0)
+    def _lasting_record(self) -> BestEffort:
+        return BestEffort(self._record, "making records of a step", _RECORD_FAILURES, max_kept=0)
 
     @cached_property
-    def _track_rollouts(self) -> Lasting:
+    def _track_rollouts(self) -> BestEffort:
         track = partial(tracked_rollouts.track, senders=self._rollout_senders)
-        return Lasting(track, "drawing rollouts for trackers", _TRACKING_FAILURES, max_kept=0)
+        return BestEffort(track, "drawing rollouts for trackers", _TRACKING_FAILURES, max_kept=0)
 
     @cached_property
-    def _rollout_senders(self) -> dict[str, Lasting]:
+    def _rollout_senders(self) -> dict[str, BestEffort]:
         """One for each tracker: one that fails keeps no picture from the others."""
         return {
-            name: Lasting(send, f"showing rollouts in {name}", _TRACKING_FAILURES, max_kept=0)
+            name: BestEffort(send, f"showing rollouts in {name}", _TRACKING_FAILURES, max_kept=0)
             for name, send in tracked_rollouts.SENDERS.items()
         }
 
     @cached_property
-    def _lasting_tell(self) -> Lasting:
-        return Lasting(self._tell, "making metrics of a step", _RECORD_FAILURES, max_kept=0)
+    def _lasting_tell(self) -> BestEffort:
+        return BestEffort(self._tell, "making metrics of a step", _RECORD_FAILURES, max_kept=0)
 
     @cached_property
-    def _check_alarms(self) -> Lasting:
-        return Lasting(self._alarms.check, "alarms on a step's metrics", _RECORD_FAILURES, max_kept=0)
+    def _check_alarms(self) -> BestEffort:
+        return BestEffort(self._alarms.check, "alarms on a step's metrics", _RECORD_FAILURES, max_kept=0)
 
     @cached_property
-    def _keep_validation(self) -> Lasting:
-        return Lasting(self._tell_validation, "making records of held-out rollouts", _RECORD_FAILURES, max_kept=0)
+    def _keep_validation(self) -> BestEffort:
+        return BestEffort(self._tell_validation, "making records of held-out rollouts", _RECORD_FAILURES, max_kept=0)
 
     @cached_property
     def _trajectories(self) -> dict[str, Trajectory]:
         """Records of the step's rollouts by the key of their last sequence: unpacked once, for advantages and lines."""
         return {}
 
-    def _recorders(self) -> list[Lasting]:
+    def _recorders(self) -> list[BestEffort]:
         return [
             self._write_records,
             self._lasting_set_aside,

@@ -1,4 +1,4 @@
-"""verl's SFT trainer, mended where it would end early, name no checkpoint of its last step, or train beyond it.
+"""verl's SFT trainer, fixed where it would end early, name no checkpoint of its last step, or train beyond it.
 
     torchrun -m verl_video_tools.verl_plugin.sft_trainer OPTION=VALUE ...
 

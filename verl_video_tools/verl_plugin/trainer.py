@@ -242,8 +242,8 @@ class VideoToolsMixin(LoggingMixin):
                 raise VideoToolsError(
                     f"step {self.global_steps}: {self._max_refill_batches} batches of {batch_size} questions did not "
                     "replace those whose rollouts all earned the same. Either rollouts fail (errors of rows, videos or "
-                    "judge stand above in this log), or the policy is always right, or never. Mend the data, or allow "
-                    "more with video_tools.trainer.max_refill_batches"
+                    "judge stand above in this log), or the policy is always right, or never. Correct the data, or "
+                    "allow more with video_tools.trainer.max_refill_batches"
                 )
         added: int = super()._add_prompts_to_generate(num_prompts)
         return added

@@ -11,7 +11,7 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 
-class Lasting:
+class BestEffort:
     """Calls something, and never raises what it raises.
 
     A call that failed is kept and tried again with the next one; of calls that go on failing the oldest are lost. May
