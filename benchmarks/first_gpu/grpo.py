@@ -10,12 +10,10 @@ from pathlib import Path
 from benchmarks.first_gpu.rows import FILE_NAME, INFO
 from benchmarks.first_gpu.stages import REPO, Stage
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.launch.estimate import Estimate, estimate_run, recipe_options
+from verl_video_tools.launch.memory import GPU, ActorMemory, Cluster, RunOptions, actor_memory, find_model
 from verl_video_tools.methods import get_method
-from verl_video_tools.planner.memory import GPU, ActorMemory, Cluster, actor_memory
-from verl_video_tools.planner.models import find_model
-from verl_video_tools.planner.options import RunOptions, recipe_options
-from verl_video_tools.planner.plan import Plan, make_plan
-from verl_video_tools.planner.workload import estimated_tokens
+from verl_video_tools.rollout.cost import estimated_tokens
 
 NUM_STEPS, LORA_RANK, ROLLOUTS = 2, 32, 4
 
@@ -27,14 +25,14 @@ class GrpoRun:
     Attributes:
         model: folder with the weights.
         options: `lora_rank` is 0 where weights, gradients and optimiser of all parameters fit on the GPUs.
-        plan: of the same run; None without a GPU, or if the planner does not know this model.
+        plan: of the same run; None without a GPU, or if `vvt plan` does not know this model.
     """
 
     method: str
     model: str
     num_gpus: int
     options: RunOptions
-    plan: Plan | None
+    plan: Estimate | None
 
     @property
     def lora_rank(self) -> int:
@@ -60,7 +58,7 @@ def plan_run(method: str, model: str, gpu: GPU | None, num_gpus: int) -> GrpoRun
         return GrpoRun(method, model, num_gpus, adapted, None)
     cluster = Cluster(gpu, num_gpus, num_gpus)
     tokens = estimated_tokens(options.envelope(shape.factor))
-    whole, lora = (make_plan(get_method(method), INFO, shape, tokens, each, cluster) for each in (options, adapted))
+    whole, lora = (estimate_run(get_method(method), INFO, shape, tokens, each, cluster) for each in (options, adapted))
     plan = whole if whole.actor.total <= gpu.memory_bytes else lora
     return GrpoRun(method, model, num_gpus, plan.options, plan)
 

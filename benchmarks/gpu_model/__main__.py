@@ -1,6 +1,6 @@
 """The actor on one GPU, from a model's configuration with random weights: seconds, and memory beside the plan.
 
-    python -m benchmarks.gpu_model                       # on a GPU: all models that the planner knows
+    python -m benchmarks.gpu_model                       # on a GPU: all models that `vvt plan` knows
     python -m benchmarks.gpu_model --model tiny          # anywhere, in seconds
 
 Needs torch and transformers, no vLLM and no weights. Lengths are those of LongVT's and VideoZoomer's longest rollouts,
@@ -27,7 +27,7 @@ from benchmarks.gpu_model import actor, host
 from benchmarks.gpu_model.lengths import METHODS, lengths_of
 from benchmarks.gpu_model.meter import Measured, Meter
 from benchmarks.gpu_model.random_model import TINY, configuration, random_model
-from verl_video_tools.planner.models import ModelShape, find_model, known_models
+from verl_video_tools.launch.memory import ModelShape, find_model, known_models
 from verl_video_tools.synthetic import base_model_dir
 
 SHORTEN_ON_CPU = 128

@@ -15,15 +15,15 @@ import torch
 from benchmarks.entropy import VARIANTS, step
 from benchmarks.gpu_model.lengths import Lengths
 from benchmarks.gpu_model.meter import Meter
-from verl_video_tools.planner.memory import (
+from verl_video_tools.launch.memory import (
+    ModelShape,
+    RunOptions,
     logits_bytes,
     text_kept_bytes,
     text_layer_bytes,
     vision_kept_bytes,
     vision_layer_bytes,
 )
-from verl_video_tools.planner.models import ModelShape
-from verl_video_tools.planner.options import RunOptions
 
 NUM_PACKED = 4
 Calls = tuple[Callable[[], torch.Tensor], Callable[[], None]]
@@ -99,7 +99,7 @@ def measure_text(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths) 
 def measure_head(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths) -> None:
     """Log-probabilities and entropy, forward and backward, by verl's own code with each of its options.
 
-    The planner has the memory of verl's default.
+    `launch.memory` has the memory of verl's default.
     """
     if not find_spec("verl"):
         meter.skip("head", "verl is not installed")

@@ -1,13 +1,13 @@
-"""Lengths of the longest rollouts of LongVT and VideoZoomer, by the planner, for one GPU of a real run."""
+"""Lengths of the longest rollouts of LongVT and VideoZoomer, by `vvt plan`, for one GPU of a real run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from verl_video_tools.launch.estimate import HOUR, plan_workload, recipe_options
+from verl_video_tools.launch.memory import ModelShape
 from verl_video_tools.methods import get_method
-from verl_video_tools.planner.models import ModelShape
-from verl_video_tools.planner.options import recipe_options
-from verl_video_tools.planner.workload import HOUR, estimated_tokens, plan_workload
+from verl_video_tools.rollout.cost import estimated_tokens
 
 METHODS = ("longvt", "videozoomer")
 

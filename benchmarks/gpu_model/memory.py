@@ -18,15 +18,16 @@ import torch
 from benchmarks.entropy import CrossEntropy, peak_bytes
 from benchmarks.gpu_model.actor import positions, text_calls, vision_calls
 from benchmarks.gpu_model.random_model import configuration, random_model
-from verl_video_tools.planner.memory import (
+from verl_video_tools.launch.memory import (
+    ModelShape,
+    RunOptions,
     logits_bytes,
+    shape_of,
     text_kept_bytes,
     text_layer_bytes,
     vision_kept_bytes,
     vision_layer_bytes,
 )
-from verl_video_tools.planner.models import ModelShape, shape_of
-from verl_video_tools.planner.options import RunOptions
 
 PUBLISHED = {"qwen2_5_vl": "qwen2.5-vl-7b", "qwen3_vl": "qwen3-vl-8b"}
 GRID = (12, 20)

@@ -1,4 +1,4 @@
-"""What the planner reserves for an image in vLLM's processor cache is what vLLM counts for it.
+"""What `vvt plan` reserves for an image in vLLM's processor cache is what vLLM counts for it.
 
 Half of it, where vLLM sends pixels in 8 bits (0.29: Qwen2.5-VL).
 """
@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from verl_video_tools.planner.models import find_model
+from verl_video_tools.launch.memory import find_model
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]

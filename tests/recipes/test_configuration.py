@@ -20,8 +20,8 @@ from verl_video_tools.core.check import Status
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.launch.checks.planned import PlannedRun
 from verl_video_tools.launch.checks.sizes import check_sizes
+from verl_video_tools.launch.estimate import recipe_options, run_options
 from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.planner.options import recipe_options, run_options
 from verl_video_tools.verl_plugin.settings import method_from_config
 from verl_video_tools.video import image_tokens
 

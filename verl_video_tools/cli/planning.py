@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 
 _FPS = 30.0
 """Of the videos that are assumed: how many frames one has bounds what a method may show of it."""
-_OPTION = "He sits down at the table and reads a letter."
-_QUESTION = "\n".join(
-    [
-        "What does the man in the blue shirt do after he has closed the door?",
-        *(f"{letter}. {_OPTION}" for letter in "ABCD"),
-    ]
-)
 
 
 @command
@@ -47,21 +40,18 @@ class Plan:
 
     def run(self) -> None:
         from verl_video_tools.core.config import checked_fields
+        from verl_video_tools.launch.estimate import HOUR, as_text, estimate_run, recipe_options
+        from verl_video_tools.launch.memory import Cluster, RunOptions, find_gpu, find_model
         from verl_video_tools.methods import get_method
-        from verl_video_tools.planner.memory import Cluster, find_gpu
-        from verl_video_tools.planner.models import find_model
-        from verl_video_tools.planner.options import RunOptions, recipe_options
-        from verl_video_tools.planner.plan import as_text, make_plan
-        from verl_video_tools.planner.workload import HOUR, estimated_tokens
+        from verl_video_tools.rollout.cost import estimated_tokens
 
         method = get_method(self.method, **read_assignments(self.settings or []))
         given = checked_fields(RunOptions, read_assignments(self.options or [], "--option"))
         options = replace(recipe_options(method), **given)
         model = find_model(self.model)
         cluster = Cluster(find_gpu(self.gpu), self.gpus, self.gpus_per_node)
-        print(
-            as_text(make_plan(method, HOUR, model, estimated_tokens(options.envelope(model.factor)), options, cluster))
-        )
+        tokens = estimated_tokens(options.envelope(model.factor))
+        print(as_text(estimate_run(method, HOUR, model, tokens, options, cluster)))
 
 
 @command
@@ -82,6 +72,7 @@ class Budget:
     def run(self) -> None:
         from verl_video_tools.core.output import hold_output
         from verl_video_tools.core.types import VideoInfo
+        from verl_video_tools.launch.estimate import QUESTION
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import estimate_cost
         from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
@@ -93,7 +84,7 @@ class Budget:
         with hold_output():
             model = load_model_tokens(self.processor, {"min_pixels": self.min_pixels, "max_pixels": self.max_pixels})
             configured = get_method(self.method, **read_assignments(self.settings or []))
-            estimate = estimate_cost(configured, info, model, question=_QUESTION, turn_tokens=self.turn_tokens)
+            estimate = estimate_cost(configured, info, model, question=QUESTION, turn_tokens=self.turn_tokens)
         print(_as_text(estimate))
 
 

@@ -62,8 +62,8 @@ class Method(ABC):
     unpaid_components: ClassVar[tuple[str, ...]] = ()
     """Those of `reward_components` that say something of the rollout and are no part of the sum."""
     recipe_budget: ClassVar[RolloutLimits]
-    """What the method's recipe reserves; `replay` applies it when it is given a processor. Every method has one: the
-    planner and the recipes read their lengths from it."""
+    """What the method's recipe reserves; `replay` applies it when it is given a processor. Every method has one, and
+    `vvt plan` and the recipes read their lengths from it."""
     thought_tag: ClassVar[str | None] = "think"
     """Tag of the thought that the grammar begins a turn with; None where it knows none. It distinguishes a model's
     native reasoning from the method's own thought (`core.reasoning`)."""

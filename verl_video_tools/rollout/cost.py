@@ -6,24 +6,29 @@ is decoded, and there need be no video.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
     CallRecord,
+    Content,
     FrameRecord,
     FrameRequest,
     ImagePart,
+    Message,
     Method,
     PixelEnvelope,
     RolloutLimits,
     Sample,
     ToolOutcome,
     VideoInfo,
+    content_images,
     content_text,
 )
-from verl_video_tools.rollout.tokens import ModelTokens
+from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.video import image_tokens
 from verl_video_tools.video.grids import tiled_records
 
@@ -187,3 +192,35 @@ def _call(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -
 def _frames_cost(request: FrameRequest, model: ModelTokens, tokens: int) -> FramesCost:
     frame_tokens = image_tokens(request.width, request.height, model.envelope.factor)
     return FramesCost(len(request), request.width, request.height, frame_tokens, tokens)
+
+
+# ------------------------------------------------------------------------------------------- without a tokenizer
+
+TURN_HEADER_TOKENS, MESSAGE_TOKENS = 3, 5
+"""Of the chat template."""
+PIECE = re.compile(r"\d|[^\W\d]{1,6}|[^\w\s]|\n")
+
+
+class EstimatedCounter(TokenCounter):
+    """Counts tokens without a tokenizer: exactly for images, estimated for text.
+
+    Each digit and sign is a token, and each six letters of a word. Qwen's tokenizer keeps most English words whole, so
+    this is somewhat too much.
+    """
+
+    def prompt(self, messages: Sequence[Message]) -> int:
+        return TURN_HEADER_TOKENS + sum(self._message(message.content) for message in messages)
+
+    def observation(self, content: Content) -> int:
+        return TURN_HEADER_TOKENS + self._message(content)
+
+    def _message(self, content: Content) -> int:
+        records = [image.record for image in content_images(content)]
+        images = sum(image_tokens(record.width, record.height, self.factor) + 2 for record in records)
+        return MESSAGE_TOKENS + images + len(PIECE.findall(content_text(content)))
+
+
+def estimated_tokens(envelope: PixelEnvelope) -> ModelTokens:
+    """Of a model whose tokenizer is not there. The envelope is that of its images."""
+    no_builder: Any = None
+    return ModelTokens(None, EstimatedCounter(no_builder, 0, envelope.factor), envelope)

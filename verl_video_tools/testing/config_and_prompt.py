@@ -22,8 +22,7 @@ from verl_video_tools.core.types import (
     content_images,
     content_text,
 )
-from verl_video_tools.planner.workload import estimated_tokens
-from verl_video_tools.rollout.cost import planned_images
+from verl_video_tools.rollout.cost import estimated_tokens, planned_images
 from verl_video_tools.testing.subject import NotApplicable, Subject, fail, holds, is_number, no_error
 from verl_video_tools.testing.world import QWEN, VIDEOS, with_other_truth, without_file
 from verl_video_tools.video import fit_envelope

@@ -1,4 +1,4 @@
-"""The planner's formulas, by numbers that were worked out by hand, and its sizes against real objects."""
+"""The formulas of `vvt plan`, by numbers that were worked out by hand, and its sizes against real objects."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ import pytest
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import FrameRecord, ImagePart
-from verl_video_tools.methods import get_method
-from verl_video_tools.planner.memory import (
+from verl_video_tools.launch.estimate import HOUR, plan_workload, recipe_options
+from verl_video_tools.launch.memory import (
     ENGINE_OVERHEAD_BYTES,
     Cluster,
+    ModelShape,
+    RunOptions,
+    Workload,
     actor_memory,
     adapter_parameters,
+    count_parameters,
     engine_memory,
     find_gpu,
+    find_model,
     host_memory,
+    known_models,
     layer_parameters,
     logits_bytes,
     mm_cache_gb,
@@ -33,9 +39,8 @@ from verl_video_tools.planner.memory import (
     vision_kept_bytes,
     vision_layer_bytes,
 )
-from verl_video_tools.planner.models import ModelShape, count_parameters, find_model, known_models
-from verl_video_tools.planner.options import RunOptions, recipe_options
-from verl_video_tools.planner.workload import HOUR, Workload, estimated_tokens, plan_workload
+from verl_video_tools.methods import get_method
+from verl_video_tools.rollout.cost import estimated_tokens
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 SMALL = ModelShape("small", 1000, 200, 2, 8, 4, 2, 2, 16, 10, 1, 4, 8, 14, 2, 2)

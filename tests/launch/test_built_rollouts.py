@@ -6,11 +6,9 @@ import pytest
 
 pytest.importorskip("verl", reason="its token builder counts")
 from tests.verl_plugin.harness import Rollout, make_row, model_dir, run_loop, video
+from verl_video_tools.launch.estimate import QUESTION, plan_workload, recipe_options
+from verl_video_tools.launch.memory import find_model, queue_image_bytes
 from verl_video_tools.methods import get_method
-from verl_video_tools.planner.memory import queue_image_bytes
-from verl_video_tools.planner.models import find_model
-from verl_video_tools.planner.options import recipe_options
-from verl_video_tools.planner.workload import QUESTION, plan_workload
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 from verl_video_tools.video import Video
 

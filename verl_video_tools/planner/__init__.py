@@ -1,1 +1,0 @@
-"""An estimate of the tokens and the memory that a GRPO run needs (`vvt plan`)."""
