@@ -20,10 +20,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.method_costs import LABEL_TOKENS
-from verl_video_tools.core.environment import ENGINES, FLASH_ATTENTION, NEEDED, NEXT, OPTIONAL, PackagePin
 from verl_video_tools.core.method import Method
 from verl_video_tools.core.types import FrameRequest, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.data.formats import SOURCE_NAMES, get_source
+from verl_video_tools.launch.checks.installation import ENGINES, FLASH_ATTENTION, NEEDED, NEXT, OPTIONAL, PackagePin
 from verl_video_tools.methods import get_method, toolkit
 from verl_video_tools.rollout.cost import GROUP_SIZE, max_cost_call
 from verl_video_tools.video import fit_envelope, image_tokens

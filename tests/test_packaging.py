@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 import verl_video_tools
 from verl_video_tools.core import environment
-from verl_video_tools.core.environment import ENGINES, NEEDED, OPTIONAL
+from verl_video_tools.launch.checks.installation import ENGINES, NEEDED, OPTIONAL
 from verl_video_tools.methods import METHOD_NAMES
 
 REPO = Path(__file__).parents[1]
@@ -182,7 +182,7 @@ def test_wheel_holds_every_file_of_the_package(tmp_path: Path, project: dict[str
         for page in pages
         if not page.startswith("verl_video_tools/docs/api/")  # made from the code
     }, "messages cite them"
-    code = "from verl_video_tools.core.pages import page; print(page('judge'))"
+    code = "from verl_video_tools.core.machine import page; print(page('judge'))"
     command = [sys.executable, "-c", code]
     environment = {"PYTHONPATH": str(tmp_path / "installed"), "PATH": "/usr/bin:/bin"}
     cited = subprocess.run(

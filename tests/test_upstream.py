@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from verl_video_tools.core.environment import ENGINES, installed_version, module_exists
+from verl_video_tools.core.machine import installed_version, module_exists
+from verl_video_tools.launch.checks.installation import ENGINES
 
 DOCS = Path(__file__).parents[1] / "docs" / "upstream"
 PAGES = sorted(path for path in DOCS.glob("*.md") if path.name != "index.md")

@@ -14,7 +14,7 @@ from types import TracebackType
 import psutil
 
 from benchmarks.first_gpu.stages import REPO
-from verl_video_tools.core.environment import ENGINES, FLASH_ATTENTION, NEEDED
+from verl_video_tools.launch.checks.installation import ENGINES, FLASH_ATTENTION, NEEDED
 from verl_video_tools.launch.memory import GPU
 
 MiB = 2**20

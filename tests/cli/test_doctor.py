@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from verl_video_tools.cli.main import run
-from verl_video_tools.core.check import Check, Status
 from verl_video_tools.launch.checks import installation
-from verl_video_tools.launch.checks.report import Report
+from verl_video_tools.launch.checks.report import Check, Report, Status
 from verl_video_tools.launch.environment import CPU
 
 CHECKS = (

@@ -16,7 +16,7 @@ import verl_video_tools.replay
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.cli.records import read_turns
-from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.prompts import read_prompt
 from verl_video_tools.services.judge import JudgeConfig
 
 

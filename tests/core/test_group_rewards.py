@@ -14,9 +14,9 @@ import pytest
 
 from tests.group_method import FrameThinkerInGroups
 from verl_video_tools.core.errors import GroupScoreError
-from verl_video_tools.core.group_rewards import group_rewards
 from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.types import CallRecord, Sample, StopReason, Trajectory, Turn, VideoInfo
+from verl_video_tools.methods.breakdown import group_rewards
 from verl_video_tools.methods.framethinker import FrameThinker
 
 SAMPLE = Sample(question="?", ground_truth="B", video_path="v.mp4", question_type="mc")

@@ -14,7 +14,7 @@ from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.hub import locate_model
+from verl_video_tools.core.machine import locate_model
 
 NAME = "owner/some-model"
 
@@ -115,7 +115,7 @@ def test_offline_nobody_is_asked(cache: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_hub_that_never_answers_costs_seconds(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verl_video_tools.core.hub.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("verl_video_tools.core.machine.ANSWER_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing
         original = HfApi.__init__
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.prompt_files import file_beside, prompt_digest, read_prompt
+from verl_video_tools.core.prompts import file_beside, prompt_digest, read_prompt
 from verl_video_tools.core.types import PixelEnvelope, Sample, VideoInfo, content_text
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import METHOD_NAMES, get_method

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from verl_video_tools.core.config import resolve
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.resolve import resolve
 
 REGISTERED = {"decoder": "json:JSONDecoder", "gone": "json:Gone"}
 

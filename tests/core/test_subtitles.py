@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.subtitles import Subtitle, interleaved, with_subtitles
+from verl_video_tools.core.sample import Subtitle
 from verl_video_tools.core.types import (
     Content,
     FrameRecord,
@@ -21,7 +21,7 @@ from verl_video_tools.core.types import (
     content_text,
 )
 from verl_video_tools.methods import get_method, method_names
-from verl_video_tools.rollout.observation import prompt_messages
+from verl_video_tools.rollout.observation import interleaved, prompt_messages, with_subtitles
 
 INFO = VideoInfo(duration_seconds=60.0, num_frames=600, average_fps=10.0, width=64, height=36)
 

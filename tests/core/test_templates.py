@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.templates import Template, render, templates_digest
+from verl_video_tools.core.prompts import Template, render, templates_digest
 from verl_video_tools.core.types import FrameRecord, ImagePart
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.direct import Direct

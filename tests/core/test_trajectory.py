@@ -11,8 +11,8 @@ import pytest
 from verl_video_tools.core import trajectory as module
 from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.frames import FrameRecord, Tile, VideoInfo
-from verl_video_tools.core.model_calls import ModelCall
 from verl_video_tools.core.regions import PixelBox
+from verl_video_tools.core.services import ModelCall
 from verl_video_tools.core.trajectory import CallRecord, StopReason, Trajectory, Turn
 
 

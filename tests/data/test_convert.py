@@ -17,8 +17,8 @@ from PIL import Image
 from tests.data.format_cases import CASES, SAMPLES, Case, prepare
 from tests.data.row_files import read_rows
 from verl_video_tools.cli.main import run
-from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.sample import read_clip
 from verl_video_tools.data.convert import convert_annotations
 from verl_video_tools.data.formats import SOURCE_NAMES, BenchmarkFiles, get_source
 from verl_video_tools.data.rows import ROW_SCHEMA

@@ -16,7 +16,7 @@ from tests.videos.files import write_video
 from verl_video_tools.cli.main import data_app as app
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import rollout_overrides
-from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT
+from verl_video_tools.core.prompts import UNKNOWN_PROMPT
 from verl_video_tools.core.types import Sample, StopReason, Trajectory
 from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_records
 from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts

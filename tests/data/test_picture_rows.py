@@ -19,7 +19,7 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
 from tests.verl_plugin.harness import processor, tokenizer, video
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.prompt_files import load_prompt
+from verl_video_tools.core.prompts import load_prompt
 from verl_video_tools.core.types import PixelEnvelope
 from verl_video_tools.data.picture_rows import picture_faults, read_picture
 from verl_video_tools.synthetic import FAMILIES, Family

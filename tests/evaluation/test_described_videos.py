@@ -13,7 +13,7 @@ from tests.evaluation.eval_command import result_of
 from tests.judge_server import JudgeServer, completion
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
-from verl_video_tools.core.prompt_files import prompt_digest
+from verl_video_tools.core.prompts import prompt_digest
 from verl_video_tools.data.formats import get_benchmark
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.evaluation.made_results import protocol, questions, record, summarised, write_result
-from verl_video_tools.core.clips import clip_path
+from verl_video_tools.core.sample import clip_path
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, CallRecord, Trajectory, Turn
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem

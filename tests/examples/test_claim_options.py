@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from examples.learning_curve.claims.claim import CLAIMS, sampling
 from examples.learning_curve.claims.trial import Trial
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.launch.train import Request, plan_run
 from verl_video_tools.verl_plugin.settings import is_validation
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.recorded_run import looked, rollout, write_run
 from verl_video_tools.cli.main import run as vvt
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
 from verl_video_tools.methods import get_method

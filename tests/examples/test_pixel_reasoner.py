@@ -17,9 +17,9 @@ from tests.examples.test_own_methods import undocumented
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.group_rewards import group_rewards
 from verl_video_tools.core.types import CallRecord, Sample, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.data.sft import scripted_oracle
+from verl_video_tools.methods.breakdown import group_rewards
 from verl_video_tools.replay import areplay
 from verl_video_tools.synthetic.questions import make_questions
 from verl_video_tools.synthetic.world import random_spec

@@ -15,9 +15,8 @@ import pytest
 pytest.importorskip("verl", reason="a run configures verl")
 
 from tests.recipes.options import OF_THE_CALLER
-from verl_video_tools.core.check import Check
 from verl_video_tools.launch import data, train
-from verl_video_tools.launch.checks.report import Report
+from verl_video_tools.launch.checks.report import Check, Report
 from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
 
 

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("verl", reason="a run configures verl")
 
 from tests.launch.conftest import Launcher
-from verl_video_tools.core.check import Check, Status
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.launch.checks.report import Check, Status
 from verl_video_tools.launch.train import STARTED_WITH, Request, _planned, _program, dry_run, plan_run
 from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
 

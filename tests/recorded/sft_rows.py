@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from tests.recorded.scripts import MODES
 from verl_video_tools.cli.main import run as vvt
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.services.retrieval import RetrievalConfig, local
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tests.talking_method import ANSWER, Spy, Talking, call, calls, sample
 from tests.videos.files import MakeVideo
-from verl_video_tools.core.history import labelled_images
 from verl_video_tools.core.types import (
     CallRecord,
     Content,
@@ -27,7 +26,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.rollout.episode import Episode
-from verl_video_tools.rollout.observation import History
+from verl_video_tools.rollout.observation import History, labelled_images
 from verl_video_tools.rollout.policy import AssistantTurn, ScriptedPolicy
 
 TURNS = [call("spy", n=1), call("crop_video", start_time=10, end_time=12), call("spy", n=2), ANSWER]

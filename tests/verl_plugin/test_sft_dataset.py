@@ -23,7 +23,7 @@ from verl.utils.model import extract_multi_modal_inputs
 from tests import context_method
 from tests.verl_plugin.harness import LARGE_PIXELS, model_dir, processor, run_loop, tokenizer
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT, prompt_digest
+from verl_video_tools.core.prompts import UNKNOWN_PROMPT, prompt_digest
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.verl_plugin.own_process import last_line_of
-from verl_video_tools.core.environment import module_exists
+from verl_video_tools.core.machine import module_exists
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 pytestmark = [

@@ -11,8 +11,8 @@ import pytest
 from tests.video.conftest import Reference
 from tests.video.test_backends import DECODABLE, skip_unless_usable
 from tests.videos.files import read_number, write_video
-from verl_video_tools.core.clips import Clip, clip_path, read_clip
 from verl_video_tools.core.errors import UnreadableVideoError, VideoNotFoundError
+from verl_video_tools.core.sample import Clip, clip_path, read_clip
 from verl_video_tools.core.types import FrameRequest
 from verl_video_tools.video import Video, decode_frames, open_video
 from verl_video_tools.video.identity import file_identity

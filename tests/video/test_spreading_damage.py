@@ -13,7 +13,7 @@ import pytest
 
 from tests.videos.files import read_number, write_video
 from tests.videos.kinds import X265, scramble
-from verl_video_tools.core.clips import clip_path
+from verl_video_tools.core.sample import clip_path
 from verl_video_tools.video import Video
 
 NUM_FRAMES, GROUP_FRAMES = 90, 30

@@ -15,9 +15,9 @@ import typer
 from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import Settings, command
 from verl_video_tools.cli.records import read_turns
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.output import hold_output
+from verl_video_tools.core.files import hold_output
 
 if TYPE_CHECKING:
     from verl_video_tools.testing.run import Finding

@@ -11,7 +11,7 @@ import typer
 from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import command, config_from
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:

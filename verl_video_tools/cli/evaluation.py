@@ -12,7 +12,7 @@ import typer
 from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import METHOD, Asking, Seed, Served, Temperature, command, config_from
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.evaluation import Control
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
 import typer
 
 from verl_video_tools.cli.names import names_of
-from verl_video_tools.core.assignments import read_assignments
-from verl_video_tools.core.config import checked_fields
+from verl_video_tools.core.config import checked_fields, read_assignments
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:

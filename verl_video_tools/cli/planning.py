@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verl_video_tools.cli.options import METHOD, MaxPixels, MinPixels, Settings, command
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Budget:
     settings: Settings = None
 
     def run(self) -> None:
-        from verl_video_tools.core.output import hold_output
+        from verl_video_tools.core.files import hold_output
         from verl_video_tools.core.types import VideoInfo
         from verl_video_tools.launch.estimate import QUESTION
         from verl_video_tools.methods import get_method

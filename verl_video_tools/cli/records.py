@@ -14,9 +14,9 @@ import typer
 from verl_video_tools.cli.files import check_page
 from verl_video_tools.cli.options import METHOD, Services, Settings, command
 from verl_video_tools.cli.progress import progress_bars
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.output import hold_output
+from verl_video_tools.core.files import hold_output
 
 if TYPE_CHECKING:
     from verl_video_tools.services.tool_model import ScriptedToolModel, ToolModelConfig

@@ -28,7 +28,7 @@ from verl_video_tools.cli.options import (
     config_from,
     listed,
 )
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from verl_video_tools.cli.options import (
     listed,
     probe_videos,
 )
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 

@@ -1,11 +1,13 @@
-"""Check values for the fields of a config dataclass against their annotations."""
+"""What users configure: fields checked against their types, `field=value` texts, and parts that they name."""
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
+from pkgutil import resolve_name
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from verl_video_tools.core.errors import UsageError
@@ -93,3 +95,49 @@ def _converted_tuple(value: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(value) != len(arguments):
         raise TypeError
     return tuple(_converted(item, annotation) for item, annotation in zip(value, arguments, strict=True))
+
+
+def read_assignments(assignments: Sequence[str], option: str = "--set") -> dict[str, Any]:
+    """The fields given as `--set field=value`, or with another option; a value that is not JSON is taken as a string.
+
+    Raises:
+        UsageError: an assignment has no `=` or no field, or names a field twice.
+    """
+    settings: dict[str, Any] = {}
+    for assignment in assignments:
+        field, equals, value = assignment.partition("=")
+        if not equals or not field:
+            raise UsageError(f"{option}: expected field=value, got {assignment!r}")
+        if field in settings:
+            raise UsageError(f"{option}: the field {field!r} was given twice")
+        try:
+            settings[field] = json.loads(value)
+        except (ValueError, RecursionError):
+            settings[field] = value
+    return settings
+
+
+def resolve(spec: str, registered: Mapping[str, str], kind: str) -> Any:
+    """The object of a registered name, or at a Python path such as `my_module:MyClass`. Only its module is imported.
+
+    Args:
+        spec: what the user wrote.
+        registered: Python path of each name, `module:attribute`.
+        kind: what is named, for messages: "benchmark".
+
+    Raises:
+        UsageError: the name is not registered and no path, or the object cannot be imported.
+    """
+    path = registered.get(spec, spec)
+    named = repr(spec) if path == spec else f"{spec!r} ({path})"
+    if ":" not in path:
+        raise UsageError(
+            f"there is no {kind} {spec!r}; choose one of: {', '.join(registered)}, or name your own as module:Class"
+        )
+    try:
+        return resolve_name(path)
+    except Exception as error:  # the module is the user's, and may fail in any way
+        advice = "write it as module:Class, with the module installed or on PYTHONPATH"
+        if not isinstance(error, ImportError | AttributeError | ValueError):
+            advice = "the module was found, and raises this"
+        raise UsageError(f"the {kind} {named} cannot be imported: {type(error).__name__}: {error}; {advice}") from error

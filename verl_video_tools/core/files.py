@@ -1,13 +1,19 @@
-"""Files that appear whole or not at all."""
+"""What commands write: files that appear whole or not at all, and their output without what libraries print."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from verl_video_tools.core.errors import UsageError
 
 
 @contextmanager
@@ -40,3 +46,43 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
     write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+@dataclass
+class HeldOutput:
+    """What was printed since `hold_output` was entered."""
+
+    discarded: bool = False
+    """Not shown in the end."""
+
+
+@contextmanager
+def hold_output() -> Iterator[HeldOutput]:
+    """Holds back both output streams, then shows what came on standard error; after a UsageError it is discarded.
+
+    Works on the file descriptors and not on `sys.stdout`: C libraries and child processes are held too, and log
+    handlers that were made meanwhile go on writing to the real standard error.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved_stdout, saved_stderr = os.dup(1), os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        held = HeldOutput()
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield held
+        except UsageError:
+            held.discarded = True  # its message says all; what libraries printed before would hide it
+            raise
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.dup2(saved_stdout, 1)
+            os.dup2(saved_stderr, 2)
+            os.close(saved_stdout)
+            os.close(saved_stderr)
+            if not held.discarded:
+                file.seek(0)
+                sys.stderr.write(file.read().decode("utf-8", errors="replace"))
+                sys.stderr.flush()

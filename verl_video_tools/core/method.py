@@ -14,11 +14,9 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.core.grading import check_question
 from verl_video_tools.core.messages import Content, ImagePart, Message
-from verl_video_tools.core.prompt_files import prompt_digest
-from verl_video_tools.core.sample import Sample
+from verl_video_tools.core.prompts import Template, check_templates, prompt_digest
+from verl_video_tools.core.sample import Sample, Subtitle
 from verl_video_tools.core.services import Judge
-from verl_video_tools.core.subtitles import Subtitle
-from verl_video_tools.core.templates import Template, check_templates
 from verl_video_tools.core.tool import Tool, ToolDescription, load_selector
 from verl_video_tools.core.trajectory import ParsedTurn, StopReason, ToolOutcome, Trajectory
 
@@ -155,7 +153,7 @@ class Method(ABC):
         """
 
     def message_templates(self) -> Mapping[str, Template]:
-        """The texts of the messages that this config writes by `core.templates.render`, by name; `templates_file`
+        """The texts of the messages that this config writes by `core.prompts.render`, by name; `templates_file`
         may replace each."""
         return {}
 

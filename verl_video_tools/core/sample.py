@@ -1,15 +1,42 @@
-"""A row of the data set."""
+"""A row of the data set: its question, videos or clips of them, images, subtitles and truth."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, cast, get_args
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple, cast, get_args
 
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.subtitles import Subtitle
 from verl_video_tools.core.truths import QuestionType, canonical_truth, default_question_type
+
+
+@dataclass(frozen=True, slots=True)
+class Subtitle:
+    """One caption; times in seconds of the video."""
+
+    start_seconds: float
+    end_seconds: float
+    text: str
+
+    @property
+    def middle_seconds(self) -> float:
+        return (self.start_seconds + self.end_seconds) / 2
+
+    def to_row(self) -> dict[str, Any]:
+        """As `extra_info.subtitles` of a row holds it; `from_row` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, given: Mapping[str, Any]) -> Subtitle:
+        """Read one.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        return cls(float(given["start_seconds"]), float(given["end_seconds"]), str(given["text"]))
 
 
 @dataclass(frozen=True)
@@ -186,3 +213,40 @@ def _subtitles(given: Any) -> tuple[Subtitle, ...]:
             "extra_info.subtitles must list objects with start_seconds, end_seconds and text, or be left out, got "
             f"{given!r:.200}"
         ) from None
+
+
+# ---------------------------------------------------------------------------------------------------------------- clips
+# Parts of videos are named as media fragments (W3C Media Fragments URI 1.0): `video.mp4#t=5,10` is what `video.mp4`
+# shows from second 5 to second 10. Such a name stands wherever the path of a video does, so that rows, records, caches
+# and viewers need to know nothing of clips. What opens it is `video.Video`.
+_SECONDS = r"\d{1,9}(?:\.\d{1,9})?"
+_FRAGMENT = re.compile(rf"(?s)(.*)#t=({_SECONDS}),({_SECONDS})")
+
+
+class Clip(NamedTuple):
+    """A file, and the part of it that is meant."""
+
+    file: str
+    seconds: tuple[float, float] | None
+    """Start and end, from the file's first frame: the frames that begin in [start, end). None: all of it."""
+
+
+def clip_path(file: str | os.PathLike[str], start_seconds: float, end_seconds: float) -> str:
+    """The name of a part of a file; times in milliseconds.
+
+    Raises:
+        ValueError: it does not begin before it ends.
+    """
+    if not 0 <= start_seconds < end_seconds:
+        raise ValueError(f"a clip takes 0 <= start < end in seconds, got {start_seconds} and {end_seconds}")
+    times = (f"{seconds:.3f}".rstrip("0").rstrip(".") for seconds in (start_seconds, end_seconds))
+    return f"{os.fspath(file)}#t={','.join(times)}"
+
+
+def read_clip(path: str | os.PathLike[str]) -> Clip:
+    """What a path names; a path without such an end names all of its file."""
+    text = os.fspath(path)
+    found = _FRAGMENT.fullmatch(text)
+    if found is None:
+        return Clip(text, None)
+    return Clip(found[1], (float(found[2]), float(found[3])))

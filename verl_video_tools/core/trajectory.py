@@ -10,7 +10,7 @@ from typing import Any, Literal
 from verl_video_tools.core.errors import BUDGET_CODES, EMPTY_CODES, FAILURE_CODES, CallError
 from verl_video_tools.core.frames import FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.core.messages import ImagePart
-from verl_video_tools.core.model_calls import ModelCall
+from verl_video_tools.core.services import ModelCall
 
 JUDGE_FLAG = "judge"
 """Flag of a rollout that its judge gave no verdict on."""

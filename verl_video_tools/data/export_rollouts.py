@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout
-from verl_video_tools.core.prompt_files import UNKNOWN_PROMPT
+from verl_video_tools.core.prompts import UNKNOWN_PROMPT
 from verl_video_tools.core.segments import RIGHT_OVERLAP
 from verl_video_tools.core.temporal import temporal_iou
 from verl_video_tools.core.types import StopReason, Trajectory

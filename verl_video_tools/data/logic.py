@@ -14,7 +14,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import EndpointError, UsageError
 from verl_video_tools.core.json_text import json_objects
-from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.prompts import read_prompt
 from verl_video_tools.core.reasoning import without_reasoning
 from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data.append import Progress, append_record, appended, no_progress, work_through

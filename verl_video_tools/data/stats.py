@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.sample import read_clip
 from verl_video_tools.core.types import Sample, VideoInfo
 from verl_video_tools.data.parquet import row_batches
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from PIL import Image
 
 from verl_video_tools.core.errors import RowError, UsageError, VideoError
-from verl_video_tools.core.prompt_files import load_prompt
+from verl_video_tools.core.prompts import load_prompt
 from verl_video_tools.core.types import ImagePart, Method, Sample, content_images, content_text
 from verl_video_tools.data.convert import Conversion
 from verl_video_tools.data.parquet import read_schema, row_batches, row_writer

@@ -22,9 +22,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.sample import all_media_of
+from verl_video_tools.core.sample import all_media_of, read_clip
 from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES
 from verl_video_tools.data.parquet import read_column, read_schema, row_batches, row_writer, with_texts
 

@@ -20,10 +20,10 @@ from typing import Any
 import pyarrow as pa
 
 from verl_video_tools.core.choices import plain_text
-from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError, VideoError, VideoToolsError
 from verl_video_tools.core.grading import check_question, decided_by_rule
-from verl_video_tools.core.pages import page
+from verl_video_tools.core.machine import page
+from verl_video_tools.core.sample import read_clip
 from verl_video_tools.core.types import AnswerLabel, Method, Sample, VideoInfo
 from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.formats.entries import without_letters

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.grading import grade_answer
-from verl_video_tools.core.sample import media_of
+from verl_video_tools.core.sample import media_of, read_clip
 from verl_video_tools.core.types import AnswerLabel, Judge, Sample, Trajectory
 from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.formats import GradedItem
@@ -71,7 +70,7 @@ class AskedItem:
     @property
     def video(self) -> str:
         """The file, the first of several, the first image, or of a text alone the question: questions about one tend to
-        be right together, those about parts of a file (`core.clips`), too."""
+        be right together, those about parts of a file (`core.sample`), too."""
         extra_info = self.record["extra_info"]
         return read_clip(str(media_of(extra_info) or extra_info.get("question"))).file
 

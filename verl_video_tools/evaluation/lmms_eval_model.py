@@ -23,7 +23,7 @@ from lmms_eval.models.registry_v2 import ModelManifest
 
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.pages import page
+from verl_video_tools.core.machine import page
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.append import work_through
 from verl_video_tools.evaluation.model import envelope_of_model

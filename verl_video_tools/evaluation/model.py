@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.hub import locate_model
+from verl_video_tools.core.machine import locate_model
 from verl_video_tools.core.types import PixelEnvelope
 
 _SUFFIXES = (".json", ".jinja", ".txt", ".model", ".safetensors", ".bin", ".pt", ".gguf")

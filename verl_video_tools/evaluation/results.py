@@ -12,8 +12,8 @@ from functools import partial
 from statistics import fmean, quantiles, stdev
 from typing import Any
 
-from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.grading import decided_by_rule, is_readable
+from verl_video_tools.core.sample import read_clip
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Sample, Trajectory
 from verl_video_tools.data.extractors import Extractor

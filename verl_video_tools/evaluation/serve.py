@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.config import VLLM_CPU_ENVIRONMENT
-from verl_video_tools.core.environment import detect_device
 from verl_video_tools.core.errors import EndpointError, SetupError, UsageError
+from verl_video_tools.core.machine import detect_device
 from verl_video_tools.core.types import RolloutLimits
 
 # Not `vllm serve`: that command asks for the metadata of a distribution `vllm`, which the CPU build is not named.

@@ -17,8 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools import config as config_package
 from verl_video_tools.core.errors import UsageError, VideoToolsError
-from verl_video_tools.core.output import hold_output
-from verl_video_tools.core.pages import page
+from verl_video_tools.core.files import hold_output
+from verl_video_tools.core.machine import page
 from verl_video_tools.launch.checks.planned import ROWS_OF_A_START, PlannedRun
 from verl_video_tools.launch.checks.report import Report
 from verl_video_tools.launch.data import export_expert, export_rollouts, make_demo, run_methods

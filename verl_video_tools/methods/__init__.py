@@ -11,10 +11,9 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from verl_video_tools.core.config import checked_fields
+from verl_video_tools.core.config import checked_fields, resolve
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import Method
-from verl_video_tools.core.resolve import resolve
 
 REGISTERED = {
     "framethinker": "verl_video_tools.methods.framethinker.method:FrameThinker",

@@ -15,9 +15,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from verl_video_tools.core.environment import ONLY_ON_A_GPU
 from verl_video_tools.records.records import records_folder
 from verl_video_tools.records.report import HEADLINES, LOG_NAMES, Steps, merged, read_log, read_training
+
+ONLY_ON_A_GPU = (
+    "flash-attn's own kernels",
+    "NCCL",
+    "the bytes that offloading moves",
+    "vLLM's sleep mode and CUDA graphs",
+    "our front end of its server",
+    "weights over CUDA IPC",
+    "torch.compile",
+    "memory and time at real lengths",
+)
+"""What a smoke test cannot show without a GPU; docs/cpu.md says what takes the place of each."""
 
 FINE_TUNING = {"loss": "train/loss", "validation loss": "val/loss", "learning rate": "train/lr"}
 TESTED = (

@@ -25,7 +25,7 @@ from verl_video_tools.core.errors import (
     UsageError,
     VideoError,
 )
-from verl_video_tools.core.prompt_files import prompt_digest
+from verl_video_tools.core.prompts import prompt_digest
 from verl_video_tools.core.trajectory import Verification
 from verl_video_tools.core.types import (
     CallRecord,

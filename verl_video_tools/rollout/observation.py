@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from verl_video_tools.core.errors import FrameRangeError, RetrievalError, VideoError
-from verl_video_tools.core.history import PastCall, PastTurn, ShownFrame, labelled_images
-from verl_video_tools.core.subtitles import with_subtitles
 from verl_video_tools.core.tool import load_selector
 from verl_video_tools.core.types import (
     CacheUse,
@@ -22,9 +21,13 @@ from verl_video_tools.core.types import (
     ImagePart,
     Message,
     Method,
+    PastCall,
+    PastTurn,
     PixelEnvelope,
     Retriever,
     Sample,
+    ShownFrame,
+    Subtitle,
     ToolContext,
     ToolModel,
     Turn,
@@ -171,6 +174,70 @@ async def initial_requests(
     return [chosen]
 
 
+# ------------------------------------------------------------------------------------------------------------ subtitles
+
+
+def with_subtitles(messages: Sequence[Message], subtitles: Sequence[Subtitle]) -> list[Message]:
+    """The messages with the subtitles between the frames of the first one that shows any, or, where none does, before
+    all else that the user says. No image moves, and no text is left out."""
+    if not subtitles:
+        return list(messages)
+    shows = [number for number, message in enumerate(messages) if content_images(message.content)]
+    asks = [number for number, message in enumerate(messages) if message.role == "user"]
+    place = (shows or asks)[0]
+    return [
+        Message(message.role, interleaved(message.content, subtitles)) if number == place else message
+        for number, message in enumerate(messages)
+    ]
+
+
+def interleaved(content: Content, subtitles: Sequence[Subtitle]) -> Content:
+    """Texts and images with each subtitle on a line of its own, in the order of their starts.
+
+    A subtitle stands after the frames that are shown by the middle of its time, as LongVideoBench has it, and before
+    the label of the next one.
+    """
+    images = content_images(content)
+    lines = _lines_between(images, subtitles)
+    texts = _texts_between(content)
+    if not images:
+        return (f"{lines[0]}\n{texts[0]}",)
+    if lines[0]:  # before the line that labels the first frame
+        above, line_break, label = texts[0].rpartition("\n")
+        texts[0] = f"{above}{line_break}{lines[0]}\n{label}"
+    for number in range(1, len(texts)):
+        if lines[number]:
+            follows = texts[number] or number < len(images)
+            line_break = "\n" if follows and not texts[number].startswith("\n") else ""
+            texts[number] = f"\n{lines[number]}{line_break}{texts[number]}"
+    parts: list[str | ImagePart] = [texts[0]]
+    for image, text in zip(images, texts[1:], strict=True):
+        parts += [image, text]
+    return tuple(part for part in parts if part != "")
+
+
+def _lines_between(images: Sequence[ImagePart], subtitles: Sequence[Subtitle]) -> list[str]:
+    """The subtitles before the first image, and those after each."""
+    lines: list[list[str]] = [[] for _ in range(len(images) + 1)]
+    place = 0  # never goes back, so that they keep their order
+    for subtitle in sorted(subtitles, key=lambda subtitle: subtitle.start_seconds):
+        while place < len(images) and images[place].record.timestamp_seconds <= subtitle.middle_seconds:
+            place += 1
+        lines[place].append(subtitle.text)
+    return ["\n".join(texts) for texts in lines]
+
+
+def _texts_between(content: Content) -> list[str]:
+    """The text before the first image, and those after each."""
+    texts = [""]
+    for part in content:
+        if isinstance(part, str):
+            texts[-1] += part
+        else:
+            texts.append("")
+    return texts
+
+
 # --------------------------------------------------------------------------------------------------------------- frames
 
 
@@ -250,6 +317,17 @@ def _in_video(record: FrameRecord, video: int) -> FrameRecord:
 
 
 # ------------------------------------------------------------------------------------------------ what tools may know
+
+
+def labelled_images(content: Content) -> Iterator[tuple[str, Any]]:
+    """Each image of a content after its label: the words before it on its line, back to the image before it."""
+    before = ""
+    for part in content:
+        if isinstance(part, str):
+            before = (before + part).rpartition("\n")[2]
+        else:
+            yield before.strip(), part
+            before = ""
 
 
 class History:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 from verl_video_tools.core.config import checked_fields, require
-from verl_video_tools.core.model_calls import ModelLimits
+from verl_video_tools.core.services import ModelLimits
 
 
 @dataclass(frozen=True, kw_only=True)

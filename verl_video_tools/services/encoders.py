@@ -15,7 +15,7 @@ from PIL import Image
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
 from verl_video_tools.core.errors import SetupError, UsageError
-from verl_video_tools.core.hub import locate_model
+from verl_video_tools.core.machine import locate_model
 from verl_video_tools.services.config import RetrievalConfig
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from verl_video_tools.core.entries import EntryFolder
 from verl_video_tools.core.errors import EndpointError, JudgeError, UsageError
-from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.prompts import read_prompt
 from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.services.breaker import BreakableClient
 from verl_video_tools.services.chat import Completion, read_completion

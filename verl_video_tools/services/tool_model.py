@@ -20,9 +20,9 @@ from typing import Any
 
 from verl_video_tools.core.errors import CallErrorCode, CallRejected, EndpointError, ToolModelError
 from verl_video_tools.core.messages import Content, Message, content_images, content_text
-from verl_video_tools.core.model_calls import ModelCall, ModelLimits, ModelReply, ToolModel
-from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.prompts import read_prompt
 from verl_video_tools.core.reasoning import without_reasoning
+from verl_video_tools.core.services import ModelCall, ModelLimits, ModelReply, ToolModel
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.services.breaker import BreakableClient
 from verl_video_tools.services.chat import Completion, read_completion, to_chat_message
@@ -37,7 +37,7 @@ _Body = dict[str, Any]
 
 
 class EndpointToolModel(BreakableClient[_Body]):
-    """A `core.model_calls.ToolModel` on an OpenAI-compatible endpoint.
+    """A `core.services.ToolModel` on an OpenAI-compatible endpoint.
 
     May be used from several event loops; connections belong to the running one. Close it in each (`async with`, or
     `aclose`).
@@ -60,7 +60,7 @@ class EndpointToolModel(BreakableClient[_Body]):
         return self.config.limits
 
     async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
-        """The reply to one user message; raises as `core.model_calls.ToolModel.ask`."""
+        """The reply to one user message; raises as `core.services.ToolModel.ask`."""
         try:
             async with asyncio.timeout(deadline_seconds):
                 return await self._reply(content)

@@ -10,7 +10,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout, rollout_overrides
-from verl_video_tools.core.templates import formatted_placeholder
+from verl_video_tools.core.prompts import formatted_placeholder
 from verl_video_tools.core.types import (
     Content,
     FrameRecord,

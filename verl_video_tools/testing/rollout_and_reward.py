@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from verl_video_tools.core.errors import CallError, CallErrorCode, GroupScoreError, JudgeError, UsageError
-from verl_video_tools.core.group_rewards import group_rewards
 from verl_video_tools.core.types import CallRecord, QuestionType, Sample, StopReason, Trajectory
+from verl_video_tools.methods.breakdown import group_rewards
 from verl_video_tools.synthetic.seconds import WorldJudge
 from verl_video_tools.testing.subject import NotApplicable, Rollout, Subject, fail, holds, no_error
 from verl_video_tools.testing.world import FailingJudge, without_annotations

@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any
 
 from verl_video_tools.core.errors import JudgeError, UsageError, VideoToolsError
-from verl_video_tools.core.pages import page
+from verl_video_tools.core.machine import page
 from verl_video_tools.services.config import JudgeConfig
 
 logger = logging.getLogger(__name__)

@@ -19,11 +19,11 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from verl_video_tools.core.errors import GroupScoreError, UsageError
-from verl_video_tools.core.group_rewards import group_rewards
+from verl_video_tools.core.machine import page
 from verl_video_tools.core.method import zero_reward
-from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
+from verl_video_tools.methods.breakdown import group_rewards
 from verl_video_tools.verl_plugin.settings import pack_record, unpack_record
 
 logger = logging.getLogger(__name__)

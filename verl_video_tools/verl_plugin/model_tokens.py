@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.hub import locate_model
+from verl_video_tools.core.machine import locate_model
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.video import envelope_of
 
@@ -17,7 +17,7 @@ def load_model_tokens(processor_path: str, pixel_limits: Mapping[str, int | None
         pixel_limits: the run's `data.mm_processor_kwargs`, see `envelope_of`.
 
     Raises:
-        UsageError: there is no such model (`core.hub.locate_model`), or no processor of a kind that we know.
+        UsageError: there is no such model (`core.machine.locate_model`), or no processor of a kind that we know.
     """
     processor_path = locate_model(processor_path)
     from transformers import AutoConfig, AutoProcessor

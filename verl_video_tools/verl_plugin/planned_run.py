@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.hub import locate_model
+from verl_video_tools.core.machine import locate_model
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.hydra_groups import register

@@ -16,8 +16,8 @@ from verl.utils.import_utils import resolve_config_path
 
 from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.machine import page
 from verl_video_tools.core.method import rollout_overrides
-from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
 from verl_video_tools.services.config import JudgeConfig

@@ -25,7 +25,7 @@ from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.method import method_of_rollout
-from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
+from verl_video_tools.core.prompts import other_prompt, prompt_digest
 from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.data.picture_rows import is_picture_row, picture_messages
 from verl_video_tools.methods import get_method

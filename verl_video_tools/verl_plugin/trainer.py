@@ -55,7 +55,7 @@ from verl.trainer.ppo.v1 import (
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
-from verl_video_tools.core.pages import page
+from verl_video_tools.core.machine import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.verl_plugin.alarms import JudgeWatch
 from verl_video_tools.verl_plugin.batching import (

@@ -30,7 +30,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.pages import page
+from verl_video_tools.core.machine import page
 
 logger = logging.getLogger(__name__)
 

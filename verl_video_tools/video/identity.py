@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import UnreadableVideoError, VideoNotFoundError
+from verl_video_tools.core.sample import read_clip
 
 
 class FileIdentity(NamedTuple):
@@ -29,7 +29,7 @@ class FileIdentity(NamedTuple):
 
 
 def file_identity(path: str | os.PathLike[str]) -> FileIdentity:
-    """Identity of the file that is at `path` now, or of a part of it (`core.clips`).
+    """Identity of the file that is at `path` now, or of a part of it (`core.sample`).
 
     Raises:
         VideoNotFoundError: there is no such file.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import UnreadableVideoError
+from verl_video_tools.core.sample import read_clip
 from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.video.backends import BackendName, FrameDecoder, open_backend
 from verl_video_tools.video.clipped_reader import ClippedDecoder, clipped
@@ -32,7 +32,7 @@ class OpenedFile:
 
 
 def open_file(path: Path, backend: BackendName, deadline: Deadline, trusts_table: bool) -> OpenedFile:
-    """Open a file, or the part of it that the path names (`core.clips`).
+    """Open a file, or the part of it that the path names (`core.sample`).
 
     Args:
         trusts_table: see `open_reader`.

@@ -15,8 +15,8 @@ from av.container import InputContainer
 from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
 from av.video.stream import VideoStream
 
-from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import UnreadableVideoError
+from verl_video_tools.core.sample import read_clip
 from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.video.containers import open_container
 from verl_video_tools.video.mp4_tables import has_edit_list
@@ -79,7 +79,7 @@ def probe(
     """Probe a file with PyAV.
 
     Args:
-        path: a local file, or a part of one (`core.clips`); of this are length, frames and key frames then.
+        path: a local file, or a part of one (`core.sample`); of this are length, frames and key frames then.
         deadline_seconds: time that it may take.
         check_decoding: decode every frame, and count those that are damaged.
 

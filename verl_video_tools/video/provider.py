@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from verl_video_tools.core.environment import installed_version
+from verl_video_tools.core.machine import installed_version
 from verl_video_tools.core.types import Box, FrameBatch, FrameRecord, FrameRequest, Region
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.file_locks import StripedLocks

@@ -61,7 +61,7 @@ class Video:
         trusts_table: the sample table, if there is one, was not found wrong.
 
     Args:
-        path: a local file, or a part of one (`core.clips`), which then is all that there is to see.
+        path: a local file, or a part of one (`core.sample`), which then is all that there is to see.
         deadline_seconds: time that opening may take.
         backend: what decodes the frames: "pyav", "torchcodec", "decord" or "ffmpeg" (see `video.backends`); None
             takes the environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" replaces

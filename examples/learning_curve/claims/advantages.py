@@ -19,7 +19,7 @@ import numpy as np
 from examples.learning_curve.claims.behaviours import Behaviour, Shares, script
 from examples.learning_curve.claims.claim import Arm, Claim, Direction, sampling
 from examples.learning_curve.held_out import Outcome
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.types import Method, Retriever, Sample
 from verl_video_tools.data.export_rollouts import last_segment_iou
 from verl_video_tools.data.sft import execute

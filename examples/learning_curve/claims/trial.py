@@ -18,7 +18,7 @@ from examples.learning_curve.held_out import Outcome, mean_gain, mean_of, read_o
 from examples.learning_curve.measured import kind_of
 from examples.learning_curve.plans import Ablation
 from examples.learning_curve.run import RESULTS, Learning
-from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import write_json, write_text
 from verl_video_tools.data.export_rollouts import last_segment_iou

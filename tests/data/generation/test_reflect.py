@@ -16,7 +16,7 @@ from tests.data.generation.world import END, SETTINGS, WRONG_LOOK, World, lines
 from tests.judge_server import JudgeServer
 from tests.verl_plugin.harness import tokenizer
 from verl_video_tools.cli.main import run
-from verl_video_tools.core.prompt_files import prompt_digest
+from verl_video_tools.core.prompts import prompt_digest
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")

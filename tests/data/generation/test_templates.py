@@ -18,7 +18,7 @@ from tests.turns.framethinker import answer, choose, get
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.prompt_files import file_beside
+from verl_video_tools.core.prompts import file_beside
 from verl_video_tools.core.types import CallRecord, Trajectory, Turn
 from verl_video_tools.data.generation.templates import allotted, load_templates
 from verl_video_tools.methods.framethinker.method import FrameThinker

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.data.row_files import read_rows
 from tests.data.table.tables import convert, touch, write_csv, write_jsonl, write_parquet
-from verl_video_tools.core.pages import page
+from verl_video_tools.core.machine import page
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.validate import validate_file
 

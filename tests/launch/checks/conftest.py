@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("verl", reason="checks of a run compose verl's configuration")
 
 from tests.recipes.options import recipe_plan
-from verl_video_tools.core.check import Check, Status
 from verl_video_tools.launch.checks.planned import PlannedRun
+from verl_video_tools.launch.checks.report import Check, Status
 from verl_video_tools.launch.checks.run import check_run
 from verl_video_tools.methods import method_class
 from verl_video_tools.methods.toolkit.oracle import write_prompt

@@ -12,9 +12,9 @@ from types import ModuleType
 import pytest
 
 from verl_video_tools.core import environment
-from verl_video_tools.core.check import Status
-from verl_video_tools.core.environment import ENGINES, NEEDED, NEXT, PackagePin
 from verl_video_tools.launch.checks import installation
+from verl_video_tools.launch.checks.installation import ENGINES, NEEDED, NEXT, PackagePin
+from verl_video_tools.launch.checks.report import Status
 
 EXACT = PackagePin("exact-one", "exact_one", "1.2.3", exact=True)
 LOOSE = PackagePin("loose-one", "loose_one", "1.2.3")

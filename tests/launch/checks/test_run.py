@@ -14,9 +14,9 @@ from omegaconf import OmegaConf
 
 from tests.judge_server import JudgeServer
 from tests.launch.checks.conftest import ChecksOf, failed
-from verl_video_tools.core.check import Status
 from verl_video_tools.launch.checks import run as run_module
 from verl_video_tools.launch.checks.planned import PlannedRun
+from verl_video_tools.launch.checks.report import Status
 from verl_video_tools.launch.checks.run import RunCheck, check_run
 from verl_video_tools.synthetic import base_model_dir, clip_dir
 

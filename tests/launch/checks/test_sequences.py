@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.launch.checks.conftest import Checks, ChecksOf, failed
-from verl_video_tools.core.check import Status
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.launch.checks import rows as rows_module
+from verl_video_tools.launch.checks.report import Status
 from verl_video_tools.methods import method_class
 from verl_video_tools.methods.toolkit.oracle import synthetic_fields
 

@@ -247,7 +247,7 @@ def test_tools_and_terms_of_other_packages_are_named_by_path(tmp_path: Path) -> 
 
 
 def test_every_registered_part_can_be_imported_and_has_the_name_it_is_called_by() -> None:
-    from verl_video_tools.core.resolve import resolve
+    from verl_video_tools.core.config import resolve
 
     for registered in (PLANS, GRAMMARS, TERMS):
         assert all(resolve(name, registered, "part") for name in registered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from verl_video_tools.core.resolve import resolve
+from verl_video_tools.core.config import resolve
 from verl_video_tools.methods.compose.composition import PACKAGED, PLANS, TOOLS, Messages
 from verl_video_tools.methods.compose.grammar import GRAMMARS
 from verl_video_tools.methods.compose.reward import TERMS, Term

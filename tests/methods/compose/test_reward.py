@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.methods.doubles import StubJudge
+from verl_video_tools.core.config import resolve
 from verl_video_tools.core.errors import CallError, CallErrorCode, JudgeError
-from verl_video_tools.core.resolve import resolve
 from verl_video_tools.core.types import (
     AnswerLabel,
     CallRecord,

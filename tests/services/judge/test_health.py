@@ -9,9 +9,9 @@ import pytest
 
 from tests.judge_server import MODEL, JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
-from verl_video_tools.core.check import Status
 from verl_video_tools.launch.checks import installation
 from verl_video_tools.launch.checks.installation import judge_checks
+from verl_video_tools.launch.checks.report import Status
 from verl_video_tools.services.judge import JudgeConfig
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from verl_video_tools.core.config import resolve
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.resolve import resolve
 from verl_video_tools.core.types import Sample
 
 __all__ = ["EXTRACTORS", "Extractor", "Reading", "get_extractor"]

@@ -19,8 +19,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar, NamedTuple
 
+from verl_video_tools.core.config import resolve
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.resolve import resolve
 from verl_video_tools.core.types import AnswerLabel, Judge, Sample
 from verl_video_tools.data.formats.entries import (
     Entry,

@@ -18,9 +18,8 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
-from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.sample import Sample
+from verl_video_tools.core.sample import Sample, read_clip
 from verl_video_tools.core.truths import QuestionType
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, required

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.pages import page
+from verl_video_tools.core.machine import page
 from verl_video_tools.core.types import Judge, Method, Retriever, Sample, StopReason, ToolModel
 from verl_video_tools.data.append import append_record, appended, no_progress, work_through
 from verl_video_tools.data.generation.protocol import generation_settings, settled

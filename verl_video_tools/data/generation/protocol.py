@@ -15,8 +15,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import write_json
-from verl_video_tools.core.prompt_files import prompt_digest
-from verl_video_tools.core.templates import templates_digest
+from verl_video_tools.core.prompts import prompt_digest, templates_digest
 from verl_video_tools.core.types import Method
 from verl_video_tools.methods.direct.method import FRAMES_PER_PATCH
 from verl_video_tools.rollout.chat_policy import PolicyConfig

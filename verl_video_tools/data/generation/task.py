@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.prompts import read_prompt
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.data.generation.summary import Key
 from verl_video_tools.data.generation.templates import DialogueTemplate, allotted

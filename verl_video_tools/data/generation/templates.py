@@ -16,7 +16,7 @@ from typing import Literal
 
 from verl_video_tools.core.config import checked_fields, require
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.prompt_files import file_beside, read_prompt
+from verl_video_tools.core.prompts import file_beside, read_prompt
 from verl_video_tools.core.types import CallRecord, Trajectory
 from verl_video_tools.methods import METHOD_NAMES, method_class
 

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.pages import page
+from verl_video_tools.core.machine import page
 from verl_video_tools.data.table.files import TableFiles
 from verl_video_tools.data.table.values import as_text, is_empty, options_of
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from verl_video_tools.core.clips import clip_path, read_clip
 from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.sample import clip_path, read_clip
 from verl_video_tools.core.segments import clock_seconds, read_segment
 from verl_video_tools.core.types import QuestionType
 from verl_video_tools.data.formats.entries import with_suffixes, without_letters

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from verl_video_tools.core.environment import list_gpus
+from verl_video_tools.core.machine import list_gpus
 
 if TYPE_CHECKING:
     from verl_video_tools.launch.checks.prompts import Prompt

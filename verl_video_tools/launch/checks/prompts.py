@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
-from verl_video_tools.core.check import one_line
 from verl_video_tools.core.errors import VideoToolsError
 from verl_video_tools.core.types import Content, Message, Method, Sample, StopReason, content_images
+from verl_video_tools.launch.checks.report import one_line
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.sequences import TokenBudget, rollout_tokens
 from verl_video_tools.verl_plugin.planned_run import RunModel

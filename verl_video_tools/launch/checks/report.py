@@ -5,9 +5,50 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 
 from verl_video_tools import __version__
-from verl_video_tools.core.check import Check, Status
+
+
+class Status(StrEnum):
+    """Outcome of a check. Only `FAILED` makes a report's exit code 1."""
+
+    OK = "ok"
+    UNTESTED = "untested"
+    """It should work, but the tests run with another version."""
+    WARNING = "warning"
+    """Training may work, slower or with trouble later."""
+    ABSENT = "absent"
+    """An optional part that is not installed."""
+    SKIPPED = "skipped"
+    """Not judged, because something that it needs has failed already."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of a report.
+
+    Attributes:
+        group: heading under which the line stands.
+        name: what was looked at.
+        status: the outcome.
+        found: what was found, such as a version.
+        detail: what is wrong or worth knowing.
+        fix: the command that fixes it; empty where nothing is wrong.
+    """
+
+    group: str
+    name: str
+    status: Status
+    found: str = ""
+    detail: str = ""
+    fix: str = ""
+
+
+def one_line(error: BaseException) -> str:
+    """An error as the detail of a check."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 @dataclass(frozen=True)

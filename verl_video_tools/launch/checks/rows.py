@@ -12,15 +12,14 @@ from typing import Any
 import pyarrow as pa
 from omegaconf import OmegaConf
 
-from verl_video_tools.core.check import Check, Status, one_line
-from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError, VideoToolsError
-from verl_video_tools.core.pages import page
-from verl_video_tools.core.sample import all_media_of
+from verl_video_tools.core.machine import page
+from verl_video_tools.core.sample import all_media_of, read_clip
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.parquet import count_rows, row_batches
 from verl_video_tools.launch.checks.planned import PlannedRun
 from verl_video_tools.launch.checks.prompts import PromptMeter, decode_prompts, measure_rows
+from verl_video_tools.launch.checks.report import Check, Status, one_line
 from verl_video_tools.verl_plugin.run_checks import (
     CHECKED_COLUMNS,
     check_agent_names,

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.core.check import Check, Status, one_line
-from verl_video_tools.core.environment import FLASH_ATTENTION, module_exists
 from verl_video_tools.core.errors import UsageError, VideoToolsError
-from verl_video_tools.core.pages import page
-from verl_video_tools.launch.checks.installation import FLASH_ATTENTION_FIX, SLOWER_ATTENTION, flash_attention_fault
+from verl_video_tools.core.machine import module_exists, page
+from verl_video_tools.launch.checks.installation import (
+    FLASH_ATTENTION,
+    FLASH_ATTENTION_FIX,
+    SLOWER_ATTENTION,
+    flash_attention_fault,
+)
 from verl_video_tools.launch.checks.planned import PlannedRun
-from verl_video_tools.launch.checks.report import Report
+from verl_video_tools.launch.checks.report import Check, Report, Status, one_line
 from verl_video_tools.launch.checks.rows import check_grpo_rows, check_initial_frames, check_sequences, check_sft_rows
 from verl_video_tools.launch.checks.services import check_judge, check_retriever, check_tool_model
 from verl_video_tools.launch.checks.sizes import check_sizes

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_video_tools.core.check import Check, Status, one_line
 from verl_video_tools.core.errors import VideoToolsError
-from verl_video_tools.core.pages import page
+from verl_video_tools.core.machine import page
 from verl_video_tools.launch.checks.installation import judge_checks
 from verl_video_tools.launch.checks.planned import PlannedRun
+from verl_video_tools.launch.checks.report import Check, Status, one_line
 from verl_video_tools.services.retrieval import local
 from verl_video_tools.services.tool_model import ToolModelConfig
 from verl_video_tools.verl_plugin.settings import judge_config, retrieval_config, tool_model_config

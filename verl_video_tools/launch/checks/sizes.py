@@ -7,8 +7,8 @@ from math import gcd, lcm
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_video_tools.core.check import Check, Status
 from verl_video_tools.launch.checks.planned import PlannedRun
+from verl_video_tools.launch.checks.report import Check, Status
 
 ACTOR, ROLLOUT, REF = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
 

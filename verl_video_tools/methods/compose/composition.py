@@ -18,10 +18,8 @@ from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
-from verl_video_tools.core.config import checked_fields, did_you_mean
-from verl_video_tools.core.prompt_files import read_prompt
-from verl_video_tools.core.resolve import resolve
-from verl_video_tools.core.templates import formatted_placeholder
+from verl_video_tools.core.config import checked_fields, did_you_mean, resolve
+from verl_video_tools.core.prompts import formatted_placeholder, read_prompt
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.grammar import GRAMMARS, Hermes
 from verl_video_tools.methods.compose.reward import TERMS, Term

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from verl_video_tools.core.pages import page
+from verl_video_tools.core.machine import page
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.grammar import Hermes
 from verl_video_tools.methods.compose.method import Compose

@@ -18,8 +18,7 @@ from verl_video_tools.core.errors import (
 )
 from verl_video_tools.core.grading import answer_score, grade_answer
 from verl_video_tools.core.json_text import load_object
-from verl_video_tools.core.prompt_files import load_prompt
-from verl_video_tools.core.templates import Template, render
+from verl_video_tools.core.prompts import Template, load_prompt, render
 from verl_video_tools.core.temporal import temporal_iou
 from verl_video_tools.core.types import (
     AnswerLabel,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from verl_video_tools.core.templates import Template, render
+from verl_video_tools.core.prompts import Template, render
 from verl_video_tools.core.types import BoxUnit, Content, FrameRecord, ImagePart, Method, ToolOutcome, VideoInfo
 from verl_video_tools.methods.toolkit.calls import format_box
 

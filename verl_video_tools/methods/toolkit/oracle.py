@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.prompt_files import file_beside
+from verl_video_tools.core.prompts import file_beside
 from verl_video_tools.core.types import Method, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.world import VideoSpec, frames_at, label_at

@@ -1,0 +1,146 @@
+"""This machine and this installation: packages, GPUs, models and pages. Nothing heavy is imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata, version
+from pathlib import Path
+
+from verl_video_tools.core.errors import UsageError
+
+_PACKAGE = Path(__file__).parents[1]
+_FOLDERS = (_PACKAGE / "docs", _PACKAGE.parent / "docs")
+"""Pages that came with a wheel, and those of a checkout."""
+
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+"""`owner/name`."""
+
+ANSWER_SECONDS = 5.0
+"""Time for the hub to say whether it has a model."""
+
+_CACHED_FILES = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json")
+
+
+def installed_version(distribution: str) -> str | None:
+    """The version in the distribution's metadata; None where it is not installed."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def module_exists(module: str) -> bool:
+    """Whether a top-level module can be found, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # ValueError: a half-initialised module without a spec
+        return False
+
+
+def detect_device() -> str:
+    """`gpu` or `cpu`: the environment variable DEVICE where it says so, else whether nvidia-smi lists a GPU."""
+    device = os.environ.get("DEVICE", "")
+    return device if device in ("gpu", "cpu") else ("gpu" if list_gpus() else "cpu")
+
+
+def list_gpus() -> list[str]:
+    """Names of the GPUs that nvidia-smi lists; empty where it is missing or fails."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in answer.stdout.splitlines() if line.strip()]
+
+
+# ---------------------------------------------------------------------------------------------------------------- pages
+
+
+def page(name: str) -> str:
+    """The URL of a page, which can be opened wherever the package is installed.
+
+    On the site that the package's metadata names as Documentation (`[project.urls]`); where it names none, the file
+    that comes with the package.
+
+    Args:
+        name: its path in docs, without suffix, such as "judge".
+    """
+    if site := _site():
+        return f"{site}/{name}/"
+    for folder in _FOLDERS:
+        if (path := folder / f"{name}.md").is_file():
+            return path.as_uri()
+    return f"docs/{name}.md of the source distribution"
+
+
+@cache
+def _site() -> str | None:
+    try:
+        addresses = metadata("verl_video_tools").get_all("Project-URL") or []
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return None
+    by_label = dict(address.split(", ", 1) for address in addresses)
+    return by_label.get("Documentation", "").rstrip("/") or None
+
+
+# --------------------------------------------------------------------------------------------------------------- models
+# Libraries that get a name which is neither a folder nor on the hub ask the hub again and again, for minutes where
+# there is no network. So the place of a model is decided before anything is loaded.
+
+
+def locate_model(name: str) -> str:
+    """What to load a model, or its processor, from: the name itself, or a folder of the hub's cache if the hub cannot
+    be asked.
+
+    The hub is asked once, for at most `ANSWER_SECONDS`; not where HF_HUB_OFFLINE is set.
+
+    Raises:
+        UsageError: it is neither a folder nor a name of the form `owner/name`, the hub has no such model, or the hub
+            cannot be asked and its cache does not have it.
+    """
+    if name and Path(name).is_dir():
+        return name
+    if not HUB_NAME.fullmatch(name):
+        what = "a file" if Path(name).is_file() else "no folder here"
+        raise UsageError(f"model {name!r} is {what}; give the folder of a model, or its name on the hub as owner/name")
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+
+    if constants.HF_HUB_OFFLINE:
+        return _cached(name, "HF_HUB_OFFLINE is set")
+    try:
+        HfApi().model_info(name, timeout=ANSWER_SECONDS)
+    except GatedRepoError as error:
+        return _cached(name, "the hub asks for a token with access to it (`hf auth login`)", error)
+    except RepositoryNotFoundError as error:
+        return _cached(name, "the hub has no public model of that name", error)
+    except HfHubHTTPError as error:  # the hub or a proxy is in trouble
+        return _cached(name, f"the hub gave no answer ({_first_line(error)})", error)
+    except Exception as error:  # whatever its HTTP client raises: which one that is, is the library's affair
+        return _cached(name, f"the hub cannot be reached ({_first_line(error)})", error)
+    return name
+
+
+def _cached(name: str, reason: str, cause: Exception | None = None) -> str:
+    """Its folder in the hub's cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    for file in _CACHED_FILES:
+        path = try_to_load_from_cache(name, file)
+        if isinstance(path, str):
+            return str(Path(path).parent)
+    raise UsageError(
+        f"model {name!r} is no folder here and not in the cache of the Hugging Face hub, and {reason}; give the folder "
+        "of a model, or download it first: hf download " + name
+    ) from cause
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
