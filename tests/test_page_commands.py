@@ -12,7 +12,7 @@ import typer
 
 from tests.page_commands import PLACEHOLDER, REPO, Command, page_commands
 from verl_video_tools.cli.main import app
-from verl_video_tools.launch.variables import NAMES
+from verl_video_tools.launch.environment import NAMES
 
 ROOT = typer.main.get_command(app)
 MAKEFILE = (REPO / "Makefile").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
-from verl_video_tools.records.html import write_html
+from verl_video_tools.records.view import write_html
 
 
 def frames(*indices: int) -> list[FrameRecord]:

@@ -78,7 +78,7 @@ def test_lengths_of_real_rollouts() -> None:
 
 
 @pytest.mark.parametrize("name", known_models())
-def test_models_have_the_sizes_that_the_planner_counts_with(name: str) -> None:
+def test_models_have_the_sizes_that_a_plan_counts_with(name: str) -> None:
     config = configuration(name)
     text = config["text_config"]
     head_dim = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]

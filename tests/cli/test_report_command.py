@@ -45,7 +45,7 @@ def test_runs_side_by_side(options: list[str], names: list[str], tmp_path: Path)
         (["{folder}"], "no recorded step; give a run's folder"),
         (["{folder}/grpo", "--name", "a", "--name", "b"], "--name is given 2 times for 1 runs"),
         (["{folder}/grpo", "{folder}/grpo"], "two runs have the same name (grpo, grpo)"),
-        (["{folder}/grpo", "--out", "{folder}/grpo/metrics.jsonl"], "cannot be made"),
+        (["{folder}/grpo", "--out", "{folder}/grpo/metrics.jsonl"], "cannot write"),
         ([], "RUN..."),
     ],
 )

@@ -18,7 +18,7 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from examples.tiny_models.tiny_model import make_processor, make_tokenizer
 from tests.videos.files import read_number, write_video
-from verl_video_tools.cli.convert import Convert
+from verl_video_tools.cli.rows import Convert
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Sample, content_images, content_text
 from verl_video_tools.data.stock_rows import convert_parquet, stock_prompt, to_tool_agent_row

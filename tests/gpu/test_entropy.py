@@ -31,7 +31,7 @@ def peaks(run_python: Any, device: str) -> dict[str, float]:
     return {name: measure(name) for name in (ALONE, DEFAULT, EAGER, FUSED)}
 
 
-def test_peaks_are_those_that_the_planner_takes(peaks: dict[str, float]) -> None:
+def test_peaks_are_those_that_a_plan_takes(peaks: dict[str, float]) -> None:
     assert peaks[ALONE] <= TOLERANCE * LOGIT_COPIES, peaks
     assert peaks[DEFAULT] <= TOLERANCE * (LOGIT_COPIES + ENTROPY_COPIES), peaks
 

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("verl", reason="a run configures verl")
 
 from tests.recipes.options import OF_THE_CALLER
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.launch import data, train
 from verl_video_tools.launch.checks.report import Check, Report
 from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
@@ -28,11 +29,11 @@ class Launcher:
         programs: training programs, each with its options and its environment.
         stop_files: those of the programs, which end a step with a checkpoint.
         vvt: commands that make the rows.
-        reports: other programs that were started, and `export_model`.
+        reports: other programs that were started, the summary and `export_model`.
         checked: runs whose checks were asked for, and whether thoroughly.
         found: what these find.
         exit_code: of the training programs.
-        report_code: of the other programs.
+        has_summary: the records can be read.
     """
 
     folder: Path
@@ -43,7 +44,7 @@ class Launcher:
     checked: list[tuple[train.Plan, bool]] = field(default_factory=list)
     found: list[Check] = field(default_factory=list)
     exit_code: int = 0
-    report_code: int = 0
+    has_summary: bool = True
 
     def run(self, stage: Any, *overrides: str, **flags: bool) -> int:
         return train.train(train.Request(stage, overrides, **flags))
@@ -69,10 +70,15 @@ class Launcher:
         self.checked.append((plan, thorough))
         return Report(plan.device, self.found)
 
+    def summary(self, folder: Path) -> None:
+        self.reports.append(["summary", str(folder)])
+        if not self.has_summary:
+            raise UsageError("step_000001.jsonl, line 3: not a recorded rollout")
+
     def report(self, command: Sequence[str], **_: Any) -> SimpleNamespace:
         """In the place of subprocesses."""
         self.reports.append([str(word) for word in command])
-        return SimpleNamespace(returncode=self.report_code, stdout="")
+        return SimpleNamespace(returncode=0, stdout="")
 
 
 @pytest.fixture
@@ -82,6 +88,7 @@ def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launch
     monkeypatch.setattr("verl_video_tools.launch.supervise.supervise", found.supervise)
     export = "verl_video_tools.verl_plugin.export_model.export_model"
     monkeypatch.setattr(export, lambda *folders: found.reports.append(["export_model"]))
+    monkeypatch.setattr("verl_video_tools.records.report.print_summary", found.summary)
     monkeypatch.setattr(train, "_check", found.check)
     monkeypatch.setattr(train, "subprocess", SimpleNamespace(run=found.report))
     monkeypatch.setattr(data, "_vvt", lambda *arguments: found.vvt.append(" ".join(arguments)))

@@ -27,43 +27,37 @@ def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[s
     return subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[2], **pipes)
 
 
-def run(folder: Path, **variables: str) -> tuple[int, str]:
-    process = start(folder, **variables)
-    printed, _ = process.communicate(timeout=120)
-    return process.returncode, printed
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], list[str]]:
+    """A folder, and what is printed of the run in it and of a second one that fails; both in one process."""
+    folder = tmp_path_factory.mktemp("runs")
+    process = start(folder, FAIL_AGAIN="1")
+    lines = process.communicate(timeout=120)[0].splitlines()
+    assert process.returncode == 1
+    end = lines.index("END 0")
+    return folder / "outputs", lines[:end], lines[end + 1 :]
 
 
-def test_the_demo_prints_few_lines(tmp_path: Path) -> None:
-    code, printed = run(tmp_path)
-    shown = printed.splitlines()
-    assert code == 0
+def test_the_demo_prints_few_lines(printed: tuple[Path, list[str], list[str]]) -> None:
+    outputs, shown, _ = printed
     assert sum(line.startswith("step 20/20  reward 0.500, accuracy 0.250, 21 s") for line in shown) == 1
     assert sum(line.startswith("step 110") for line in shown) == 1
     assert sum("no such video file" in line for line in shown) == 3
     assert not any("target_num_threads" in line for line in shown)
     assert f"{MARK} node 192.0.2.2: 1 x training worker" in shown
     settings = [line.removeprefix(f"{MARK} framethinker_") for line in shown if " TRAIN_FILES=" in line]
-    outputs = tmp_path / "outputs"
     rows = f"TRAIN_FILES={outputs}/"
     assert (
         settings[0].startswith("sft: DEVICE=cpu MODEL_PATH=") and f"{rows}framethinker_sft/train.parquet" in settings[0]
     )
     assert settings[1].startswith(f"grpo: DEVICE=cpu MODEL_PATH={outputs}/framethinker_sft/huggingface {rows}")
-    assert (outputs / "framethinker_grpo" / "run.log").read_text().count("target_num_threads") == 4000
+    assert (outputs / "framethinker_grpo" / "run.log").read_text().count("target_num_threads") == 2 * 4000
     assert (outputs / "framethinker_sft" / "run.log").read_text().count("train/loss") == 110
 
 
-def test_verbose_prints_everything(tmp_path: Path) -> None:
-    code, printed = run(tmp_path, VERBOSE="1")
-    assert code == 0
-    assert printed.count("target_num_threads") == 4000 and printed.count("train/loss") == 110
-
-
-def test_a_run_that_fails_says_why_and_where_its_log_is(tmp_path: Path) -> None:
-    code, printed = run(tmp_path, FAIL="1")
-    assert code == 1
-    shown = printed.splitlines()
-    log = tmp_path / "outputs" / "framethinker_grpo" / "run.log"
+def test_a_run_that_fails_says_why_and_where_its_log_is(printed: tuple[Path, list[str], list[str]]) -> None:
+    outputs, _, shown = printed
+    log = outputs / "framethinker_grpo" / "run.log"
     assert shown.index(f"{MARK} failed with exit code 1; the end of {log}:") < shown.index("  ValueError: it failed")
 
 

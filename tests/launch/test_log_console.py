@@ -110,15 +110,6 @@ def test_a_warning_that_comes_again_and_again_is_shown_three_times(tmp_path: Pat
     ]
 
 
-def test_many_short_steps_have_no_more_than_a_few_lines(tmp_path: Path, clock: list[float]) -> None:
-    run = Run(tmp_path)
-    run.write("Total steps: 110, num_warmup_steps: 5\n")
-    for step in range(1, 111):
-        clock[0] += 9
-        run.write(f"step:{step} - train/loss:1.0\n")
-    assert 10 <= len(run.shown) <= 25 and run.shown[-1].startswith("step 110/110")
-
-
 @pytest.mark.parametrize(
     "line",
     [

@@ -10,9 +10,12 @@ import pytest
 
 pytest.importorskip("verl", reason="a run configures verl")
 
+from omegaconf import OmegaConf
+
 from tests.recipes.options import CACHE_GB, CACHED, plan_in
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.launch.train import Plan, Request, compose
+from verl_video_tools.launch.environment import Variables
+from verl_video_tools.launch.train import Plan, Request, _device, _loggers, compose
 
 pytestmark = pytest.mark.slow
 
@@ -28,12 +31,11 @@ def plan(folder: Path, stage: Any, *overrides: str, method: str = "framethinker"
     return plan_in(folder, request, **given)
 
 
-@pytest.mark.parametrize("method", ["framethinker", "mixed"])
-def test_paths_of_any_characters(method: str, tmp_path: Path) -> None:
+def test_paths_of_any_characters(tmp_path: Path) -> None:
     odd = tmp_path / "lr=1e-6, (a) [b] it's"
     odd.mkdir()
-    config = plan(tmp_path, "grpo", method=method, OUTPUT_DIR=str(odd), MODEL_PATH=str(odd)).config
-    assert config.trainer.default_local_dir == str(odd / f"{method}_grpo")
+    config = plan(tmp_path, "grpo", method="mixed", OUTPUT_DIR=str(odd), MODEL_PATH=str(odd)).config
+    assert config.trainer.default_local_dir == str(odd / "mixed_grpo")
     assert config.actor_rollout_ref.model.path == str(odd)
     assert Path(config.data.train_files).parent.parent == odd
     fields = config.actor_rollout_ref.rollout.custom.video_tools
@@ -64,16 +66,20 @@ def test_options_behind_the_group_have_the_last_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("logger", "expected"),
+    ("given", "expected"),
     [
-        ({}, ["console", "file"]),
-        ({"LOGGER": "[console,wandb]"}, ["console", "wandb", "file"]),
-        ({"LOGGER": "[file,console]"}, ["file", "console"]),
+        ("console", ["console", "file"]),
+        (["console", "wandb"], ["console", "wandb", "file"]),
+        (["file", "console"], ["file", "console"]),
     ],
 )
-def test_verls_log_always_goes_to_a_file_too(logger: dict[str, str], expected: list[str], tmp_path: Path) -> None:
-    planned = plan(tmp_path, "sft", **logger)
-    assert list(planned.config.trainer.logger) == expected
+def test_verls_log_always_goes_to_a_file_too(given: str | list[str], expected: list[str]) -> None:
+    assert _loggers(OmegaConf.create({"trainer": {"logger": given}})) == expected
+
+
+def test_verl_composes_the_configuration_that_was_planned(tmp_path: Path) -> None:
+    planned = plan(tmp_path, "sft", LOGGER="[console,wandb]")
+    assert list(planned.config.trainer.logger) == ["console", "wandb", "file"]
     assert compose("sft", planned.overrides) == planned.config
 
 
@@ -108,28 +114,22 @@ def test_a_cluster_is_joined_with_the_variables_that_workers_need(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("address", "num_gpus", "device", "expected"),
-    [
-        ("auto", 0, {}, "set DEVICE=gpu or DEVICE=cpu"),
-        ("auto", 0, {"DEVICE": "gpu"}, "gpu"),
-        ("auto", 1, {}, "gpu"),
-        ("local", 0, {}, "cpu"),
-        ("", 0, {}, "cpu"),
-    ],
+    ("address", "num_gpus", "expected"),
+    [("auto", 0, "set DEVICE=gpu or DEVICE=cpu"), ("auto", 1, "gpu"), ("local", 0, "cpu"), ("", 0, "cpu")],
 )
 def test_a_node_without_a_gpu_does_not_decide_for_a_cluster(
-    address: str, num_gpus: int, device: dict[str, str], expected: str, tmp_path: Path
+    address: str, num_gpus: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The synthetic world would train there instead of the user's rows."""
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\nexit {1 - num_gpus}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RAY_ADDRESS": address, "TRAIN_FILES": "train.parquet"}
-    request = Request("grpo", ("+video_tools=framethinker_grpo", CACHED))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    variables = Variables({"RAY_ADDRESS": address})
     if len(expected) == 3:
-        assert plan_in(tmp_path, request, **variables, **device).device == expected
+        assert _device(variables) == expected
     else:
         with pytest.raises(UsageError, match=expected):
-            plan_in(tmp_path, request, **variables, **device)
+            _device(variables)
 
 
 @pytest.mark.parametrize(

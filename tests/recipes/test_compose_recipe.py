@@ -10,7 +10,7 @@ pytest.importorskip("verl", reason="recipes configure verl")
 
 from tests.recipes.options import CACHED, Composed, recipe_plan
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.launch.variables import quoted
+from verl_video_tools.launch.environment import quoted
 from verl_video_tools.methods.compose.composition import load_composition
 from verl_video_tools.verl_plugin.settings import method_from_config
 

@@ -19,7 +19,7 @@ from tests.recipes.options import SETTINGS, TEXT_TOKENS, VIDEOS, Composed, grpo_
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.launch.checks.planned import PlannedRun
 from verl_video_tools.launch.checks.report import Status
-from verl_video_tools.launch.checks.sizes import check_sizes
+from verl_video_tools.launch.checks.run import check_sizes
 from verl_video_tools.launch.estimate import recipe_options, run_options
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.verl_plugin.settings import method_from_config
@@ -165,7 +165,7 @@ def test_fine_tuning_saves_on_its_way(recipe: str, composed: Composed) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in METHOD_NAMES if f"{name}_grpo" in grpo_recipes()])
-def test_the_planner_knows_the_options_of_the_recipe(method: str, composed: Composed) -> None:
+def test_a_plan_has_the_options_of_the_recipe(method: str, composed: Composed) -> None:
     assert run_options(composed(f"{method}_grpo", "gpu")) == recipe_options(get_method(method))
 
 

@@ -12,8 +12,8 @@ from tests.records.test_html import texts_of
 from tests.videos.files import MakeVideo
 from tests.viewer_page import line, written
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.records.html import speaks_frame_numbers
 from verl_video_tools.records.thumbnails import decode_thumbnails
+from verl_video_tools.records.view import speaks_frame_numbers
 
 
 @pytest.mark.parametrize(

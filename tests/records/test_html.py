@@ -15,8 +15,8 @@ from tests.videos.files import MakeVideo
 from tests.viewer_page import Page, frames, line, written
 from verl_video_tools.core.errors import CallError, UsageError
 from verl_video_tools.core.types import ModelCall, StopReason, Trajectory
-from verl_video_tools.records.html import write_html
 from verl_video_tools.records.thumbnails import Thumbnails, decode_thumbnails
+from verl_video_tools.records.view import write_html
 
 ATTACK = (
     "</script><script>document.body.dataset.broken = 1</script><img src=x onerror='document.body.dataset.broken = 2'>"

@@ -21,7 +21,7 @@ from verl_video_tools.records.records import (
     step_files,
     step_of,
 )
-from verl_video_tools.records.summary import print_summary
+from verl_video_tools.records.report import print_summary
 
 
 def line(step: int, uid: str, score: float) -> dict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from verl_video_tools.records.summary import GAP, smoke_test_report
+from verl_video_tools.records.report import GAP, smoke_test_report
 
 
 def write_log(path: Path, steps: dict[int, float]) -> None:

@@ -30,8 +30,8 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.data.validate import RowMethods, validate_file
 from verl_video_tools.methods import get_method
-from verl_video_tools.records.html import write_html
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
+from verl_video_tools.records.view import write_html
 from verl_video_tools.replay import replay
 from verl_video_tools.rollout import observation as module
 from verl_video_tools.rollout.episode import Episode

@@ -5,8 +5,7 @@
     progress.py       bars, or lines in a file, on standard error
     files.py          refuses to write where something would be lost
     names.py          what can be named, such as methods and benchmarks
-    rows.py, convert.py, rollouts.py, evaluation.py, chat.py, records.py, planning.py, package.py, check_method.py,
-    train.py, doctor.py    the commands by topic
+    runs.py, rows.py, rollouts.py, evaluation.py, records.py, package.py    the commands by topic
 
 A command is a dataclass whose fields are its options, and whose method `run` does it.
 A command imports what it needs when it runs, so that `vvt doctor` also works where packages are missing.

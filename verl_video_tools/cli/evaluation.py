@@ -1,22 +1,37 @@
-"""`vvt eval` and `vvt eval-table`: evaluate a model, and compare evaluations."""
+"""Commands that ask a trained model: `vvt eval`, `vvt eval-table` and `vvt chat`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.names import names_of
-from verl_video_tools.cli.options import METHOD, Asking, Seed, Served, Temperature, command, config_from
+from verl_video_tools.cli.options import (
+    METHOD,
+    Asking,
+    GivenOptions,
+    Seed,
+    Served,
+    Temperature,
+    ToolServices,
+    command,
+    config_from,
+)
 from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.evaluation import Control
 
 if TYPE_CHECKING:
+    from verl_video_tools.core.types import Method, PixelEnvelope
     from verl_video_tools.evaluation.protocols import Applied
     from verl_video_tools.evaluation.questions import Questions
 
@@ -24,7 +39,7 @@ _MOST_FAILURES_SHOWN = 20
 
 
 @command
-class Evaluate(Asking, Served):
+class Evaluate(Asking, Served, GivenOptions):
     """Evaluate a model with the loop and graders of training. Exits 1 if all items failed."""
 
     out: Annotated[Path, typer.Option(help="Folder for rollouts and results; an evaluation in it is continued.")]
@@ -83,9 +98,6 @@ class Evaluate(Asking, Served):
         typer.Option(min=1, help="Most attempts at a question, where the method verifies answers (framethinker: 3)."),
     ] = 1
 
-    given_options: ClassVar[frozenset[str]] = frozenset()
-    """Those of the command line, which a protocol does not set."""
-
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.evaluation.model import envelope_of_model, model_digest
@@ -109,10 +121,10 @@ class Evaluate(Asking, Served):
         else:  # a published evaluation is one whole: nothing of the model's own run is mixed into it
             given = profile.fields
             if trained != RunSettings():
-                told = (
+                message = (
                     f"{self.protocol} takes the place of {Path(folder or '') / NAME}; --set gives single fields of it"
                 )
-                typer.echo(told, err=True)
+                typer.echo(message, err=True)
             trained = RunSettings()
         configured = get_method(self.method, **given)
         whole = self._questions()
@@ -123,8 +135,7 @@ class Evaluate(Asking, Served):
             repeats=self.repeats,
         )
         if len(questions.faults) < len(whole.faults):
-            told = f"entries that cannot be read, of which none is asked: {len(whole.faults)}"
-            typer.echo(told, err=True)
+            typer.echo(f"entries that cannot be read and are not asked: {len(whole.faults)}", err=True)
         controls = sorted(set(self.control or ()))  # in whatever order they are given, it is the same evaluation
         configured, questions = controlled(configured, questions, controls, self.seed)
         if questions.num_with_subtitles is not None:
@@ -167,7 +178,7 @@ class Evaluate(Asking, Served):
             typer.echo(f"answers to hand in: {self.out / name}", err=True)
             if questions.scope is not None:
                 typer.echo(f"{name} is of a part of the questions only (--where, --limit)", err=True)
-        _tell_failures(result)
+        _print_failures(result)
         return int(result["overall"]["failed"] == result["overall"]["items"])
 
     def _take_protocol(self, name: str, fields: dict[str, Any]) -> Applied:
@@ -212,7 +223,7 @@ class Evaluate(Asking, Served):
         return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self))
 
 
-def _tell_failures(result: dict[str, Any]) -> None:
+def _print_failures(result: dict[str, Any]) -> None:
     failures = result["failures"]
     for failure in failures[:_MOST_FAILURES_SHOWN]:
         typer.echo(f"failed: {failure['item']}: {', '.join(failure['flags'])}: {failure['reason']}", err=True)
@@ -252,6 +263,91 @@ class EvalTable:
 
 
 def _names(paths: Sequence[Path]) -> dict[str, Path]:
-    """Paths by the last part of their names that tells them apart: the folder's name, or the whole path."""
+    """Paths by short unique names: the folder's name, or the whole path where two folders have the same name."""
     names = [path.resolve().name for path in paths]
     return {str(path) if names.count(name) > 1 else name: path for name, path in zip(names, paths, strict=True)}
+
+
+@command
+class Chat(ToolServices, Served):
+    """Ask a trained model about a video. Runs the method's tools; prints each call, its frames, and the answer."""
+
+    video: Annotated[Path, typer.Argument(metavar="VIDEO", help="Video file.")]
+    method: Annotated[str, METHOD]
+    question: Annotated[
+        str | None,
+        typer.Option(help="Whole question, options included; default: read from standard input, a line each."),
+    ] = None
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for a page of each dialogue; default: a new temporary one."),
+    ] = None
+
+    def run(self) -> int:
+        from verl_video_tools.evaluation.chat import ask, plain
+        from verl_video_tools.evaluation.model import envelope_of_model
+        from verl_video_tools.methods import get_method
+        from verl_video_tools.methods.run_settings import read_run_settings, with_run_settings
+        from verl_video_tools.rollout.chat_policy import PolicyConfig
+
+        if not self.video.is_file():
+            raise UsageError(f"{self.video} is no file; name a video file")
+        self.check_server()
+        trained = read_run_settings(self.serve or self.processor, self.method)
+        fields = with_run_settings(self.serve or self.processor, self.method, read_assignments(self.settings or []))
+        method = get_method(self.method, **fields)
+        bounds = self.min_pixels or trained.min_pixels, self.max_pixels or trained.max_pixels
+        envelope = envelope_of_model(self.processor or self.serve, *bounds)
+        retriever, tool_model = self.retriever(), self.tool_model()
+        folder = self.out or Path(tempfile.mkdtemp(prefix="vvt_chat_"))
+        failed = False
+        with asyncio.Runner() as runner, self._endpoint(runner, method, fields, envelope, folder / "vllm.log") as urls:
+            policy = config_from(PolicyConfig, self, base_url=tuple(urls), envelope=envelope, temperature=0.0)
+            for number, question in enumerate(self._questions(), 1):
+                rollout = runner.run(
+                    ask(
+                        question,
+                        str(self.video),
+                        method,
+                        policy,
+                        folder / f"question_{number}.html",
+                        partial(print, flush=True),
+                        retriever=retriever,
+                        tool_model=tool_model,
+                    )
+                )
+                if rollout.flags:
+                    failed = True
+                    typer.echo(f"failed: {', '.join(rollout.flags)}: {plain(rollout.error or '')}", err=True)
+        return int(failed)
+
+    @contextmanager
+    def _endpoint(
+        self, runner: asyncio.Runner, method: Method, fields: Mapping[str, Any], envelope: PixelEnvelope, log: Path
+    ) -> Iterator[Sequence[str]]:
+        """Its addresses; a server of our own ends with the context."""
+        if self.serve is None:
+            yield self.base_url or []
+            return
+        stack = AsyncExitStack()
+        try:
+            yield [runner.run(stack.enter_async_context(self.server(log, method, fields, envelope)))]
+        finally:
+            runner.run(stack.aclose())
+
+    def _questions(self) -> Iterator[str]:
+        """The one that was given, or those of standard input until it ends."""
+        if self.question is not None:
+            yield self.question
+            return
+        prompt = "question> " if sys.stdin.isatty() else ""
+        if prompt:
+            with suppress(ImportError):
+                import readline  # noqa: F401  # `input` then edits lines and has a history
+        while True:
+            try:
+                question = input(prompt).strip()
+            except (EOFError, KeyboardInterrupt):
+                return
+            if question:
+                yield question

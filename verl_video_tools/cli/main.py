@@ -16,32 +16,25 @@ import typer.main
 from typer.core import TyperCommand
 
 from verl_video_tools import __version__
-from verl_video_tools.cli.chat import Chat
-from verl_video_tools.cli.check_method import CheckMethod
-from verl_video_tools.cli.convert import Convert
-from verl_video_tools.cli.doctor import Doctor
-from verl_video_tools.cli.evaluation import EvalTable, Evaluate
-from verl_video_tools.cli.package import ConfigPath, Demo, ListNames
-from verl_video_tools.cli.planning import Budget, Plan
+from verl_video_tools.cli.evaluation import Chat, EvalTable, Evaluate
+from verl_video_tools.cli.package import CheckMethod, ConfigPath, Demo, ListNames
 from verl_video_tools.cli.records import Replay, Report, View
 from verl_video_tools.cli.rollouts import Classify, ExportSFT, Generate, Logic
-from verl_video_tools.cli.rows import Filter, Split, Stats, Validate
-from verl_video_tools.cli.train import Train
+from verl_video_tools.cli.rows import Convert, Filter, Split, Stats, Validate
+from verl_video_tools.cli.runs import Budget, Doctor, Plan, Train
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 
 
 class DataclassCommand(TyperCommand):
-    """Calls `run` of the dataclass that holds the options, and tells its own options before those that it inherits.
-
-    A command with the attribute `given_options` is told which options stand on the command line.
-    """
+    """Calls `run` of the dataclass that holds the options, and lists its own options before those that it inherits."""
 
     def invoke(self, context: Any) -> Any:
         command = super().invoke(context)
-        if hasattr(command, "given_options"):
-            command.given_options = frozenset(
-                name for name in context.params if context.get_parameter_source(name).name == "COMMANDLINE"
-            )
+        command.given_options = {
+            parameter.name: parameter.opts[0]
+            for parameter in self.params
+            if context.get_parameter_source(parameter.name).name == "COMMANDLINE"
+        }
         return command.run()
 
     def get_params(self, context: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What can be named on the command line, and what is said of each name."""
+"""Names that the command line takes, each with its description."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What there are names of."""
+    """Kinds of names."""
 
     METHODS = "methods"
     BENCHMARKS = "benchmarks"
@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
 
 def names_of(kind: str) -> Callable[[str], list[str]]:
-    """For `typer.Option(autocompletion=...)`: the names of a kind that go on from what is typed."""
+    """For `typer.Option(autocompletion=...)`: the names of a kind that start with what is typed."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in texts_of(Kind(kind)) if name.startswith(incomplete)]
@@ -28,7 +28,7 @@ def names_of(kind: str) -> Callable[[str], list[str]]:
 
 
 Texts = Mapping[str, tuple[str, str]]
-"""What is said of each name in a line, and in full."""
+"""The description of each name, in a line and in full."""
 
 
 def texts_of(kind: Kind) -> Texts:
@@ -58,7 +58,7 @@ def _formats() -> Texts:
 
 
 def _readers(names: tuple[str, ...]) -> Texts:
-    """What the readers say of format, files and split, and what is tabulated."""
+    """Each reader's docstring, with its split, extractor, groups and subtitles."""
     from verl_video_tools.data.formats import get_source
 
     texts = {}
@@ -101,7 +101,7 @@ _NAMES: dict[Kind, Callable[[], Texts]] = {
 
 
 def _about(reader: type) -> str:
-    """Its docstring, or that of its module, where it only points there."""
+    """A reader's docstring, or its module's where the docstring only refers to the module."""
     own = inspect.getdoc(reader) or ""
     return (inspect.getdoc(sys.modules[reader.__module__]) or "") if own.lower().endswith("see the module.") else own
 

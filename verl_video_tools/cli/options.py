@@ -7,11 +7,11 @@ the values, and `main.DataclassCommand` calls its method `run`. Options that bel
 # Without `from __future__ import annotations`: Typer evaluates annotations that are texts in the module of the command,
 # where those of an inherited field mean nothing.
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 import typer
 
@@ -65,6 +65,20 @@ def command(cls: type[ConfigT]) -> type[ConfigT]:
     return dataclass(kw_only=True, eq=False, repr=False)(cls)
 
 
+@dataclass(kw_only=True)
+class GivenOptions:
+    """Which options stand on the command line."""
+
+    given_options: ClassVar[Mapping[str, str]] = {}
+    """By field, as the command line spells the option."""
+
+    def refuse(self, fields: Iterable[str], why: str) -> None:
+        """Raises UsageError if one of these options is given. `why` follows its name in the message."""
+        for field in fields:
+            if field in self.given_options:
+                raise UsageError(f"{self.given_options[field]} {why}")
+
+
 def config_from(config: type[ConfigT], options: object, **others: Any) -> ConfigT:
     """A config with the options of the same names as its fields, and with `others`, which win."""
     names = {field.name for field in fields(config)}  # type: ignore[arg-type]  # a dataclass, which no bound can say
@@ -106,7 +120,7 @@ class ToolServices:
         return read_assignments(self.retrieval or [], "--retrieval")
 
     def retriever(self) -> "RetrievalService | None":
-        """The encoder; None where nothing is said of it.
+        """The encoder; None if no option names one.
 
         Raises:
             UsageError: an unknown field, a wrong value, or an encoder that cannot be loaded.
@@ -116,7 +130,7 @@ class ToolServices:
         return local_from_fields(self.retrieval_fields())
 
     def tool_model(self) -> "ToolModelConfig | None":
-        """The model that tools ask; None where nothing is said of it.
+        """The model that tools ask; None if no option names one.
 
         Raises:
             UsageError: an unknown field, a wrong value, or no address.
@@ -145,7 +159,7 @@ class Services(ToolServices):
     ] = None
 
     def judge(self) -> "JudgeConfig | None":
-        """The judge; None where its endpoint is not given.
+        """The judge; None if no option names its endpoint.
 
         Raises:
             UsageError: an unknown field, a wrong value, an address given twice, or fields without an endpoint.
@@ -167,7 +181,7 @@ class Services(ToolServices):
 
 @dataclass(kw_only=True)
 class Asking(Services):
-    """How models are asked that make rollouts."""
+    """Limits of requests to the models that make rollouts."""
 
     concurrency: Concurrency = 32
     deadline_seconds: Annotated[
@@ -175,7 +189,7 @@ class Asking(Services):
     ] = 600.0
 
     def policy(self, **others: Any) -> "PolicyConfig":
-        """A model that is asked so; `others` are fields that the options do not give. Raises UsageError."""
+        """The model that makes rollouts; `others` are fields without an option. Raises UsageError."""
         from verl_video_tools.rollout.chat_policy import PolicyConfig
 
         urls = {"base_url": tuple(getattr(self, "base_url", None) or ()) or None}

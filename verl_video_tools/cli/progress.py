@@ -17,7 +17,7 @@ class Advance(Protocol):
     def __call__(self, num_done: int, num_wanted: int, note: str = "") -> None:
         """
         Args:
-            note: what else there is to tell at this point.
+            note: further text, such as the accuracy so far.
         """
 
 
@@ -68,29 +68,29 @@ class _Line:
         self._now = now
         self._has_begun = False
         self._num_done = self._num_wanted = self._first_done = 0
-        self._begin = self._told = 0.0
+        self._begin = self._printed_at = 0.0
         self._note = self._last = ""
 
     def advance(self, num_done: int, num_wanted: int, note: str = "") -> None:
         if not self._has_begun:
             self._has_begun = True
-            self._begin = self._told = self._now()
+            self._begin = self._printed_at = self._now()
             self._first_done = num_done  # by an earlier run: says nothing about the time left
         self._num_done, self._num_wanted, self._note = num_done, num_wanted, note
-        if self._now() - self._told >= SECONDS_BETWEEN_LINES:
-            self._tell()
+        if self._now() - self._printed_at >= SECONDS_BETWEEN_LINES:
+            self._print()
 
     def end(self) -> None:
         if self._has_begun:
-            self._tell()
+            self._print()
 
-    def _tell(self) -> None:
-        self._told = self._now()
+    def _print(self) -> None:
+        self._printed_at = self._now()
         line, num_made = f"{self._name}: {self._num_done}/{self._num_wanted}", self._num_done - self._first_done
         if self._note:
             line += f", {self._note}"
         if num_made > 0 and self._num_done < self._num_wanted:
-            seconds_left = (self._told - self._begin) / num_made * (self._num_wanted - self._num_done)
+            seconds_left = (self._printed_at - self._begin) / num_made * (self._num_wanted - self._num_done)
             line += f", {timedelta(seconds=round(seconds_left))} left"
         if line != self._last:
             print(line, file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ from verl_video_tools.cli.files import check_page
 from verl_video_tools.cli.options import METHOD, Services, Settings, command
 from verl_video_tools.cli.progress import progress_bars
 from verl_video_tools.core.config import read_assignments
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.errors import UsageError, writing
 from verl_video_tools.core.files import hold_output
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Report:
     ] = None
 
     def run(self) -> None:
-        from verl_video_tools.records.records import records_folder, run_folder, step_files
+        from verl_video_tools.records.records import run_folder
         from verl_video_tools.records.report import read_run, write_report
 
         folders = [run_folder(run).resolve() for run in self.runs]
@@ -94,22 +94,11 @@ class Report:
             raise UsageError(f"--name is given {len(names)} times for {len(self.runs)} runs; give it once for each run")
         if len(set(names)) < len(names):
             raise UsageError(f"two runs have the same name ({', '.join(names)}); give another with --name")
-        records = [records_folder(run) for run in self.runs]
-        num_files = sum(len(step_files(folder)) + len(step_files(folder, validation=True)) for folder in records)
-        num_read = 0
-        with progress_bars("steps") as (advance,):
-
-            def step_read() -> None:
-                nonlocal num_read
-                num_read += 1
-                advance(num_read, num_files)
-
-            runs = [read_run(name, run, step_read) for name, run in zip(names, self.runs, strict=True)]
+        with progress_bars(*names) as bars:
+            runs = [read_run(name, run, advance) for name, run, advance in zip(names, self.runs, bars, strict=True)]
         out = self.out or run_folder(self.runs[0]) / "report"
-        try:
+        with writing(out, "give another --out"):
             out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"--out {out}: cannot be made ({error.strerror or error})") from error
         print(write_report(runs, out))
         print(f"{out / 'report.md'}, {out / 'curves.png'}, {out / 'curves.json'}")
 

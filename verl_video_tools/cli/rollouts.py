@@ -16,6 +16,7 @@ from verl_video_tools.cli.options import (
     METHOD,
     Asking,
     Concurrency,
+    GivenOptions,
     Model,
     Records,
     Retrieval,
@@ -210,8 +211,12 @@ class Classify(Asking):
         return int(not classified.letters)
 
 
+_OF_ROLLOUTS = ("min_accuracy", "min_iou", "well_formed", "keep_reasoning", "min_step", "max_step", "cold_start")
+_OF_THE_EXPERT = ("imperfection", "in_words", "questions_per_video", "settings", "retrieval")
+
+
 @command
-class ExportSFT:
+class ExportSFT(GivenOptions):
     """Write good rollouts as rows for fine-tuning. They are an expert's, or the policy's own."""
 
     source: Annotated[
@@ -277,27 +282,11 @@ class ExportSFT:
         )
         if self.cold_share is not None and not self.cold_start:
             raise UsageError("--cold-share needs --cold-start FILE")
-        of_rollouts = {
-            "--min-accuracy": self.min_accuracy is not None,
-            "--min-iou": self.min_iou > 0.0,
-            "--well-formed": self.well_formed,
-            "--keep-reasoning": self.keep_reasoning,
-            "--min-step": self.min_step is not None,
-            "--max-step": self.max_step is not None,
-            "--cold-start": self.cold_start,
-        }
-        of_the_expert = {
-            "--imperfection": self.imperfection > 0.0,
-            "--in-words": self.in_words,
-            "--questions-per-video": self.questions_per_video is not None,
-            "--set": self.settings,
-            "--retrieval": self.retrieval,
-        }
         has_rows = self.source.suffix == ".parquet"
-        for option, is_given in (of_rollouts if has_rows else of_the_expert).items():
-            if is_given:
-                source = "recorded rollouts, and not to rows" if has_rows else "rows (.parquet), and not to rollouts"
-                raise UsageError(f"{option} belongs to {source} such as {self.source}")
+        if has_rows:
+            self.refuse(_OF_ROLLOUTS, f"belongs to recorded rollouts, and not to rows such as {self.source}")
+        else:
+            self.refuse(_OF_THE_EXPERT, f"belongs to rows (.parquet), and not to rollouts such as {self.source}")
         print(f"{self.out_parquet}: {self._answer_rows() if has_rows else self._choose_rollouts()}")
 
     def _answer_rows(self) -> object:

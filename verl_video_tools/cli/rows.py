@@ -1,30 +1,223 @@
-"""Commands about rows and their videos: `vvt data validate`, `stats`, `split`, `filter`."""
+"""Commands about rows and their videos: `vvt data convert`, `validate`, `stats`, `split`, `filter`."""
 
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import (
+    GivenOptions,
     MaxPixels,
     MinPixels,
     Rows,
     command,
+    config_from,
     listed,
     probe_videos,
 )
 from verl_video_tools.core.config import read_assignments
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.errors import UsageError, writing
+from verl_video_tools.core.files import write_lines
+
+if TYPE_CHECKING:
+    from verl_video_tools.data.convert import Conversion
+
+
+_TABLE = "table"
+_OF_PUBLISHED = ("turns", "questions", "replay", "subtitles", "subtitle_frames")
+_OF_TABLE = ("column_map", "yes")
+_SKIPPED_SHOWN = 20
+_WIDTH = 140
+"""Of a table's preview where standard output is no terminal."""
 
 
 @command
-class Validate:
+class Convert(GivenOptions):
+    """Write rows from a table or from published data. With --for, write rows for verl's own tool loop from ours."""
+
+    source: Annotated[
+        Path, typer.Argument(help="--from: your table or published annotations, file or folder. --for: our rows.")
+    ]
+    target: Annotated[Path, typer.Argument(help="Parquet file to write.")]
+    source_format: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            help="Format of the source: table (your own), or one of `vvt list formats`. Writes our rows.",
+            autocompletion=names_of("formats"),
+        ),
+    ] = None
+    loop: Annotated[
+        Literal["tool_agent"] | None, typer.Option("--for", help="Agent loop to write rows for, from ours.")
+    ] = None
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="--from: agent_name of the rows. --for: method whose first frames and tools they get, "
+            "framethinker (default), longvt or videobrain.",
+            autocompletion=names_of("methods"),
+        ),
+    ] = None
+    videos: Annotated[
+        Path | None, typer.Option(help="--from: folder of the videos; default: for a table, its folder.")
+    ] = None
+    column_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN,...",
+            help="--from table: columns instead of the guessed ones, such as question=Q,options=a+b+c; repeatable.",
+        ),
+    ] = None
+    yes: Annotated[
+        bool, typer.Option("--yes", help="--from table: write without asking; needed without a terminal.")
+    ] = False
+    overwrite: Overwrite = False
+    subtitles: Annotated[
+        Path | None, typer.Option(help="--from: folder of subtitles, to be shown with the questions.")
+    ] = None
+    subtitle_frames: Annotated[
+        int | None,
+        typer.Option(min=1, help="--from: only subtitles shown at this number of evenly spaced moments."),
+    ] = None
+    turns: Annotated[
+        bool,
+        typer.Option("--turns", help="--from: rows for fine-tuning on the published reasoning; needs --method."),
+    ] = False
+    questions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="ROWS.parquet",
+            help="--turns: rows of the same questions, for dialogues without video, truth or segment.",
+        ),
+    ] = None
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RECORDS.jsonl",
+            help="--turns: execute every dialogue, skip those that do not replay, write the others' records here.",
+        ),
+    ] = None
+    split: Annotated[str | None, typer.Option(help="--from: name of the split; default: the format's.")] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="--for: override a field of the method's config; repeatable."
+        ),
+    ] = None
+
+    def run(self) -> None:
+        if (self.source_format is None) == (self.loop is None):
+            raise UsageError(
+                "give either --from FORMAT, to make our rows (--from table for a table of your own), or --for "
+                "tool_agent, to convert them"
+            )
+        if self.source_format is None:
+            self.refuse(("videos", "split", *_OF_PUBLISHED, *_OF_TABLE), "is no option of --for")
+        else:
+            self.refuse(("settings",), "is no option of --from")
+            if self.source_format == _TABLE:
+                self.refuse(_OF_PUBLISHED, "is no option of --from table")
+            else:
+                self.refuse(_OF_TABLE, "is an option of --from table")
+        check_outputs(
+            rows=(self.target,),
+            texts=(self.replay,),
+            sources=(self.source, self.questions),
+            overwrite=self.overwrite,
+        )
+        if self.source_format == _TABLE:
+            conversion = self._convert_table()
+        elif self.source_format is not None:
+            conversion = self._convert_published(self.source_format)
+        else:
+            conversion = self._convert_for_loop()
+        for reason in conversion.skipped[:_SKIPPED_SHOWN]:
+            typer.echo(f"skipped {reason}", err=True)
+        if (num_more := len(conversion.skipped) - _SKIPPED_SHOWN) > 0:
+            typer.echo(f"skipped {num_more} more", err=True)
+        typer.echo(f"{self.target}: {conversion.num_written} rows, {len(conversion.skipped)} skipped")
+
+    def _convert_table(self) -> Conversion:
+        """Show what the table is taken for, and write its rows once the user agrees.
+
+        Raises:
+            UsageError: the table cannot be read, no column is found for a needed field, no row is good, or the user
+                does not agree, or there is no terminal to ask at.
+        """
+        from rich.console import Console
+
+        from verl_video_tools.data.convert import convert_annotations
+        from verl_video_tools.data.formats import BenchmarkFiles
+        from verl_video_tools.data.table.columns import find_columns
+        from verl_video_tools.data.table.files import open_table
+        from verl_video_tools.data.table.reader import Table, show
+
+        if self.videos is not None and not self.videos.is_dir():
+            raise UsageError(f"{self.videos}: no such folder")
+        table = open_table(self.source, self.split)
+        reader = Table(table, find_columns(table, self.column_map or []), self.videos)
+        console = Console(markup=False, highlight=False, emoji=False)
+        if not console.is_terminal:
+            console.width = _WIDTH
+        if show(reader, console) and not self.yes:
+            _ask(self.target)
+        files = BenchmarkFiles(annotations=self.source, videos=self.videos)
+        return convert_annotations(reader, files, self.target, method_name=self.method, split=self.split)
+
+    def _convert_published(self, source_format: str) -> Conversion:
+        from verl_video_tools.data.convert import convert_annotations
+        from verl_video_tools.data.formats import BenchmarkFiles
+
+        if self.videos is None and self.questions is None:
+            raise UsageError("--from needs the folder of the videos: --videos DIR")
+        files = config_from(BenchmarkFiles, self, annotations=self.source)
+        return convert_annotations(
+            source_format,
+            files,
+            self.target,
+            method_name=self.method,
+            split=self.split,
+            taught=self.turns,
+            records=self.replay,
+        )
+
+    def _convert_for_loop(self) -> Conversion:
+        from verl_video_tools.data.stock_rows import convert_parquet
+
+        return convert_parquet(
+            self.source,
+            self.target,
+            method_name=self.method or "framethinker",
+            settings=read_assignments(self.settings or []),
+        )
+
+
+def _ask(target: Path) -> None:
+    """Raises UsageError if the answer is not yes, or there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "nothing was written, as standard input is no terminal to ask at: add --yes if the columns above are "
+            "right, or name others with --map FIELD=COLUMN"
+        )
+    try:
+        answer = input(f"Write the rows to {target}? [y/N] ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was written; name other columns with --map FIELD=COLUMN")
+
+
+@command
+class Validate(GivenOptions):
     """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad, or there is none."""
 
     source: Rows
@@ -55,15 +248,9 @@ class Validate:
         from verl_video_tools.data.validate import PromptCosts, RowMethods, validate_file
 
         check_outputs(rows=(self.out,), texts=(self.report,), sources=(self.source,), overwrite=self.overwrite)
-        of_prompts = {
-            "--min-pixels": self.min_pixels,
-            "--max-pixels": self.max_pixels,
-            "--max-prompt-length": self.max_prompt_length,
-            "--max-images": self.max_images,
-        }
-        for name, value in of_prompts.items():
-            if self.processor is None and value:
-                raise UsageError(f"{name} says what a prompt holds or may hold; it needs --processor")
+        if self.processor is None:
+            of_prompts = ("min_pixels", "max_pixels", "max_prompt_length", "max_images")
+            self.refuse(of_prompts, "says what a prompt holds or may hold; it needs --processor")
         methods = RowMethods(self.method, read_assignments(self.settings or []))
         costs = None
         if self.processor is not None:
@@ -72,26 +259,18 @@ class Validate:
             model = load_model_tokens(self.processor, {"min_pixels": self.min_pixels, "max_pixels": self.max_pixels})
             costs = PromptCosts(model, methods, self.max_prompt_length, self.max_images)
         videos = probe_videos(self.source) if self.probe or self.processor is not None else None
-        num_rows = num_bad = 0
-        prompt_tokens: list[int] = []
-        with ExitStack() as stack:
-            try:
-                lines = None if self.report is None else stack.enter_context(self.report.open("w", encoding="utf-8"))
-            except OSError as error:
-                raise UsageError(f"--report {self.report}: {error.strerror}") from error
-            for row in validate_file(self.source, methods=methods, out=self.out, videos=videos, costs=costs):
-                num_rows += 1
-                num_bad += bool(row.problems)
-                if row.cost is not None:
-                    prompt_tokens.append(row.cost.tokens)
-                if lines is not None:
-                    lines.write(json.dumps(asdict(row)) + "\n")
-                for problem in row.problems:
-                    typer.echo(f"row {row.number}: {problem}", err=True)
-        print(f"{self.source}: {num_rows} rows, {num_bad} bad")
-        if prompt_tokens:
-            ordered = sorted(prompt_tokens)
-            print(f"tokens of prompts: median {ordered[len(ordered) // 2]}, most {ordered[-1]}")
+        checked = []
+        for row in validate_file(self.source, methods=methods, out=self.out, videos=videos, costs=costs):
+            checked.append(row)
+            for problem in row.problems:
+                typer.echo(f"row {row.number}: {problem}", err=True)
+        if self.report is not None:
+            with writing(self.report, "give another --report"):
+                write_lines(self.report, map(asdict, checked))
+        num_bad = sum(bool(row.problems) for row in checked)
+        print(f"{self.source}: {len(checked)} rows, {num_bad} bad")
+        if tokens := sorted(row.cost.tokens for row in checked if row.cost is not None):
+            print(f"tokens of prompts: median {tokens[len(tokens) // 2]}, most {tokens[-1]}")
         return int(num_bad > 0)
 
 

@@ -30,7 +30,7 @@ _STEP = re.compile(r"step:(\d{1,18}) - (.+)$")
 """Of verl's console logger; a progress bar may stand before it."""
 _PROGRESS = re.compile(rf"{re.escape(MARK)} step (\d+)(?:/(\d+))?(?:: (.*))?$")
 _WARNING = re.compile(rf"{re.escape(MARK)} (?:warning|error|critical): ")
-_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _LINES_OF_SHORT_STEPS = 10.0, 60.0, 20
+_PAUSE_SECONDS = 10.0
 """Between lines of steps, where steps are shorter: fine-tuning takes hundreds of a second each."""
 _SECONDS_WITHOUT_STEP = 60.0
 """After which a line says what a long step is doing."""
@@ -41,7 +41,7 @@ _LOOK_SECONDS = 0.2
 _SECONDS_FOR_THE_REST = 5.0
 """For a reader to take anything of what is left when the run is over; who takes nothing finds the rest in the log."""
 _ENDED_BY_SIGNAL = (129, 130, 143)
-"""Exit codes of a run that was asked to end."""
+"""Exit codes of a run that a signal has ended."""
 
 NOISE = {
     r"target_num_threads \d+ should not exceed": "TransferQueue takes as many threads as there are cores",
@@ -59,7 +59,7 @@ NOISE = {
     r"(^|\s)[~^]+\s*$": "marks below a line of a traceback",
     r"^step:\d+ - |Training Progress: |Writing model shards: |Loading weights: ": "progress, which lines of steps show",
 }
-"""Lines of frameworks that tell a user nothing, as patterns, and why. They stay in the log."""
+"""Patterns of framework output that is of no use to the user, each with its reason. It stays in the log."""
 
 LINES_OF_FAILURE = 30
 ERRORS_OF_FAILURE = 5
@@ -204,28 +204,17 @@ class Console:
         line = step_line(step, self._total, values, self._seconds_left(step, now))
         if line is None:
             return
-        if now - self._shown_at >= self._pause_seconds(step, now) or step == self._total or has_validation(values):
+        if now - self._shown_at >= _PAUSE_SECONDS or step == self._total or has_validation(values):
             self._show(line)
         else:
             self._unshown = line
 
-    def _seconds_per_step(self, step: int, now: float) -> float | None:
-        """Mean of the steps since the first one that was seen."""
-        if self._first is None or step <= self._first[0]:
-            return None
-        return (now - self._first[1]) / (step - self._first[0])
-
     def _seconds_left(self, step: int, now: float) -> float | None:
-        seconds = self._seconds_per_step(step, now)
-        return None if self._total is None or seconds is None else max(0.0, seconds * (self._total - step))
-
-    def _pause_seconds(self, step: int, now: float) -> float:
-        """Longer where many short steps are to come; every step of ten seconds or more has its line."""
-        seconds = self._seconds_per_step(step, now)
-        if self._total is None or seconds is None or seconds >= _SHORTEST_PAUSE_SECONDS:
-            return _SHORTEST_PAUSE_SECONDS
-        shared = seconds * self._total / _LINES_OF_SHORT_STEPS
-        return min(max(shared, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+        """By the mean of the steps since the first one that was seen."""
+        if self._total is None or self._first is None or step <= self._first[0]:
+            return None
+        first, began = self._first
+        return max(0.0, (now - began) / (step - first) * (self._total - step))
 
     def _show(self, line: str) -> None:
         self._shown_at, self._unshown = time.monotonic(), None

@@ -1,16 +1,124 @@
-"""What the processes of a run find in their environment, and how a run joins Ray."""
+"""The environment of a run: variables that `vvt train` reads as options, and what the run's processes find.
+
+All else is an option of verl's configuration.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 
 from verl_video_tools.config import VLLM_CPU_ENVIRONMENT
-from verl_video_tools.launch.variables import quoted
+from verl_video_tools.core.errors import UsageError
+
+_OF_BOTH = {
+    "TRAIN_FILES": "data.train_files",
+    "VAL_FILES": "data.val_files",
+    "NNODES": "trainer.nnodes",
+    "NDEVICES_PER_NODE": "trainer.n_gpus_per_node",
+    "PROJECT_NAME": "trainer.project_name",
+    "EXPERIMENT_NAME": "trainer.experiment_name",
+    "LOGGER": "trainer.logger",
+}
+OPTIONS = {
+    "grpo": {
+        "MODEL_PATH": "actor_rollout_ref.model.path",
+        **_OF_BOTH,
+        "JUDGE_BASE_URL": "video_tools.judge.base_url",
+        "JUDGE_MODEL": "video_tools.judge.model",
+    },
+    "sft": {"MODEL_PATH": "model.path", **_OF_BOTH},
+}
+"""By the program that they configure, the option that a variable stands for."""
+OTHERS = ("OUTPUT_DIR", "DEVICE", "RAY_ADDRESS", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "VERBOSE", "PYTHON")
+LISTS = ("TRAIN_FILES", "VAL_FILES", "LOGGER", "JUDGE_BASE_URL")
+"""Variables whose value may be a list, `[a,b]`."""
+NAMES = (*OPTIONS["grpo"], *OTHERS)
+
+
+@dataclass(frozen=True)
+class Variables:
+    """What the environment says of a run."""
+
+    given: Mapping[str, str]
+
+    @property
+    def output_dir(self) -> Path:
+        """Absolute: workers of a Ray cluster run in other folders."""
+        return Path(self.given.get("OUTPUT_DIR") or "outputs").absolute()
+
+    @property
+    def is_verbose(self) -> bool:
+        return self.given.get("VERBOSE", "0") != "0"
+
+    @property
+    def ray_address(self) -> str | None:
+        """Of a Ray cluster that runs; None: the run starts Ray on this machine."""
+        address = self.given.get("RAY_ADDRESS") or "local"
+        return None if address == "local" else address
+
+    @property
+    def node_rank(self) -> int:
+        return int(self.given.get("NODE_RANK", "0"))
+
+    def overrides(self, program: str) -> list[str]:
+        """Those of verl's options that a variable gives."""
+        given = {name: option for name, option in OPTIONS[program].items() if self.given.get(name)}
+        return [f"{option}={_as_option(name, self.given[name])}" for name, option in given.items()]
+
+
+def read_variables(environment: Mapping[str, str], options: Iterable[str]) -> Variables:
+    """The variables of a run.
+
+    Args:
+        options: names of the options that a run's groups set, without their sections.
+
+    Raises:
+        UsageError: a variable is spelt almost like one of these, or has the name of an option and would have no effect.
+    """
+    _refuse_options(environment)
+    known = set(options)
+    for name in sorted(set(environment) - set(NAMES)):
+        if name.isupper() and (near := get_close_matches(name, NAMES, n=1, cutoff=0.88)):
+            raise UsageError(f"the environment has {name}, which vvt train does not read; set {near[0]}, or unset it")
+        if name.isupper() and "_" in name and name.lower() in known:
+            raise UsageError(
+                f"the environment has {name}, which vvt train does not read; give the option "
+                f"{name.lower()} with its section instead (`vvt train ... --cfg job` prints all), and unset it"
+            )
+    return Variables({name: environment[name] for name in NAMES if environment.get(name)})
+
+
+def _refuse_options(environment: Mapping[str, str]) -> None:
+    for option in ("SYNTHETIC", "SMOKE_TEST", "DRY_RUN", "SAVE_ON_SIGNAL"):
+        if option in environment:
+            flag = f"--{option.lower().replace('_', '-')}"
+            raise UsageError(f"the environment has {option}, which vvt train does not read; give {flag}, and unset it")
+
+
+def quoted(value: object) -> str:
+    """A text as Hydra takes it, whatever characters it has."""
+    # A backslash counts before a quotation mark alone, and the text's end is one.
+    escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), str(value))
+    return "'" + escaped.replace("${", "\\${") + "'"
+
+
+def _as_option(name: str, value: str) -> str:
+    if name in ("NNODES", "NDEVICES_PER_NODE") or (name in LISTS and value.startswith("[")):
+        return value
+    if name in ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES") and os.path.exists(value):
+        value = os.path.abspath(value)  # what is not here may be a model's name
+    return quoted(value)
+
+
+# --------------------------------------------------------------------------------------------------------- of processes
+
 
 CPU = {"VERL_PLATFORM": "cpu", "RAY_DEDUP_LOGS": "1", **VLLM_CPU_ENVIRONMENT}
 """Variables that a run without a GPU needs before Python starts (docs/cpu.md says why each)."""

@@ -33,7 +33,7 @@ HOUR = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
 """The video of a plan without rows."""
 TURN_TOKENS = 256
 """Tokens that the policy writes in a turn, for the number of calls that fit. Assumed."""
-QUESTION = "What happens after the man in the blue shirt has closed the door?\n" + "\n".join(
+QUESTION = "What does the man in the blue shirt do after he has closed the door?\n" + "\n".join(
     f"{letter}. He sits down at the table and reads a letter." for letter in "ABCD"
 )
 

@@ -7,7 +7,7 @@ the temporary folder, also after a run that succeeded. Here they are the descend
 child subreaper: orphans become its children), so that none of them is missed.
 
 There are two of them, the second a child of the first, so that either may be killed: the first ends what an only child
-has left, and the second is told by the kernel when its parent is gone.
+has left, and the kernel sends the second a signal when its parent is gone.
 
 SIGINT, SIGTERM and SIGHUP end the run at once. Exit code: that of the command, or 128 + the signal's number.
 """
@@ -38,7 +38,7 @@ from verl_video_tools.launch.console import Console, write_line
 from verl_video_tools.verl_plugin.marked_warnings import MARK
 
 _MODULE = "verl_video_tools.launch.supervise"
-_ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SHARED_MEMORY = Path("/dev/shm")
 _ADVICE = "Start the same command again to resume from the last checkpoint."
@@ -47,9 +47,9 @@ _LOOK_SECONDS = 0.2
 _LOOK_SHARE = 0.02
 """Of the time at most, for looking through the run's processes: a data loader makes segments all the time."""
 _GRACE_SECONDS = 30.0
-"""For Ray to end its processes in order, after the driver was told to."""
+"""Time for Ray to end its processes in order after the driver got SIGTERM."""
 _PATIENCE_SECONDS = 1.0
-"""For whoever reads standard error."""
+"""Time for the reader of standard error."""
 _LINGER_SECONDS = 2.0
 """That Ray's workers may outlive a driver which has ended in order."""
 
@@ -94,7 +94,7 @@ def supervise(
             options += ["--terminal", str(passed[0])]
         command = [sys.executable, "-m", _MODULE, *options, "--", *command]
     if stop_file is not None:
-        stop_file.unlink(missing_ok=True)  # an earlier run was asked, not this one
+        stop_file.unlink(missing_ok=True)  # of an earlier run
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     segments: set[int] = set()
     status = 1
@@ -148,7 +148,7 @@ class _Signals:
     def __init__(self) -> None:
         self._received: deque[signal.Signals] = deque()
         self._wakeup, self._written = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        waited = {*_ASKED_TO_END, signal.SIGCHLD}
+        waited = {*_END_SIGNALS, signal.SIGCHLD}
         if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup
             waited.remove(signal.SIGHUP)
         self._before = {number: signal.signal(number, self._note) for number in waited}
@@ -182,7 +182,7 @@ def _watch(
     parent: int | None,
     terminal: TextIO | None,
 ) -> int:
-    asked: signal.Signals | None = None
+    end_signal: signal.Signals | None = None
     seen, next_look = -1, 0.0
     while process.poll() is None:
         changed = _SHARED_MEMORY.stat().st_mtime_ns  # a segment was made, or removed
@@ -196,17 +196,19 @@ def _watch(
         _reap(process.pid)
         if received == signal.SIGCHLD:
             continue
-        if stop_file is not None and asked == received == signal.SIGHUP:
+        if stop_file is not None and end_signal == received == signal.SIGHUP:
             continue  # a terminal that closes may say so twice
-        first, asked = asked is None, received
+        first, end_signal = end_signal is None, received
         if first and stop_file is not None:
             stop_file.parent.mkdir(parents=True, exist_ok=True)
             stop_file.touch()
-            _say(f"{asked.name}: the run saves a checkpoint and stops after its step. A second signal ends it now.")
+            _say(
+                f"{end_signal.name}: the run saves a checkpoint and stops after its step. A second signal ends it now."
+            )
             continue
-        if parent is None or os.getppid() != parent:  # else the first one has said so
+        if parent is None or os.getppid() != parent:  # else the first supervisor has printed it
             for stream in filter(None, (sys.stderr, terminal)):
-                _say(f"ended by {asked.name}. {_ADVICE}", stream)
+                _say(f"ended by {end_signal.name}. {_ADVICE}", stream)
         segments |= segments_in_use()
         process.terminate()
         try:
@@ -214,8 +216,8 @@ def _watch(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    if asked is not None:
-        return 128 + asked
+    if end_signal is not None:
+        return 128 + end_signal
     if process.returncode < 0:
         ended_by = signal.Signals(-process.returncode)
         cause = " (out of memory?)" if ended_by == signal.SIGKILL else ""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, Literal
@@ -22,8 +23,7 @@ from verl_video_tools.core.machine import page
 from verl_video_tools.launch.checks.planned import ROWS_OF_A_START, PlannedRun
 from verl_video_tools.launch.checks.report import Report
 from verl_video_tools.launch.data import export_expert, export_rollouts, make_demo, run_methods
-from verl_video_tools.launch.environment import CPU, ray_options, run_environment
-from verl_video_tools.launch.variables import Variables, quoted, read_variables
+from verl_video_tools.launch.environment import CPU, Variables, quoted, ray_options, read_variables, run_environment
 from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
 from verl_video_tools.verl_plugin.marked_warnings import MARK
 
@@ -179,7 +179,8 @@ def compose(program: Literal["grpo", "sft"], overrides: Sequence[str]) -> DictCo
     return compose_run(program, overrides)
 
 
-def _option_names() -> set[str]:
+@cache
+def _option_names() -> frozenset[str]:
     """Options that the groups of methods and stages set, without their sections."""
     groups = Path(config_package.__file__).parent / "video_tools"
     names: set[str] = set()
@@ -191,7 +192,7 @@ def _option_names() -> set[str]:
 
     for path in groups.glob("*_*.yaml"):
         add(OmegaConf.to_container(OmegaConf.load(path)))
-    return names
+    return frozenset(names)
 
 
 def _device(variables: Variables) -> str:
@@ -504,15 +505,18 @@ def _start(plan: Plan) -> int:
 
 
 def _report(plan: Plan) -> None:
-    """What tells of a run that has succeeded, and its model."""
+    """Print the summary of a run that has succeeded, and export its model."""
     if plan.variables.node_rank:
         return
-    folder = plan.folder / "trajectories" if plan.request.program == "grpo" else plan.folder
-    summary = [sys.executable, "-m", "verl_video_tools.records.summary"]
-    subprocess.run([*summary, str(folder)])
+    from verl_video_tools.records.report import print_summary, smoke_test_report
+
+    try:
+        print_summary(plan.folder)
+    except VideoToolsError as error:  # the model is there all the same
+        print(f"{MARK} no summary: {error}", file=sys.stderr)
     if _has_checkpoint(plan):  # none after trainer.val_only=True
         from verl_video_tools.verl_plugin.export_model import export_model
 
         export_model(plan.folder, plan.folder / "huggingface")
     if plan.request.smoke_test:
-        subprocess.run([*summary, str(plan.folder), f"--smoke-test={plan.device}"])
+        print(smoke_test_report(plan.device, plan.folder))

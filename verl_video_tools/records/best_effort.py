@@ -1,4 +1,4 @@
-"""Work that only tells of a run, and must not end it: failures are counted, told once, and tried again."""
+"""Work such as logging that must not end a run: failures are counted, logged once, and tried again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BestEffort:
                 if self.num_failures == 1:
                     then = ", and this is tried again with the next" if self._max_kept else ""
                     logger.warning(
-                        "failed: %s; training goes on%s (told once, counted in %s)",
+                        "failed: %s; training goes on%s (logged once, counted in %s)",
                         self._what,
                         then,
                         self._counter,

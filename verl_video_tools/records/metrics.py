@@ -28,7 +28,7 @@ class Rollout:
     num_observation_tokens: int | None = None
     num_prompt_tokens: int | None = None
     num_cached_tokens: int | None = None
-    """Of the first turn's prompt, found in the inference engine's prefix cache; None if the engine did not tell."""
+    """Of the first turn's prompt, in the engine's prefix cache; None if the engine does not report it."""
     num_sequences: int = 1
     """Training sequences: one, or one per turn."""
     components: Sequence[str] = field(default=())
@@ -208,15 +208,17 @@ def _judge_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 def _tool_model_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Sums over the step; empty where no tool asked a model."""
-    asked = [exchange for rollout in rollouts for call in rollout.trajectory.calls() for exchange in call.model_calls]
-    if not asked:
+    exchanges = [
+        exchange for rollout in rollouts for call in rollout.trajectory.calls() for exchange in call.model_calls
+    ]
+    if not exchanges:
         return {}
-    latencies_ms = [exchange.latency_ms for exchange in asked if exchange.reply is not None]
+    latencies_ms = [exchange.latency_ms for exchange in exchanges if exchange.reply is not None]
     return {
-        "tool_model/calls": float(len(asked)),
-        "tool_model/failures": float(sum(exchange.reply is None for exchange in asked)),
-        "tool_model/prompt_tokens": float(sum(exchange.prompt_tokens for exchange in asked)),
-        "tool_model/completion_tokens": float(sum(exchange.completion_tokens for exchange in asked)),
+        "tool_model/calls": float(len(exchanges)),
+        "tool_model/failures": float(sum(exchange.reply is None for exchange in exchanges)),
+        "tool_model/prompt_tokens": float(sum(exchange.prompt_tokens for exchange in exchanges)),
+        "tool_model/completion_tokens": float(sum(exchange.completion_tokens for exchange in exchanges)),
         "tool_model/latency_ms_p50": float(np.percentile(latencies_ms, 50)) if latencies_ms else 0.0,
     }
 

@@ -1,7 +1,7 @@
-"""Trajectories of a run as JSON lines: one file per step, one line per rollout; held-out rollouts in files apart.
+"""Trajectories of a run as JSON lines: one file per step, one line per rollout; held-out rollouts in separate files.
 
 `replay`, viewer, exports and the parity test read them. A line holds the trajectory, the reward breakdown, the row it
-came from, its advantage, and, when asked for, its training sequences: tokens with mask and both log-probabilities.
+came from, its advantage, and, with `record_tokens`, its training sequences: tokens, mask and both log-probabilities.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def step_files(folder: Path, *, validation: bool = False) -> list[Path]:
 
 
 def step_of(file: Path) -> int:
-    """Step of a file of records, by its name; -1 where that tells none."""
+    """Step of a file of records, by its name; -1 if the name has none."""
     number = file.stem.rpartition("_")[2]
     return int(number) if number.isdecimal() else -1
 

@@ -1,4 +1,4 @@
-"""Learning curves of runs: a figure, a table of first and last step, and the numbers behind both.
+"""Learning curves of runs: a figure, a table of first and last step, and the numbers behind both; the end of a run.
 
 The numbers come from a run's records, under the names of `docs/training.md`, and from verl's file log. Files are read
 one after the other, and only metrics stay in memory.
@@ -7,6 +7,7 @@ one after the other, and only metrics stay in memory.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 import re
@@ -26,6 +27,7 @@ from verl_video_tools.records.records import RECORDS_NAME, has_steps, read_recor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from rich.table import Table
 
 LOG_NAMES = "metrics*.jsonl"
 """Files of verl's file logger (`trainer.logger=["console","file"]`) in a run's folder. The recipes name them by
@@ -42,6 +44,29 @@ HEADLINES = {
     "groups with unequal rewards": "group/unequal_reward_rate",
 }
 """Rows of the table of a run, by their labels."""
+
+FINE_TUNING = {"loss": "train/loss", "validation loss": "val/loss", "learning rate": "train/lr"}
+ONLY_ON_A_GPU = (
+    "flash-attn's own kernels",
+    "NCCL",
+    "the bytes that offloading moves",
+    "vLLM's sleep mode and CUDA graphs",
+    "our front end of its server",
+    "weights over CUDA IPC",
+    "torch.compile",
+    "memory and time at real lengths",
+)
+"""What a smoke test cannot show without a GPU; docs/cpu.md says what takes the place of each."""
+TESTED = (
+    "packed sequences",
+    "two ranks with Ulysses",
+    "bfloat16",
+    "gradient checkpointing",
+    "the method's own options",
+    "checkpoint and resumption",
+)
+GAP = "training/rollout_probs_diff_mean"
+"""verl's name for the mean difference between probabilities of sampled tokens in the engine and in the actor."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """By Okabe and Ito (https://jfly.uni-koeln.de/color/): distinguishable with any colour vision."""
@@ -108,25 +133,30 @@ class Run:
         return [method for method in methods_in(self.held_out) if method not in trained] if trained else []
 
 
-def read_run(name: str, run: Path, advance: Callable[[], None] = lambda: None) -> Run:
+def read_run(name: str, run: Path, progress: Callable[[int, int], None] = lambda done, wanted: None) -> Run:
     """Read a run, finished or still going.
 
     Args:
         run: as `records_folder` takes it. Every `metrics*.jsonl` beside the records is read, in order of names: a run
             that was started again has several.
-        advance: called after each file of records.
+        progress: called after each file of records, with the numbers read and wanted.
 
     Raises:
         UsageError: there is no record, or a line of a file cannot be read.
     """
     records = records_folder(run)
+    files = step_files(records, validation=True)
+    num_files, num_read = len(step_files(records)) + len(files), itertools.count(1)
+
+    def advance() -> None:
+        progress(next(num_read), num_files)
+
     if not has_steps(records):
         raise UsageError(
             f"{run}: no recorded step; give a run's folder (trainer.default_local_dir), or its folder of "
             "step_*.jsonl. A run writes its first when its first step is done"
         )
     training = read_training(records, advance)
-    files = step_files(records, validation=True)
     held_out = _read_held_out(files, methods_in(training), advance)
     ends = _read_held_out(sorted({*files[:1], *files[-1:]}), methods_in(training), lambda: None)
     if not training and not held_out:
@@ -481,3 +511,69 @@ def moving_average(values: Sequence[float], window: int) -> list[float]:
 def smoothing_window(num_steps: int) -> int:
     """Steps in the moving average of a curve, an odd number; 1 for a short curve."""
     return 1 if num_steps < _MIN_STEPS_TO_SMOOTH else 2 * (num_steps // 40) + 5
+
+
+# ------------------------------------------------------------------------------------------- the end of a run
+
+
+def print_summary(folder: Path) -> None:
+    """Print a table of the first and the last step of a run, from its records or from verl's log of a fine-tuning run.
+
+    Raises:
+        UsageError: a line of them cannot be read.
+    """
+    from rich.console import Console
+
+    console = Console()
+    records = records_folder(folder)
+    if steps := read_training(records):
+        console.print(_summary_table(steps, HEADLINES, "mean over the step's rollouts"))
+        console.print(f"trajectories: {records.resolve()}/step_*.jsonl", soft_wrap=True)
+    elif steps := _fine_tuning(folder):
+        console.print(_summary_table(steps, FINE_TUNING, "fine-tuning"))
+    else:
+        console.print(f"no recorded step in {folder}")
+
+
+def smoke_test_report(device: str, run_dir: Path) -> str:
+    """A paragraph for people.
+
+    Args:
+        device: `cpu` or `gpu`, where it ran.
+        run_dir: the smoke test's folder, with the logs of verl's file logger.
+    """
+    steps = {step: metrics for path in sorted(run_dir.glob(LOG_NAMES)) for step, metrics in read_log(path).items()}
+    gaps = [metrics[GAP] for metrics in steps.values() if GAP in metrics]
+    facts = f"steps {', '.join(map(str, sorted(steps)))}"
+    if gaps:
+        facts += f"; a token's probability differs by {max(gaps):.4f} between engine and actor (worst step's mean)"
+    lines = [f"smoke test on DEVICE={device}: {', '.join(TESTED)}", facts]
+    if device == "cpu":
+        lines.append(f"only a GPU can show: {', '.join(ONLY_ON_A_GPU)}")
+    return "\n".join(f"[verl_video_tools] {line}" for line in lines)
+
+
+def _fine_tuning(folder: Path) -> Steps:
+    """Of all starts, the latest of a step that was repeated."""
+    trained = "train/loss"
+    steps = merged(map(read_log, sorted(folder.glob(LOG_NAMES))), trained)
+    return {step: values for step, values in steps.items() if trained in values}
+
+
+def _summary_table(steps: Steps, metrics: Mapping[str, str], heading: str) -> Table:
+    from rich.table import Table
+
+    first, last = min(steps), max(steps)
+    table = Table(title=f"{len(steps)} steps", title_justify="left")
+    table.add_column(heading)
+    table.add_column(f"step {first}", justify="right")
+    table.add_column(f"step {last}", justify="right")
+    for label, metric in metrics.items():
+        values = [steps[step].get(metric) for step in (first, last)]
+        if any(value is not None for value in values):
+            table.add_row(label, *("" if value is None else _number(value) for value in values))
+    return table
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"

@@ -11,8 +11,8 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFont
 
 from verl_video_tools.core.types import CallRecord, FrameRecord, Tile, Trajectory
-from verl_video_tools.records.html import video_path
 from verl_video_tools.records.thumbnails import decode_thumbnails
+from verl_video_tools.records.view import video_path
 from verl_video_tools.video import linspace_indices
 
 WIDTH = 1000

@@ -99,9 +99,9 @@ def _wanted(trajectories: Sequence[Trajectory], frames_per_look: int) -> list[Pa
     parts: set[tuple[int, PixelBox]] = set()
     for trajectory in trajectories:
         calls = trajectory.executed_calls()
-        asked = (exchange.frames for call in calls for exchange in call.model_calls)
+        exchanged = (exchange.frames for call in calls for exchange in call.model_calls)
         verified = trajectory.verification.frames if trajectory.verification is not None else ()
-        for look in (trajectory.initial_frames, *(call.frames for call in calls), *asked, verified):
+        for look in (trajectory.initial_frames, *(call.frames for call in calls), *exchanged, verified):
             for frame in _spread(look, frames_per_look):
                 whole.update((frame.index, *(tile.index for tile in frame.tiles)))
                 if frame.region is not None and not frame.tiles:

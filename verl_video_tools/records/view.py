@@ -1,16 +1,31 @@
-"""Records to the viewer's page: chooses rollouts, decodes the thumbnails, writes the file."""
+"""Recorded rollouts as one static HTML page, which holds style, script, data and thumbnails and loads nothing.
+
+A policy may have written markup. Everything recorded therefore stands in the page as JSON in blocks that no browser
+executes, with `<`, `>` and `&` escaped (`_to_json`), and the script (`viewer/*.js`) turns it into text nodes.
+"""
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
+from string import Template
 from typing import Any
 
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.records.html import video_path, write_html
+from verl_video_tools.core.errors import UsageError, writing
+from verl_video_tools.core.files import write_text
+from verl_video_tools.core.types import Trajectory
+from verl_video_tools.methods import method_class, method_names
+from verl_video_tools.methods.toolkit import NUMBER_AND_TIME
+from verl_video_tools.records.metrics import components_of, not_scored
 from verl_video_tools.records.records import read_records, record_files
 from verl_video_tools.records.thumbnails import Thumbnails, decode_thumbnails
 from verl_video_tools.video import linspace_indices
@@ -18,6 +33,10 @@ from verl_video_tools.video import linspace_indices
 Line = dict[str, Any]
 Advance = Callable[[int, int], None]
 """Called with the numbers done and wanted."""
+_SCRIPTS = ("dom.js", "timeline.js", "rollout.js", "list.js")
+"""Files in `viewer/`, in the order in which they run."""
+_QUESTION_CHARACTERS = 600
+"""Of a question in the list; the whole question stands with its rollout."""
 
 
 @dataclass(frozen=True)
@@ -133,3 +152,211 @@ def _row(line: Mapping[str, Any]) -> tuple[str, float]:
 def _number(value: Any) -> float:
     """For sorting: what is no number comes last."""
     return value if isinstance(value, int | float) and math.isfinite(value) else math.inf
+
+
+# ---------------------------------------------------------------------------------------------------------- the page
+
+
+def write_html(
+    lines: Sequence[Mapping[str, Any]],
+    out: Path,
+    *,
+    title: str,
+    thumbnails: Thumbnails | None = None,
+    token_text: Callable[[int], str] | None = None,
+    num_left_out: int = 0,
+) -> int:
+    """Write rollouts, in the order given, as one page; the file appears only when it is complete.
+
+    Args:
+        lines: as `records.records.read_records` gives them. Only `trajectory` is needed; what else a line lacks is
+            shown as not recorded.
+        thumbnails: images of the frames by the rows' `extra_info.video_path`.
+        token_text: text of a token; without it tokens are shown as ids.
+        num_left_out: rollouts of the run that are not among `lines`, for the page to say.
+
+    Returns:
+        Size of the page in bytes.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    blocks = _blocks(lines, thumbnails or Thumbnails(), token_text, num_left_out)
+    page = Template(_resource("page.html")).substitute(
+        title=html.escape(title),
+        style=_resource("style.css"),
+        script="\n".join(map(_resource, _SCRIPTS)),
+        data="\n".join(f'<script type="application/json" id="{id}">{_to_json(value)}</script>' for id, value in blocks),
+    )
+    if out.is_dir():  # "." has no name to write beside
+        raise UsageError(f"cannot write {out}: it is a folder; name a file")
+    with writing(out, "name another file"):
+        write_text(out, page)
+    return out.stat().st_size
+
+
+def _resource(name: str) -> str:
+    return (files("verl_video_tools.records") / "viewer" / name).read_text(encoding="utf-8")
+
+
+def _blocks(
+    lines: Sequence[Mapping[str, Any]],
+    thumbnails: Thumbnails,
+    token_text: Callable[[int], str] | None,
+    num_left_out: int,
+) -> Iterator[tuple[str, Any]]:
+    """The page's data with the ids of its blocks. The script reads a block when it first needs it."""
+    paths = list(dict.fromkeys(path for line in lines if (path := video_path(line)) is not None))
+    numbers = {path: number for number, path in enumerate(paths)}
+    yield (
+        "index",
+        {
+            "num_left_out": num_left_out,
+            "components": _components_by_method(line["trajectory"] for line in lines),
+            "videos": [{"path": path, "note": thumbnails.notes.get(path)} for path in paths],
+            "rollouts": [_summary_of(line, numbers) for line in lines],
+        },
+    )
+    for path, number in numbers.items():
+        if path in thumbnails.jpeg_of:
+            yield f"video-{number}", _pictures_of(thumbnails, path)
+    ids: set[int] = set()
+    for number, line in enumerate(lines):
+        record = _record_of(line)
+        yield f"rollout-{number}", record
+        ids.update(_token_ids(record))
+    if token_text is not None:
+        yield "vocabulary", {id: token_text(id) for id in sorted(ids)}
+
+
+def _to_json(value: Any) -> str:
+    """JSON that is ASCII and holds no character with a meaning in HTML."""
+    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinite numbers: they are shown by name."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _finite(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(member) for member in value]
+    return value
+
+
+def video_path(line: Mapping[str, Any]) -> str | None:
+    """Path of a line's video, as its row has it."""
+    path = (line.get("extra_info") or {}).get("video_path")
+    return None if path is None else str(path)
+
+
+def _pictures_of(thumbnails: Thumbnails, path: str) -> dict[str, str]:
+    """Thumbnails of a video as base64, under the names that the script asks for: by frame, and by frame and edges of
+    the part, `10` or `10,0,0,32,18`."""
+    return {
+        ",".join(map(str, (index, *(region or ())))): base64.b64encode(jpeg).decode()
+        for (index, region), jpeg in thumbnails.jpeg_of[path].items()
+    }
+
+
+def _token_ids(record: Mapping[str, Any]) -> set[int]:
+    """Ids of all tokens of a record, as `_record_of` gives it."""
+    return {run[0] for part in record["sequences"] for run in (*part["prompt"], *part["response"])}
+
+
+def _components_by_method(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
+    """Reward components by method; a method that this version does not know is left out."""
+    components: dict[str, dict[str, None]] = {}
+    for trajectory in trajectories:
+        components.setdefault(trajectory.method, {}).update(dict.fromkeys(components_of(trajectory)))
+    return {name: list(members) for name, members in sorted(components.items()) if members}
+
+
+def _summary_of(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dict[str, Any]:
+    """What the list and the table of a group show of a rollout."""
+    trajectory: Trajectory = line["trajectory"]
+    counts = trajectory.counts()
+    path = video_path(line)
+    return {
+        "step": line.get("step"),
+        "uid": line.get("uid"),
+        "session": line.get("session_id"),
+        "method": trajectory.method,
+        "stop": None if trajectory.stop_reason is None else str(trajectory.stop_reason),
+        "score": (line.get("reward") or {}).get("score"),
+        "advantage": line.get("advantage"),
+        "calls": counts["executed_calls"],
+        "frames": counts["initial_frames"] + counts["tool_frames"],
+        "answer": trajectory.answer,
+        "own": trajectory.settings,
+        "question": " ".join(trajectory.question.split())[:_QUESTION_CHARACTERS],
+        "in_frames": speaks_frame_numbers(trajectory),
+        "video": None if path is None else video_numbers[path],
+    }
+
+
+def _record_of(line: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page shows of a chosen rollout."""
+    shown_elsewhere = ("trajectory", "reward", "not_scored", "sequences", "ground_truth")
+    return {
+        "trajectory": line["trajectory"].to_dict(),
+        "ground_truth": line.get("ground_truth"),
+        "reward": line.get("reward") or {},
+        "not_scored": not_scored(line),
+        "evidence_seconds": (line.get("extra_info") or {}).get("video_segment"),
+        "row": {name: value for name, value in line.items() if name not in shown_elsewhere},
+        "sequences": [_sequence(sequence) for sequence in line.get("sequences") or []],
+    }
+
+
+def _sequence(sequence: Mapping[str, Any]) -> dict[str, Any]:
+    """A training sequence with repeated tokens of its context, such as those of an image, counted.
+
+    A run is `[id, times, mask]`, mask 0 in the prompt; a sampled token is one for itself, followed by its
+    log-probabilities in the rollout and in training, None where the record has none: held-out rollouts train nothing.
+    """
+    unknown = [None] * len(sequence["responses"])
+    log_probs = [sequence.get(name, unknown) for name in ("rollout_log_probs", "old_log_probs")]
+    response: list[list[Any]] = []
+    for id, mask, *pair in zip(sequence["responses"], sequence["response_mask"], *log_probs, strict=True):
+        if mask:  # all digits would be half of the page
+            response.append([id, 1, 1, *(None if value is None else round(value, 4) for value in pair)])
+        elif response and response[-1][0] == id and response[-1][2] == 0:
+            response[-1][1] += 1
+        else:
+            response.append([id, 1, 0])
+    advantages = sequence.get("advantages", unknown)
+    trained = [value for value, mask in zip(advantages, sequence["response_mask"], strict=True) if mask]
+    return {
+        "prompt": [[id, len(list(run)), 0] for id, run in groupby(sequence["prompts"])],
+        "response": response,
+        "advantage": trained[0] if trained else None,
+    }
+
+
+def speaks_frame_numbers(trajectory: Trajectory) -> bool:
+    """Whether the policy was shown frame numbers: those of the video, not of the pictures shown.
+
+    A method does where its tools label frames by number. One that is put together from parts does where one of these
+    tools is among them. Of a method that this version does not know, False.
+    """
+    if trajectory.provenance is not None:
+        return bool(_numbering_tools() & set(map(str, trajectory.provenance.get("tools", ()))))
+    return _labels_numbers(trajectory.method)
+
+
+@lru_cache
+def _labels_numbers(name: str) -> bool:
+    try:
+        tools = method_class(name).tool_descriptions
+    except UsageError:
+        return False
+    return any(tool.frame_label == NUMBER_AND_TIME for tool in tools)
+
+
+@lru_cache
+def _numbering_tools() -> frozenset[str]:
+    descriptions = [tool for name in method_names() for tool in method_class(name).tool_descriptions]
+    return frozenset(tool.name for tool in descriptions if tool.frame_label == NUMBER_AND_TIME)

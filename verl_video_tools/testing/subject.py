@@ -381,11 +381,11 @@ class Subject:
         form, sample = self.answer_form, self.sample
         call = next((turn for turn, _ in self.example_calls.values()), None)
         if form is not None:
-            for number, asked in enumerate(self.samples):
+            for number, question in enumerate(self.samples):
                 script = self.scripts[number] if self.scripts else [*([call] if call else []), form.turn("A")]
                 ending = answer_form(self.method, script[-1:]) or form
-                yield "good", asked, [*script[:-1], ending.turn(asked.ground_truth)]
-                yield "wrong", asked, [*script[:-1], ending.turn("A" if asked.ground_truth != "A" else "B")]
+                yield "good", question, [*script[:-1], ending.turn(question.ground_truth)]
+                yield "wrong", question, [*script[:-1], ending.turn("A" if question.ground_truth != "A" else "B")]
             yield "answer", sample, [form.turn(sample.ground_truth)]
             yield "every option", sample, [form.turn(", ".join("ABCD"[: len(sample.options)]))]
         yield "garbage", sample, ["I do not know what to say."]

@@ -121,7 +121,7 @@ class RankingRetriever:
 
 
 class FailingJudge:
-    """A judge that cannot be reached. `was_asked` tells whether anyone asked it."""
+    """A judge that cannot be reached. `was_asked` is True once someone has."""
 
     def __init__(self) -> None:
         self.was_asked = False

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from verl_video_tools.core.types import Sample
-from verl_video_tools.launch.checks.prompts import PromptMeter, decode_prompts, measure_rows
+from verl_video_tools.launch.checks.rows import PromptMeter, decode_prompts, measure_rows
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenStream

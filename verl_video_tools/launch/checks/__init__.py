@@ -2,10 +2,7 @@
 
 installation.py   packages, the plugin, the machine; works where packages are missing
 run.py            the list of a run's checks: cheap ones, with which every run starts, and thorough ones
-planned.py        the run that they look at
-sizes.py          batches that verl divides
 rows.py           a sample of the rows: truths, files, lengths
-prompts.py        what a row's prompt takes of the limits, by a rollout's own code
-services.py       judge, retriever and tool model, asked once
+planned.py        the run that they look at
 report.py         the table, and the same as JSON
 """

@@ -154,12 +154,12 @@ def check_installation(device: str) -> list[Check]:
     """All checks, in the order of the report.
 
     Args:
-        device: `cpu` or `gpu`; decides which build of vLLM is wanted and which platform verl is asked to load.
+        device: `cpu` or `gpu`; decides which build of vLLM is wanted and which platform verl loads.
     """
     packages = [*(check_package(package) for package in NEEDED), *check_engine(device), *check_flash_attention(device)]
     is_blocked = any(check.status is Status.FAILED for check in packages)
     if device == "cpu":
-        # As `vvt train` does: the CPU platform registers itself only where it was asked for.
+        # As `vvt train` does: the CPU platform registers itself only if it is requested.
         os.environ.setdefault("DEVICE", "cpu")
         os.environ.setdefault("VERL_PLATFORM", "cpu")
     plugin = check_plugin(is_blocked)
@@ -331,7 +331,7 @@ def _plugin_check(name: str, detail: str, ok: bool, is_blocked: bool) -> Check:
 
 
 def judge_checks(config: JudgeConfig) -> list[Check]:
-    """Whether a judge can be reached, serves its model, and tells a right answer from a wrong one."""
+    """Whether a judge can be reached, serves its model, and distinguishes a right answer from a wrong one."""
     fix = f"start the server, or correct the address, the model's name or the key ({page('judge')})"
     try:
         from verl_video_tools.services.judge import examine_judge

@@ -9,13 +9,31 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from verl_video_tools.core.machine import list_gpus
+from verl_video_tools.core.types import Method, Sample
 
 if TYPE_CHECKING:
-    from verl_video_tools.launch.checks.prompts import Prompt
     from verl_video_tools.verl_plugin.planned_run import Kind, RunModel
 
 ROWS_OF_A_START = 8
 """Rows of each split that the start of a run looks at, in a second or two."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The most expensive prompt of a row's group.
+
+    Attributes:
+        label: of the row.
+        method: whose prompt it is, as that rollout configures it.
+        problem: why the run would leave the row out; empty where it fits.
+    """
+
+    label: str
+    method: Method
+    sample: Sample
+    tokens: int = 0
+    images: int = 0
+    problem: str = ""
 
 
 @dataclass

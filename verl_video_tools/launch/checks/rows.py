@@ -1,13 +1,17 @@
-"""A sample of a run's rows: whether they can be graded, name files that exist, and fit the run's limits."""
+"""A sample of a run's rows: whether they can be graded, name files that exist, and fit the run's limits.
+
+A prompt is made by the `Episode` of a rollout, whose budget is checked before anything is decoded.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from omegaconf import OmegaConf
@@ -15,11 +19,13 @@ from omegaconf import OmegaConf
 from verl_video_tools.core.errors import RowError, UsageError, VideoToolsError
 from verl_video_tools.core.machine import page
 from verl_video_tools.core.sample import all_media_of, read_clip
-from verl_video_tools.core.types import Sample
+from verl_video_tools.core.types import Content, Message, Method, Sample, StopReason, content_images
 from verl_video_tools.data.parquet import count_rows, row_batches
-from verl_video_tools.launch.checks.planned import PlannedRun
-from verl_video_tools.launch.checks.prompts import PromptMeter, decode_prompts, measure_rows
+from verl_video_tools.launch.checks.planned import PlannedRun, Prompt
 from verl_video_tools.launch.checks.report import Check, Status, one_line
+from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.sequences import TokenBudget, rollout_tokens
+from verl_video_tools.verl_plugin.planned_run import RunModel
 from verl_video_tools.verl_plugin.run_checks import (
     CHECKED_COLUMNS,
     check_agent_names,
@@ -32,6 +38,11 @@ from verl_video_tools.verl_plugin.run_checks import (
 from verl_video_tools.verl_plugin.settings import group_methods, judge_config, plain_dict
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_AT_ONCE = 8
+"""Rows under way: their frames are held in memory, and a long video has hundreds."""
 START_SECONDS = 2.0
 """Time in which the start of a run opens videos and measures prompts; rows whose turn does not come are not."""
 OPEN_SECONDS, DECODE_SECONDS, ENCODE_SECONDS = 20.0, 12.0, 35.0
@@ -123,39 +134,43 @@ def _check_split(run: PlannedRun, split: str, files: Sequence[str]) -> Iterator[
         names = {label: row_method_name(row, rollout) for label, row in sampled.rows.items()}
         methods = {name: checked_method(name, rollout, validate) for name in set(names.values()) if name is not None}
     except (UsageError, RowError) as error:
-        fix = f"{'VAL_FILES' if validate else 'TRAIN_FILES'}: a parquet file of rows ({page('rows')}), or as said"
+        name = "VAL_FILES" if validate else "TRAIN_FILES"
+        fix = f"set {name} to a parquet file of rows ({page('rows')}), or do as the message says"
         yield Check("rows", f"{split} rows", Status.FAILED, detail=str(error), fix=fix)
         return
     method_of = {label: methods[name] for label, name in names.items() if name is not None}
-    faults, lacks_judge = {}, False
+    faults = {}
     for label, method in method_of.items():
         row = sampled.rows[label]
-        if fault := row_fault(row, method, judge, validate=validate):
+        if fault := row_fault(row, method, judge, validate=validate) or _missing_file(run, row):
             faults[label] = fault
-            lacks_judge |= judge is None and not validate and _is_open(row)
-        elif fault := _missing_file(run, row):
-            faults[label] = fault
+    lacks_judge = judge is None and not validate and any(_is_open(sampled.rows[label]) for label in faults)
     fix = " && ".join(f"vvt data validate {file} --out good.parquet" for file in files)
     if lacks_judge:
         fix = f"set video_tools.judge.base_url=URL for open questions ({page('judge')}); for the rest {fix}"
     num_rows = 0 if lacks_judge else len(sampled.rows)  # those of other agent loops are theirs to judge
     yield _verdict(run, f"{split} rows", sampled.found, faults, num_rows, "cannot be used", fix)
     usable = {label: method for label, method in method_of.items() if label not in faults}
-    if run.model is None or not usable:
-        return
-    groups = {label: group_methods(method, rollout, validate) for label, method in usable.items()}
+    if run.model is not None and usable:
+        groups = {label: group_methods(method, rollout, validate) for label, method in usable.items()}
+        yield _check_prompts(run, split, sampled.rows, groups)
+
+
+def _check_prompts(
+    run: PlannedRun, split: str, rows: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Sequence[Method]]
+) -> Check:
+    """Whether the prompts of rows fit the run's limits; those that do are kept for `check_initial_frames`."""
     meter = _meter(run)
-    prompts = asyncio.run(measure_rows(meter, sampled.rows, groups, OPEN_SECONDS if run.thorough else START_SECONDS))
+    prompts = asyncio.run(measure_rows(meter, rows, groups, OPEN_SECONDS if run.thorough else START_SECONDS))
     run.prompts += [prompt for prompt in prompts if not prompt.problem]
-    longest = max(prompt.tokens for prompt in prompts)
-    found = f"{longest:,} tokens at most, of {meter.prompt_length:,}"
+    longest, images = max(prompt.tokens for prompt in prompts), max(prompt.images for prompt in prompts)
     long = {prompt.label: prompt.problem for prompt in prompts if prompt.problem}
-    images = max(prompt.images for prompt in prompts)
     limits = f"data.max_prompt_length={longest}"
     if meter.max_images is not None and images > meter.max_images:
         limits += f" actor_rollout_ref.rollout.limit_images={images}"
+    found = f"{longest:,} tokens at most, of {meter.prompt_length:,}"
     fix = f"set {limits}, show fewer frames, or leave such rows out: vvt data validate --help"
-    yield _verdict(run, f"{split} prompts", found, long, len(prompts), f"would be left out of {split}", fix)
+    return _verdict(run, f"{split} prompts", found, long, len(prompts), f"would be left out of {split}", fix)
 
 
 def check_initial_frames(run: PlannedRun) -> Iterator[Check]:
@@ -267,3 +282,131 @@ def _verdict(
     fails = (run.thorough or len(faults) >= num_rows) and not is_read_only
     status = Status.FAILED if fails else Status.WARNING
     return Check("rows", name, status, found, f"{rows} {what}: {'; '.join(named)}", fix)
+
+
+# --------------------------------------------------------------------------------------------- prompts and their frames
+
+
+class _FirstFrames:
+    """A retriever for selectors of initial frames: which frames they are changes no length."""
+
+    async def best_frames(
+        self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
+    ) -> list[int]:
+        return list(candidates[:num_frames])
+
+
+class _Probe:
+    """A budget that notes what a prompt takes, and ends the rollout before frames are decoded unless they shall be."""
+
+    def __init__(self, budget: TokenBudget, decode: bool) -> None:
+        self._budget = budget
+        self._decode = decode
+        self.tokens = self.images = 0
+        self.verdict: StopReason | None = None
+
+    def refuses_prompt(self, messages: Sequence[Message]) -> StopReason | None:
+        self.tokens = self._budget.tokens.counter.prompt(messages)
+        self.images = sum(len(content_images(message.content)) for message in messages)
+        self.verdict = self._budget.refuses_prompt(messages)
+        return self.verdict if self._decode or self.verdict else StopReason.PROMPT_BUDGET
+
+    def refuses_observation(self, content: Content) -> StopReason | None:
+        return self._budget.refuses_observation(content)
+
+
+@dataclass(frozen=True)
+class PromptMeter:
+    """Measures the prompts of rows as a run with these limits would make them.
+
+    Attributes:
+        max_images: of a sequence; None: the engine has no limit.
+    """
+
+    model: RunModel
+    prompt_length: int
+    response_length: int
+    max_images: int | None
+
+    async def measure(self, label: str, sample: Sample, group: Sequence[Method]) -> Prompt:
+        """The most expensive prompt of a group; nothing is decoded."""
+        members = list({id(method): method for method in group}.values())
+        prompts = [await self._prompt(label, sample, member) for member in members]
+        failed = [prompt for prompt in prompts if prompt.problem]
+        return failed[0] if failed else max(prompts, key=lambda prompt: prompt.tokens)
+
+    async def decode(self, prompt: Prompt) -> str:
+        """Decode the frames of a prompt; what is wrong."""
+        probe, episode = self._episode(prompt.method, prompt.sample, decode=True)
+        return "" if await episode.start() else self._problem(probe, episode)
+
+    async def _prompt(self, label: str, sample: Sample, method: Method) -> Prompt:
+        probe, episode = self._episode(method, sample, decode=False)
+        await episode.start()
+        problem = self._problem(probe, episode) if probe.verdict or not probe.tokens else ""
+        return Prompt(label, method, sample, probe.tokens, probe.images, problem)
+
+    def _episode(self, method: Method, sample: Sample, *, decode: bool) -> tuple[_Probe, Episode]:
+        model = self.model.tokens
+        end_of_turn_id = model.tokenizer.convert_tokens_to_ids("<|im_end|>")
+        tokens = rollout_tokens(method.context_policy(), model.counter, end_of_turn_id)
+        probe = _Probe(TokenBudget(tokens, self.prompt_length, self.response_length, self.max_images), decode)
+        return probe, Episode(method, sample, model.envelope, probe, _FirstFrames())
+
+    def _problem(self, probe: _Probe, episode: Episode) -> str:
+        if probe.verdict is None:
+            return episode.trajectory.error or f"the rollout ends at once ({episode.trajectory.stop_reason})"
+        if probe.verdict is StopReason.IMAGE_BUDGET:
+            return f"the prompt has {probe.images:,} images, the run allows {self.max_images:,}"
+        return f"the prompt takes {probe.tokens:,} tokens, the run allows {self.prompt_length:,}"
+
+
+async def measure_rows(
+    meter: PromptMeter, rows: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Sequence[Method]], seconds: float
+) -> list[Prompt]:
+    """The prompts of rows, as many as can be started in a time. One that fails has the reason as its problem.
+
+    Args:
+        rows: by their labels.
+        groups: of the rows that are measured, the methods of a group.
+    """
+
+    async def measure(label: str) -> Prompt:
+        sample = Sample.from_row(rows[label])
+        try:
+            return await meter.measure(label, sample, groups[label])
+        except VideoToolsError as error:
+            return Prompt(label, groups[label][0], sample, problem=one_line(error))
+
+    return await _in_time(measure, list(groups), seconds)
+
+
+async def decode_prompts(meter: PromptMeter, prompts: Sequence[Prompt], seconds: float) -> list[tuple[str, str]]:
+    """Labels of the prompts whose decoding could be started in a time, each with what is wrong."""
+
+    async def decode(prompt: Prompt) -> tuple[str, str]:
+        try:
+            return prompt.label, await meter.decode(prompt)
+        except VideoToolsError as error:
+            return prompt.label, one_line(error)
+
+    return await _in_time(decode, prompts, seconds)
+
+
+async def _in_time(work: Callable[[Item], Awaitable[Result]], items: Sequence[Item], seconds: float) -> list[Result]:
+    """Results, in the order of items, of those that were started in time, and at least one; several at a time.
+
+    They start in an order of their own, so that those which are left out are spread over all.
+    """
+    gate, end = asyncio.Semaphore(_AT_ONCE), time.monotonic() + seconds
+    order = list(range(len(items)))
+    Random(0).shuffle(order)
+    results: dict[int, Result] = {}
+
+    async def one(place: int) -> None:
+        async with gate:
+            if place == order[0] or time.monotonic() < end:
+                results[place] = await work(items[place])
+
+    await asyncio.gather(*map(one, order))
+    return [results[place] for place in sorted(results)]

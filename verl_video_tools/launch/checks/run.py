@@ -1,12 +1,19 @@
-"""The list of a run's checks. Each start executes the cheap ones; `vvt doctor --run` and `--dry-run` execute all."""
+"""The list of a run's checks. Each start executes the cheap ones; `vvt doctor --run` and `--dry-run` execute all.
+
+Checks of rows are in `rows.py`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import gcd, lcm
 from pathlib import Path
 from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.machine import module_exists, page
@@ -15,21 +22,28 @@ from verl_video_tools.launch.checks.installation import (
     FLASH_ATTENTION_FIX,
     SLOWER_ATTENTION,
     flash_attention_fault,
+    judge_checks,
 )
 from verl_video_tools.launch.checks.planned import PlannedRun
 from verl_video_tools.launch.checks.report import Check, Report, Status, one_line
 from verl_video_tools.launch.checks.rows import check_grpo_rows, check_initial_frames, check_sequences, check_sft_rows
-from verl_video_tools.launch.checks.services import check_judge, check_retriever, check_tool_model
-from verl_video_tools.launch.checks.sizes import check_sizes
+from verl_video_tools.services.retrieval import local
+from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 from verl_video_tools.verl_plugin.planned_run import check_grpo_options, load_run_model
+from verl_video_tools.verl_plugin.settings import judge_config, retrieval_config, tool_model_config
 
 _MODEL_FIX = "MODEL_PATH: the folder of a model with its processor, or its name on the Hugging Face hub"
 _LOGGER_MODULES = ("wandb", "mlflow", "swanlab", "tensorboard", "clearml", "trackio")
 """Loggers of verl that are packages of these names."""
 
 
+ACTOR, ROLLOUT, REF = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
+REPLY_SECONDS = 20.0
+"""Time for one reply; a run waits longer."""
+
+
 def check_run(run: PlannedRun) -> Report:
-    """What can be said of a run before it starts."""
+    """The results of all checks that apply to a run before it starts."""
     found: list[Check] = []
     for item in RUN_CHECKS:
         if run.program in item.programs and (run.thorough or item.is_cheap):
@@ -37,6 +51,9 @@ def check_run(run: PlannedRun) -> Report:
             if item.check is check_options and found[-1].status is Status.FAILED:
                 break  # the others read options that verl refuses
     return Report(run.device, found)
+
+
+# -------------------------------------------------------------------------------------------------------------- options
 
 
 def check_options(run: PlannedRun) -> Iterator[Check]:
@@ -60,6 +77,89 @@ def check_group(run: PlannedRun) -> Iterator[Check]:
         yield Check("configuration", name, Status.FAILED, found, detail, "set actor_rollout_ref.rollout.temperature=1")
     else:
         yield Check("configuration", name, Status.OK, found)
+
+
+def check_sizes(run: PlannedRun) -> Iterator[Check]:
+    """Whether batches, mini-batches and micro-batches can be dealt to the training ranks."""
+    trainer = run.config.trainer
+    num_ranks = int(trainer.nnodes) * int(trainer.n_gpus_per_node)
+    problems = _grpo_problems if run.program == "grpo" else _sft_problems
+    for detail, fix in problems(run.config, num_ranks):  # what follows the first one depends on it
+        yield Check("configuration", "sizes", Status.FAILED, detail=detail, fix=fix)
+        return
+    yield Check("configuration", "sizes", Status.OK, f"training ranks: {num_ranks}")
+
+
+def _grpo_problems(config: DictConfig, num_ranks: int) -> Iterator[tuple[str, str]]:
+    """Problems, each with the option to set. Each assumes that those before it are absent: the caller takes one."""
+    actor, rollout, ref = (OmegaConf.select(config, section) for section in (ACTOR, ROLLOUT, REF))
+    shards = int(actor.ulysses_sequence_parallel_size)
+    yield from _sharing_problem(num_ranks, shards, f"{ACTOR}.ulysses_sequence_parallel_size")
+    if config.trainer.get("val_only"):
+        return  # no update
+    ranks, group = num_ranks // shards, int(rollout.n)
+    mini_batch = int(actor.ppo_mini_batch_size)
+    if mini_batch * group % ranks:
+        step = ranks // gcd(ranks, group)
+        detail = f"a mini-batch of {mini_batch} x {group} rollouts cannot be dealt to {ranks} training ranks"
+        yield detail, f"{ACTOR}.ppo_mini_batch_size={-(-mini_batch // step) * step}"
+    batch = mini_batch if _is_separate(config) else int(config.data.train_batch_size)
+    multiple = lcm(ranks, mini_batch * group)  # verl fills a batch up to a multiple of this
+    of_rank = -(-batch * group // multiple) * multiple // ranks
+    if of_rank < 2:
+        detail = f"{batch} x {group} rollouts for {ranks} training ranks: verl cannot update on fewer than two of each"
+        yield detail, f"data.train_batch_size={-(-2 * ranks // group)}"
+    micro_batches = [(mini_batch * group // ranks, f"{ACTOR}.ppo_micro_batch_size_per_gpu", actor.use_dynamic_bsz)]
+    has_reference = bool(actor.use_kl_loss or config.algorithm.use_kl_in_reward)
+    model = config.actor_rollout_ref.model
+    is_adapter_off = has_reference and bool(model.get("lora_rank") or model.get("lora_adapter_path"))  # the actor's own
+    if is_adapter_off or not OmegaConf.select(config, "algorithm.rollout_correction.bypass_mode"):
+        micro_batches.append(
+            (of_rank, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", rollout.log_prob_use_dynamic_bsz)
+        )
+    if has_reference and not is_adapter_off:
+        micro_batches.append((of_rank, f"{REF}.log_prob_micro_batch_size_per_gpu", ref.log_prob_use_dynamic_bsz))
+    for number, option, is_dynamic in micro_batches:
+        if not is_dynamic:
+            yield from _micro_batch_problem(f"{number} rollouts", number, config, option)
+
+
+def _sft_problems(config: DictConfig, num_ranks: int) -> Iterator[tuple[str, str]]:
+    """The same of fine-tuning."""
+    shards = int(config.engine.ulysses_sequence_parallel_size)
+    yield from _sharing_problem(num_ranks, shards, "engine.ulysses_sequence_parallel_size")
+    ranks, batch = num_ranks // shards, int(config.data.train_batch_size)
+    if batch < ranks:  # verl leaves out what does not fill all ranks
+        yield f"a batch of {batch} rows leaves none to some of {ranks} training ranks", f"data.train_batch_size={ranks}"
+    if not config.data.use_dynamic_bsz:
+        number = batch // ranks
+        yield from _micro_batch_problem(f"{number} rows", number, config, "data.micro_batch_size_per_gpu")
+
+
+def _sharing_problem(num_ranks: int, shards: int, option: str) -> Iterator[tuple[str, str]]:
+    if num_ranks % shards:
+        detail = f"{num_ranks} GPUs cannot be divided into groups of {shards} that share a sequence"
+        yield detail, f"{option}={_divisor(num_ranks, shards)}"
+
+
+def _micro_batch_problem(what: str, number: int, config: DictConfig, option: str) -> Iterator[tuple[str, str]]:
+    size = OmegaConf.select(config, option)
+    if size and number % int(size):
+        detail = f"{what} of a training rank cannot be divided into micro-batches of {size}"
+        yield detail, f"{option}={_divisor(number, int(size))}"
+
+
+def _is_separate(config: DictConfig) -> bool:
+    """Whether the engine has GPUs of its own, and each update takes a mini-batch."""
+    return str(OmegaConf.select(config, "trainer.v1.trainer_mode")).endswith("separate_async")
+
+
+def _divisor(number: int, wanted: int) -> int:
+    """The largest divisor of `number` that is no larger than `wanted`."""
+    return max(divisor for divisor in range(1, wanted + 1) if number % divisor == 0)
+
+
+# ------------------------------------------------------------------------------------------------------- model, machine
 
 
 def check_model(run: PlannedRun) -> Iterator[Check]:
@@ -137,6 +237,52 @@ def check_loggers(run: PlannedRun) -> Iterator[Check]:
         yield Check("machine", "logger", Status.OK, ", ".join(names))
 
 
+# ----------------------------------------------------------------------------------------- judge, retriever, tool model
+
+
+def check_judge(run: PlannedRun) -> Iterator[Check]:
+    """The run's judge. Whether rows need one is a matter of the rows."""
+    judge = judge_config(run.config)
+    if judge is not None and judge.base_url is None:
+        yield Check("judge", "judge", Status.SKIPPED, detail="verl starts it with the run")
+    elif judge is not None:
+        yield from judge_checks(replace(judge, deadline_seconds=min(judge.deadline_seconds, REPLY_SECONDS)))
+
+
+def check_retriever(run: PlannedRun) -> Iterator[Check]:
+    """Load the run's encoder, on the CPU of this process."""
+    retrieval = retrieval_config(run.config.actor_rollout_ref.rollout)
+    if retrieval is None:
+        return
+    try:
+        local(replace(retrieval, num_gpus=0.0))
+    except (VideoToolsError, ImportError) as error:
+        fix = f"correct video_tools.retrieval ({page('retrieval')})"
+        yield Check("retriever", "encoder", Status.FAILED, retrieval.model, one_line(error), fix)
+    else:
+        yield Check("retriever", "encoder", Status.OK, retrieval.model)
+
+
+def check_tool_model(run: PlannedRun) -> Iterator[Check]:
+    """Whether the model that tools ask can be reached and replies."""
+    tool_model = tool_model_config(run.config.actor_rollout_ref.rollout)
+    if tool_model is not None:
+        yield asyncio.run(_ask(replace(tool_model, deadline_seconds=min(tool_model.deadline_seconds, REPLY_SECONDS))))
+
+
+async def _ask(config: ToolModelConfig) -> Check:
+    try:
+        async with EndpointToolModel(config) as model:
+            reply = await model.ask(("Reply with the word ready.",), config.deadline_seconds)
+    except VideoToolsError as error:
+        fix = f"start the server, or correct video_tools.tool_model ({page('tools')})"
+        return Check("tool model", "reply", Status.FAILED, str(config.base_url), one_line(error), fix)
+    return Check("tool model", "reply", Status.OK, f"{reply.model}: {reply.text[:40]!r}")
+
+
+# ------------------------------------------------------------------------------------------------------------- the list
+
+
 @dataclass(frozen=True)
 class RunCheck:
     """One entry of the list.
@@ -174,7 +320,7 @@ RUN_CHECKS = (
 
 
 def _results(item: RunCheck, run: PlannedRun) -> list[Check]:
-    """What a check finds. A failure of its own is told, and neither hides the others' results nor stops a run."""
+    """The results of one check. A bug in it becomes a warning, which neither hides other results nor stops a run."""
     found: list[Check] = []
     try:
         for check in item.check(run):

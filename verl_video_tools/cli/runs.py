@@ -1,10 +1,10 @@
-"""`vvt plan` and `vvt budget`: tokens and memory of a run, and of a rollout, before there are any."""
+"""Commands about training runs: `vvt train`, `vvt doctor`, and the estimates `vvt plan` and `vvt budget`."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
@@ -17,6 +17,100 @@ if TYPE_CHECKING:
 
 _FPS = 30.0
 """Of the videos that are assumed: how many frames one has bounds what a method may show of it."""
+
+
+@command
+class Train:
+    """Train a model, from its rows to the exported weights."""
+
+    stage: Annotated[Literal["grpo", "sft", "rft"], typer.Argument(help="What to train by.")]
+    overrides: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="OVERRIDES...",
+            help="Config groups, such as +video_tools=longvt_grpo, then options of verl, NAME=VALUE.",
+        ),
+    ]
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", help="Train a tiny model on synthetic videos, as on a machine without a GPU.")
+    ] = False
+    smoke_test: Annotated[
+        bool,
+        typer.Option(
+            "--smoke-test", help="Two steps of the tiny model with a real run's options, then one that resumes."
+        ),
+    ] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check what can be checked without Ray, an engine or weights.")
+    ] = False
+    save_on_signal: Annotated[
+        bool,
+        typer.Option("--save-on-signal", help="Save a checkpoint at the first SIGINT, SIGTERM or SIGHUP."),
+    ] = False
+    cfg: Annotated[
+        Literal["job"] | None, typer.Option(help="Print the whole configuration as YAML instead of training.")
+    ] = None
+
+    def run(self) -> None:
+        from omegaconf import OmegaConf
+
+        from verl_video_tools.launch.train import Request, dry_run, plan_run, train
+
+        request = Request(
+            self.stage,
+            tuple(self.overrides),
+            synthetic=self.synthetic,
+            smoke_test=self.smoke_test,
+            save_on_signal=self.save_on_signal,
+        )
+        if self.cfg:
+            print(OmegaConf.to_yaml(plan_run(request).config))
+            return
+        raise typer.Exit(dry_run(request).show() if self.dry_run else train(request))
+
+
+@command
+class Doctor:
+    """Check an installation, or a run with --run. Exits 1 and prints fixes if it cannot train."""
+
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[VERL_OPTION]...", help="With --run: more config groups, and options of verl."),
+    ] = None
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="GROUP",
+            help="A method and a stage, such as longvt_grpo: check the run's configuration, model, rows and services "
+            "with the variables of this shell, and start nothing.",
+        ),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False
+    judge_base_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Also check the judge at this endpoint; default: VVT_JUDGE_BASE_URL."),
+    ] = None
+    judge_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Model to judge with; default: the first that is served.")
+    ] = None
+
+    def run(self) -> int:
+        if self.group is None:
+            if self.options:
+                raise UsageError(f"options of verl belong to a run: vvt doctor --run GROUP {' '.join(self.options)}")
+            from verl_video_tools.launch.checks.installation import installation_report
+
+            return installation_report(self.judge_base_url, self.judge_model).show(self.as_json)
+        if self.judge_base_url or self.judge_model:
+            raise UsageError("with --run the judge is the one that the run's options name")
+        from verl_video_tools.launch.train import Request, Stage, dry_run
+
+        stage = self.group.rpartition("_")[2]
+        if stage not in get_args(Stage):
+            raise UsageError(f"--run {self.group}: give a method and a stage, such as longvt_grpo")
+        overrides = (f"+video_tools={self.group}", *(self.options or ()))
+        return dry_run(Request(cast(Stage, stage), overrides)).show(self.as_json)
 
 
 @command
