@@ -1,52 +1,93 @@
-"""How much of the package one rollout goes through: functions entered, and files they stand in.
+"""How much of the package one executed call and one reward go through: functions entered, and the files they stand in.
 
-    python -m benchmarks.entered
+    python -m benchmarks.entered [--list]
 
-One replay of VideoZoomer with one zoom, in a fresh process; threads that decode are counted too.
+A call is FrameThinker's `choose_frames`, from `Episode.step(text)` to the observation that answers it. A reward is the
+score of that rollout, from its record. Lambdas and comprehensions count, and so do threads that decode.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import sys
 import tempfile
 import threading
+from collections import Counter
 from pathlib import Path
 from types import CodeType, FrameType
 
 from tests.videos.files import write_video
-from verl_video_tools.replay import replay
+from verl_video_tools.core.types import Sample, Trajectory
+from verl_video_tools.methods import get_method
+from verl_video_tools.rollout.episode import Episode
 
-PACKAGE = str(Path(__file__).parent.parent / "verl_video_tools")
-TURNS = (
-    '<think>Closer.</think><video_zoom>{"segment": [4, 6], "fps": 2}</video_zoom>',
-    "<think>Seen.</think><answer>B</answer>",
-)
+PACKAGE = Path(__file__).parent.parent / "verl_video_tools"
+CALL = "<think>between 100 and 200</think><action>choose frames between 100 and 200</action>"
+ANSWER = "<think>a cat</think><action>output answer: B</action>"
 
 
-def entered(video: str) -> set[CodeType]:
-    """Code of the package's functions that a replay enters; lambdas, comprehensions and modules are not counted."""
-    found: set[CodeType] = set()
+class Recorder:
+    """Collects the code of the package's functions that are entered inside a `with` block, in whatever thread.
 
-    def note(frame: FrameType, event: str, _: object) -> None:
+    Only threads that start after it was made are watched, and the one that made it.
+    """
+
+    def __init__(self) -> None:
+        self.entered: set[CodeType] = set()
+        self._is_recording = False
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+
+    def __enter__(self) -> set[CodeType]:
+        self.entered, self._is_recording = set(), True
+        return self.entered
+
+    def __exit__(self, *error: object) -> None:
+        self._is_recording = False
+
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(PACKAGE) and not code.co_name.startswith("<"):
-            found.add(code)
+        if (
+            self._is_recording
+            and event == "call"
+            and code.co_filename.startswith(str(PACKAGE))
+            and code.co_name != "<module>"
+        ):
+            self.entered.add(code)
 
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        replay("videozoomer", video, "What is shown at 0:05?\nA. a dog\nB. a cat", "B", TURNS)
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    return found
+
+async def call_and_reward(video: str) -> dict[str, set[CodeType]]:
+    """What is entered by each, by its name."""
+    method = get_method("framethinker")
+    sample = Sample("What is shown?\nA. a dog\nB. a cat", "B", video, "mc", options=("a dog", "a cat"))
+    recorder = Recorder()
+    episode = Episode(method, sample)
+    await episode.start()
+    with recorder as by_call:
+        observation = await episode.step(CALL)
+    assert observation is not None, episode.trajectory.error
+    await episode.step(ANSWER)
+    record = episode.trajectory.to_dict()
+    with recorder as by_reward:
+        reward = await method.score(Trajectory.from_dict(record), sample)
+    assert reward["accuracy"] == 1.0, reward
+    return {"an executed call of choose_frames": by_call, "a reward, from its record": by_reward}
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="name every file and function")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         video = str(write_video(Path(folder) / "video.mp4", num_frames=300, fps=30, width=96, height=64))
-        found = entered(video)
-    print(f"{len(found)} functions in {len({code.co_filename for code in found})} files")
+        measured = asyncio.run(call_and_reward(video))
+    for name, entered in measured.items():
+        files = Counter(code.co_filename for code in entered)
+        print(f"{name}: {len(entered)} functions in {len(files)} files")
+        for file in sorted(files) if options.list else ():
+            names = sorted(code.co_qualname for code in entered if code.co_filename == file)
+            print(f"  {Path(file).relative_to(PACKAGE)} ({len(names)}): {', '.join(names)}")
 
 
 if __name__ == "__main__":

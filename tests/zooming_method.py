@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.toolkit.hermes import parse_turn, tool_schema, tools_section
+from verl_video_tools.methods.toolkit.grammar import parse_turn, tool_schema, tools_section
 
 PATH = f"{__name__}:Zooming"
 

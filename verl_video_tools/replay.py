@@ -29,7 +29,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.records.view import write_rollout
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn, Policy, ScriptedPolicy
-from verl_video_tools.rollout.sequences import TokenBudget, rollout_tokens
+from verl_video_tools.rollout.tokens import TokenBudget, rollout_tokens
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens

@@ -12,7 +12,7 @@ from typing import Any
 
 from verl_video_tools.core.grading import grade_answer
 from verl_video_tools.core.types import AnswerLabel, Sample, default_question_type
-from verl_video_tools.methods.toolkit.blocks import find_blocks
+from verl_video_tools.methods.toolkit.grammar import find_blocks
 from verl_video_tools.rewards import temporal_iou
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 

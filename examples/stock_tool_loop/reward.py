@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from verl_video_tools.methods.toolkit.blocks import find_blocks
+from verl_video_tools.methods.toolkit.grammar import find_blocks
 from verl_video_tools.rewards import grade_multiple_choice
 
 

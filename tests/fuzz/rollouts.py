@@ -29,9 +29,8 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
-from verl_video_tools.rollout.sequences import TokenBudget, rollout_tokens
 from verl_video_tools.rollout.token_policy import TokenPolicy
-from verl_video_tools.rollout.tokens import TokenCounter, check_invariants
+from verl_video_tools.rollout.tokens import TokenBudget, TokenCounter, check_invariants, rollout_tokens
 
 NUM_FRAMES, SECONDS = 60, 4.0
 REASONS = {*StopReason} - {StopReason.VIDEO_ERROR, StopReason.ABORTED, StopReason.SCRIPT_EXHAUSTED}

@@ -7,8 +7,7 @@ import pytest
 from tests.rollout.test_tokens import END, IMAGE, HandBuilder, ids, letters, picture
 from verl_video_tools.core.types import Content, ContextPolicy, ImagePart, Message, StopReason, content_text
 from verl_video_tools.rollout.observation import DROPPED_MARK, visible_messages
-from verl_video_tools.rollout.sequences import RolloutTokens, TokenBudget, rollout_tokens
-from verl_video_tools.rollout.tokens import TokenCounter, check_invariants
+from verl_video_tools.rollout.tokens import RolloutTokens, TokenBudget, TokenCounter, check_invariants, rollout_tokens
 
 SYSTEM = Message("system", ("be brief",))
 INITIAL_FRAMES = Message("user", ("0s: ", picture(), "5s: ", picture(), "What?"))

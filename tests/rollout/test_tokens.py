@@ -10,8 +10,9 @@ import pytest
 
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import FrameRecord, ImagePart, Message, StopReason
-from verl_video_tools.rollout.sequences import RolloutTokens, TokenBudget
 from verl_video_tools.rollout.tokens import (
+    RolloutTokens,
+    TokenBudget,
     TokenCounter,
     TokenStream,
     check_invariants,

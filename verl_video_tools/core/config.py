@@ -34,11 +34,11 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any], section: 
         try:
             checked[name] = _converted(value, annotations[name])
         except TypeError:
-            wanted = getattr(annotations[name], "__name__", None) if isinstance(annotations[name], type) else None
-            told = f"{section}.{name} takes {wanted or annotations[name]}, got {value!r}"
+            expected = getattr(annotations[name], "__name__", None) if isinstance(annotations[name], type) else None
+            message = f"{section}.{name} takes {expected or annotations[name]}, got {value!r}"
             if isinstance(value, str) and value.startswith("["):
-                told += '; a list is written as JSON, such as ["a", "b"]'
-            raise UsageError(told) from None
+                message += '; a list is written as JSON, such as ["a", "b"]'
+            raise UsageError(message) from None
     return checked
 
 
@@ -47,14 +47,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return "".join(f"; did you mean {nearest!r}?" for nearest in get_close_matches(name, list(known), n=1))
 
 
-def require(config: object, name: str, condition: bool, wanted: str) -> None:
+def require(config: object, name: str, condition: bool, expected: str) -> None:
     """Check the range of a field, from a config's `__post_init__`.
 
     Raises:
         UsageError: `condition` is False; names the field, what is wanted and the value.
     """
     if not condition:
-        raise UsageError(f"{type(config).__name__}.{name} must be {wanted}, got {getattr(config, name)!r}")
+        raise UsageError(f"{type(config).__name__}.{name} must be {expected}, got {getattr(config, name)!r}")
 
 
 def _converted(value: Any, annotation: Any) -> Any:

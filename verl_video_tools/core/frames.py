@@ -37,10 +37,10 @@ class VideoInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; the arguments of its class."""
-        told = asdict(self)
+        data = asdict(self)
         if self.uneven_last_seconds is None:
-            del told["uneven_last_seconds"]
-        return told
+            del data["uneven_last_seconds"]
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +78,26 @@ class FrameRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; `region` (left, top, right, bottom), `tiles` and `video` only where they say something."""
-        told: dict[str, Any] = {
+        data: dict[str, Any] = {
             "index": self.index,
             "timestamp_seconds": self.timestamp_seconds,
             "width": self.width,
             "height": self.height,
         }
         if self.region is not None:
-            told["region"] = list(self.region)
+            data["region"] = list(self.region)
         if self.tiles:
-            told["tiles"] = [{"index": tile.index, "timestamp_seconds": tile.timestamp_seconds} for tile in self.tiles]
+            data["tiles"] = [{"index": tile.index, "timestamp_seconds": tile.timestamp_seconds} for tile in self.tiles]
         if self.video:
-            told["video"] = self.video
-        return told
+            data["video"] = self.video
+        return data
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> FrameRecord:
+    def from_dict(cls, data: Mapping[str, Any]) -> FrameRecord:
         """The inverse of `to_dict`."""
-        region = None if told.get("region") is None else PixelBox(*told["region"])
-        tiles = tuple(Tile(**tile) for tile in told.get("tiles", ()))
-        return cls(**{**told, "region": region, "tiles": tiles})
+        region = None if data.get("region") is None else PixelBox(*data["region"])
+        tiles = tuple(Tile(**tile) for tile in data.get("tiles", ()))
+        return cls(**{**data, "region": region, "tiles": tiles})
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ class FrameBatch:
         """What each frame is, without its pixels."""
         height, width = self.frames_THWC.shape[1:3]
         tiles = self.tiles or ((),) * len(self)
-        told = zip(self.indices.tolist(), self.timestamps_seconds.tolist(), tiles, strict=True)
-        return [FrameRecord(index, seconds, width, height, self.region, of) for index, seconds, of in told]
+        data = zip(self.indices.tolist(), self.timestamps_seconds.tolist(), tiles, strict=True)
+        return [FrameRecord(index, seconds, width, height, self.region, of) for index, seconds, of in data]
 
     def __repr__(self) -> str:  # shapes, never pixels
         return f"FrameBatch(shape={self.frames_THWC.shape}, timestamps_seconds={self.timestamps_seconds.tolist()})"

@@ -67,13 +67,13 @@ def split_reasoning(
     start = text.index(OPENING) + len(OPENING) if starts_with_opening else 0
     ends, likely_end = _possible_ends(text, start, is_nested=method.thought_tag == NATIVE_TAG)
     for end in ends[:_MOST_ENDS_TRIED]:
-        spoken = text[end + len(CLOSING) :].lstrip()
-        if _is_whole(spoken, method):
-            return ParsedCompletion(spoken, text[start:end].strip() or None)
+        turn = text[end + len(CLOSING) :].lstrip()
+        if _is_whole(turn, method):
+            return ParsedCompletion(turn, text[start:end].strip() or None)
     if likely_end is None or (method.thought_tag is not None and _is_whole(text.lstrip(), method)):
         return ParsedCompletion(text)
-    said = _joined(text[start:likely_end], text[likely_end + len(CLOSING) :], method)
-    return ParsedCompletion(text) if said.text == text.lstrip() else said
+    completion = _joined(text[start:likely_end], text[likely_end + len(CLOSING) :], method)
+    return ParsedCompletion(text) if completion.text == text.lstrip() else completion
 
 
 def opens_reasoning(prompt_text: str) -> bool:
@@ -87,13 +87,13 @@ def lacks_opening(text: str) -> bool:
     return first is not None and first[0] == CLOSING
 
 
-def with_reasoning(spoken: str, reasoning: str | None, *, opened: bool) -> str:
+def with_reasoning(turn: str, reasoning: str | None, *, opened: bool) -> str:
     """A turn as a model with native reasoning writes it: the reverse of `split_reasoning`, for training.
 
     Args:
         opened: the chat template writes the opening tag; a turn without reasoning then closes it at once.
     """
-    text = spoken if reasoning is None else f"{OPENING}\n{reasoning}\n{CLOSING}\n\n{spoken}"
+    text = turn if reasoning is None else f"{OPENING}\n{reasoning}\n{CLOSING}\n\n{turn}"
     if not opened:
         return text
     if text.startswith(OPENING):
@@ -146,22 +146,22 @@ def _possible_ends(text: str, start: int, *, is_nested: bool) -> tuple[list[int]
 
 def _joined(reasoning: str, rest: str, method: Method) -> ParsedCompletion:
     """The turn with the reasoning as its thought, or apart from it where the turn has one, or needs none."""
-    tag, spoken = method.thought_tag, rest.lstrip()
-    if tag is None or _begins_with_thought(spoken, tag, method):
-        return ParsedCompletion(spoken, reasoning.strip() or None)
+    tag, turn = method.thought_tag, rest.lstrip()
+    if tag is None or _begins_with_thought(turn, tag, method):
+        return ParsedCompletion(turn, reasoning.strip() or None)
     thought = _ANY_TAG.sub(r"\1", reasoning)
     return ParsedCompletion(f"<{tag}>{thought}</{tag}>{rest}")
 
 
-def _is_whole(spoken: str, method: Method) -> bool:
+def _is_whole(turn: str, method: Method) -> bool:
     """Whether a text is a turn to the letter, its own thought included."""
     tag = method.thought_tag
-    return method.parse(spoken).well_formed and (tag is None or _begins_with_thought(spoken, tag, method))
+    return method.parse(turn).well_formed and (tag is None or _begins_with_thought(turn, tag, method))
 
 
-def _begins_with_thought(spoken: str, tag: str, method: Method) -> bool:
+def _begins_with_thought(turn: str, tag: str, method: Method) -> bool:
     """Whether a turn has a thought before all that it does."""
-    before, opening, _ = spoken.partition(f"<{tag}>")
+    before, opening, _ = turn.partition(f"<{tag}>")
     if not opening or tag == NATIVE_TAG:  # of the same tag any thought further on may be that of a made-up turn
         return bool(opening) and not before.strip()
     done = method.parse(before)

@@ -30,13 +30,13 @@ class Subtitle:
         return asdict(self)
 
     @classmethod
-    def from_row(cls, given: Mapping[str, Any]) -> Subtitle:
+    def from_row(cls, value: Mapping[str, Any]) -> Subtitle:
         """Read one.
 
         Raises:
             KeyError, TypeError, ValueError: it is none.
         """
-        return cls(float(given["start_seconds"]), float(given["end_seconds"]), str(given["text"]))
+        return cls(float(value["start_seconds"]), float(value["end_seconds"]), str(value["text"]))
 
 
 @dataclass(frozen=True)
@@ -135,32 +135,32 @@ class Sample:
 
 def _entries(row: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
     """A column of named entries; none where it is missing. Raises RowError for anything else, such as their JSON."""
-    given = row.get(name)
-    if given is None:
+    value = row.get(name)
+    if value is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise RowError(f"{where}: {name} must hold named entries, got {given!r:.200}")
-    return given
+    if not isinstance(value, Mapping):
+        raise RowError(f"{where}: {name} must hold named entries, got {value!r:.200}")
+    return value
 
 
 def _text(extra_info: Mapping[str, Any], name: str, where: str) -> str:
     """A text; empty where there is none. Raises RowError for anything else, such as a list of texts."""
-    given = extra_info.get(name)
-    if given is None:
+    value = extra_info.get(name)
+    if value is None:
         return ""
-    if not isinstance(given, str):
-        raise RowError(f"{where}: extra_info.{name} must be a text, got {given!r:.200}")
-    return given
+    if not isinstance(value, str):
+        raise RowError(f"{where}: extra_info.{name} must be a text, got {value!r:.200}")
+    return value
 
 
 def all_media_of(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
     """The videos, or else the images, of a row that need not be right otherwise; () where there are none."""
     for name in ("video_path", "video_paths", "image_paths"):
-        given = extra_info.get(name)
-        if isinstance(given, str) and given:
-            return (given,)
-        if given is not None and not isinstance(given, str) and len(given):
-            return tuple(map(str, given))
+        value = extra_info.get(name)
+        if isinstance(value, str) and value:
+            return (value,)
+        if value is not None and not isinstance(value, str) and len(value):
+            return tuple(map(str, value))
     return ()
 
 
@@ -170,48 +170,48 @@ def media_of(extra_info: Mapping[str, Any]) -> str | None:
 
 
 def _paths(extra_info: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:
-    given = extra_info.get(name)
-    if given is None:
+    value = extra_info.get(name)
+    if value is None:
         return ()
-    is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
-    paths = tuple(given) if is_list else ()
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+    paths = tuple(value) if is_list else ()
     if not is_list or not all(isinstance(path, str) and path for path in paths):
-        raise RowError(f"{where}: extra_info.{name} must be a list of paths, got {given!r:.200}")
+        raise RowError(f"{where}: extra_info.{name} must be a list of paths, got {value!r:.200}")
     return paths
 
 
-def _options(given: Any) -> tuple[str, ...]:
+def _options(value: Any) -> tuple[str, ...]:
     """Texts of options, given as a list or as the JSON of one."""
-    if given is None:
+    if value is None:
         return ()
     try:
-        texts = json.loads(given) if isinstance(given, str) else given
+        texts = json.loads(value) if isinstance(value, str) else value
     except (json.JSONDecodeError, RecursionError):
-        texts = given
+        texts = value
     if isinstance(texts, str | Mapping) or not isinstance(texts, Iterable):
-        raise ValueError(f"extra_info.options must be a list of texts, or the JSON of one, got {given!r:.200}")
+        raise ValueError(f"extra_info.options must be a list of texts, or the JSON of one, got {value!r:.200}")
     return tuple(str(text) for text in texts)
 
 
-def _segment(given: Any) -> tuple[float, float] | None:
-    if given is None:
+def _segment(value: Any) -> tuple[float, float] | None:
+    if value is None:
         return None
     try:
-        start, end = given
+        start, end = value
         return float(start), float(end)
     except (TypeError, ValueError):
         raise ValueError(
-            f"extra_info.video_segment must be [start, end] in seconds, or be left out, got {given!r:.200}"
+            f"extra_info.video_segment must be [start, end] in seconds, or be left out, got {value!r:.200}"
         ) from None
 
 
-def _subtitles(given: Any) -> tuple[Subtitle, ...]:
+def _subtitles(value: Any) -> tuple[Subtitle, ...]:
     try:
-        return tuple(Subtitle.from_row(subtitle) for subtitle in (() if given is None else given))
+        return tuple(Subtitle.from_row(subtitle) for subtitle in (() if value is None else value))
     except (KeyError, TypeError, ValueError):
         raise ValueError(
             "extra_info.subtitles must list objects with start_seconds, end_seconds and text, or be left out, got "
-            f"{given!r:.200}"
+            f"{value!r:.200}"
         ) from None
 
 

@@ -195,7 +195,7 @@ class Trajectory:
     """Fields of the method that are this rollout's own, where those of a group differ by design (FrameMind's rung).
     With the run's method they give the rollout's (`core.method.method_of_rollout`)."""
     prompt_digest: str | None = None
-    """Of the user's system prompt (`prompt_files.prompt_digest`); None where the packaged one was shown."""
+    """Of the user's system prompt (`core.prompts.prompt_digest`); None where the packaged one was shown."""
     more_videos: list[VideoInfo] = field(default_factory=list)
     """Those after `video` in a row with several; records hold them where there are any."""
     visuals: Literal["video", "images", "none"] = "video"

@@ -88,8 +88,8 @@ def with_run_settings(folder: str | Path | None, method: str, given: Mapping[str
     settings = read_run_settings(folder, method)
     if settings.fields:
         changed = {name: value for name, value in given.items() if settings.fields.get(name) != value}
-        told = f"; changed here: {', '.join(f'{name}={value}' for name, value in changed.items())}" if changed else ""
-        print(f"{method} as in {Path(folder or '') / NAME}: {', '.join(settings.fields)}{told}", file=sys.stderr)
+        note = f"; changed here: {', '.join(f'{name}={value}' for name, value in changed.items())}" if changed else ""
+        print(f"{method} as in {Path(folder or '') / NAME}: {', '.join(settings.fields)}{note}", file=sys.stderr)
     return {**settings.fields, **given}
 
 

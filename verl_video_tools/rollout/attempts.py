@@ -26,8 +26,8 @@ class Attempt:
     def summary(self) -> dict[str, Any]:
         """What a record tells of it."""
         reason = self.trajectory.stop_reason
-        told = {"stop_reason": None if reason is None else str(reason), "answer": self.trajectory.answer}
-        return {**told, **self.trajectory.counts(), "fault": self.fault}
+        summary = {"stop_reason": None if reason is None else str(reason), "answer": self.trajectory.answer}
+        return {**summary, **self.trajectory.counts(), "fault": self.fault}
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ async def attempted(method: Method, run: Callable[[Method, int], Awaitable[Traje
         raise UsageError(f"a question takes at least 1 attempt, got {max_attempts}")
     made: list[Attempt] = []
     for number in range(1, max_attempts + 1):
-        own = method if max_attempts == 1 else method.attempt(number, max_attempts)
-        trajectory = await run(own, number)
+        configured = method if max_attempts == 1 else method.attempt(number, max_attempts)
+        trajectory = await run(configured, number)
         is_lost = bool(trajectory.flags) or trajectory.is_lost()
-        fault = None if is_lost or max_attempts == 1 else own.attempt_fault(trajectory)
-        made.append(Attempt(own, trajectory, fault))
+        fault = None if is_lost or max_attempts == 1 else configured.attempt_fault(trajectory)
+        made.append(Attempt(configured, trajectory, fault))
         if fault is None:
             break
     return Attempts(tuple(made))

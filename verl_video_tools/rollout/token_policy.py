@@ -13,8 +13,7 @@ from verl_video_tools.core.errors import PolicyError
 from verl_video_tools.core.reasoning import ParsedCompletion, opens_reasoning, split_reasoning
 from verl_video_tools.core.types import ImagePart, Message, Method
 from verl_video_tools.rollout.policy import AssistantTurn
-from verl_video_tools.rollout.sequences import RolloutTokens, TokenBudget
-from verl_video_tools.rollout.tokens import TokenStream
+from verl_video_tools.rollout.tokens import RolloutTokens, TokenBudget, TokenStream
 
 _ENGINE_ABORT_REASONS = frozenset({"error", "abort", "aborted"})
 """Stop reasons of verl's servers for which the policy did nothing. vLLM raises nothing for a request that fails inside

@@ -16,14 +16,14 @@ class ChooseFramesTool(VideoTool):
 
 
 class GetFrameNumberTool(VideoTool):
-    """FrameThinker's clock (`methods.framethinker.get_frame_number`): one sentence, no picture."""
+    """FrameThinker's clock (`methods.framethinker.method`): one sentence, no picture."""
 
     method_name = "framethinker"
     tool_name = "get_frame_number"
 
 
 class VideoZoomTool(VideoTool):
-    """VideoZoomer's zoom (`methods.videozoomer.video_zoom`): pictures, then one line that gives their times in their
+    """VideoZoomer's zoom (`methods.videozoomer.method`): pictures, then one line that gives their times in their
     order."""
 
     method_name = "videozoomer"
@@ -38,21 +38,21 @@ class CropVideoTool(VideoTool):
 
 
 class FrameAtTool(VideoTool):
-    """FrameMind's single frame (`methods.framemind.tools`): a picture, then one line with its time."""
+    """FrameMind's single frame (`methods.framemind.method`): a picture, then one line with its time."""
 
     method_name = "framemind"
     tool_name = "FrameAt"
 
 
 class VideoClipTool(VideoTool):
-    """FrameMind's clip (`methods.framemind.tools`): pictures, then one line that lists their times in order."""
+    """FrameMind's clip (`methods.framemind.method`): pictures, then one line that lists their times in order."""
 
     method_name = "framemind"
     tool_name = "VideoClip"
 
 
 class UniformSampleTool(VideoTool):
-    """VideoBrain's uniform agent (`methods.videobrain.tools`): pictures, then one line that names them in
+    """VideoBrain's uniform agent (`methods.videobrain.method`): pictures, then one line that names them in
     their order."""
 
     method_name = "videobrain"
@@ -60,7 +60,7 @@ class UniformSampleTool(VideoTool):
 
 
 class ClipSampleTool(SearchTool):
-    """VideoBrain's CLIP agent (`methods.videobrain.tools`): pictures, then one line that names them in their
+    """VideoBrain's CLIP agent (`methods.videobrain.method`): pictures, then one line that names them in their
     order."""
 
     method_name = "videobrain"

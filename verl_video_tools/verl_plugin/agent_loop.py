@@ -30,14 +30,15 @@ from verl_video_tools.core.types import (
     Trajectory,
 )
 from verl_video_tools.rollout.episode import Episode
-from verl_video_tools.rollout.sequences import TokenBudget, rollout_tokens
 from verl_video_tools.rollout.token_policy import TokenPolicy
 from verl_video_tools.rollout.tokens import (
+    TokenBudget,
     TokenCounter,
     TokenStream,
     check_invariants,
     pil_images,
     processor_token_counts,
+    rollout_tokens,
 )
 from verl_video_tools.services.tool_model import connected
 from verl_video_tools.verl_plugin import front_end_switch, retrieval_actor

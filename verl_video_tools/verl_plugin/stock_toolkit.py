@@ -10,7 +10,8 @@ from verl_video_tools.core.config import checked_fields, require
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import Method
 from verl_video_tools.core.types import FrameRecord
-from verl_video_tools.methods.toolkit import Grid, Zoom, format_box
+from verl_video_tools.methods.toolkit import Grid, Zoom
+from verl_video_tools.methods.toolkit.calls import format_box
 from verl_video_tools.verl_plugin.stock_tools import VideoTool
 
 
@@ -46,8 +47,8 @@ class ToolkitTool(VideoTool):
 
 
 class ZoomTool(ToolkitTool):
-    """A part of one frame (`methods.toolkit.zoom`): a picture, then one line with its time and its box, as the model
-    wrote it. verl's loop does not tell a tool what was shown, so the frame is named by its time."""
+    """A part of one frame: a picture, then one line with its time and its box, as the model wrote it. verl's loop does
+    not tell a tool what was shown, so the frame is named by its time."""
 
     tool_name = "zoom"
     tool_class = Zoom
@@ -64,8 +65,7 @@ class ZoomTool(ToolkitTool):
 
 
 class GridTool(ToolkitTool):
-    """Several frames in one picture (`methods.toolkit.grid`): a picture, then one line with the times of its frames,
-    row by row."""
+    """Several frames in one picture: a picture, then one line with the times of its frames, row by row."""
 
     tool_name = "grid"
     tool_class = Grid

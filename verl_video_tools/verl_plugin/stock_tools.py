@@ -45,7 +45,7 @@ from verl_video_tools.core.types import (
     VideoInfo,
 )
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.toolkit.hermes import tool_schema
+from verl_video_tools.methods.toolkit.grammar import tool_schema
 from verl_video_tools.rollout.observation import escape_text
 from verl_video_tools.services.tool_model import RecordingToolModel, Spent, ToolModelConfig, connected
 from verl_video_tools.video import Video, decode_frames, index_at, open_video

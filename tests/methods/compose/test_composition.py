@@ -16,8 +16,7 @@ from verl_video_tools.core.types import ParsedTurn, Sample, Subtitle, ToolDescri
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.compose import Compose
 from verl_video_tools.methods.compose.composition import PACKAGED, PLANS, TOOLS, load_composition
-from verl_video_tools.methods.compose.grammar import GRAMMARS, Hermes
-from verl_video_tools.methods.compose.reward import TERMS, ScoringContext, Term
+from verl_video_tools.methods.compose.parts import GRAMMARS, TERMS, Hermes, ScoringContext, Term
 
 GOOD = """
 grammar: {name: hermes}

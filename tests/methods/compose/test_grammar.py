@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_video_tools.methods.compose.composition import PACKAGED, TOOLS, load_composition
-from verl_video_tools.methods.compose.grammar import Hermes
-from verl_video_tools.methods.toolkit import hermes
+from verl_video_tools.methods.compose.parts import Hermes
+from verl_video_tools.methods.toolkit import grammar
 
 TAGS = [f"<{slash}{name}>" for name in ("think", "tool_call", "answer") for slash in ("", "/")]
 CALL = '{"name": "clip_sample", "arguments": {"prompt": "a"}}'
@@ -36,7 +36,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 @given(text=texts)
 def test_hermes_reads_as_longvt(text: str) -> None:
-    assert Hermes(max_calls_per_turn=99).parse(text) == hermes.parse_turn(text)
+    assert Hermes(max_calls_per_turn=99).parse(text) == grammar.parse_turn(text)
 
 
 @pytest.mark.parametrize("name", PACKAGED)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from verl_video_tools.core.config import resolve
 from verl_video_tools.methods.compose.composition import PACKAGED, PLANS, TOOLS, Messages
-from verl_video_tools.methods.compose.grammar import GRAMMARS
-from verl_video_tools.methods.compose.reward import TERMS, Term
+from verl_video_tools.methods.compose.parts import GRAMMARS, TERMS, Term
 
 ROOT = Path(__file__).parents[3]
 OF_EVERY_TERM = {own.name for own in fields(Term)}

@@ -26,8 +26,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods.compose import reward as of
 from verl_video_tools.methods.compose.composition import TOOLS
-from verl_video_tools.methods.compose.grammar import Hermes
-from verl_video_tools.methods.compose.reward import ScoringContext, Term, components
+from verl_video_tools.methods.compose.parts import Hermes, ScoringContext, Term, components
 
 
 def tool_parameters(path: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ import pytest
 from tests.methods.frame_index import awaited
 from verl_video_tools.core.errors import CallRejected
 from verl_video_tools.core.types import PixelEnvelope, Sample, ToolContext, VideoInfo
-from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
+from verl_video_tools.methods.framethinker.method import GetFrameNumber
 
 
 def context(starts_seconds: list[float], duration_seconds: float) -> ToolContext:

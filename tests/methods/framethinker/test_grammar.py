@@ -12,7 +12,7 @@ from verl_video_tools.methods.framethinker.grammar import (
     parse_turn,
     parse_turn_reference,
 )
-from verl_video_tools.methods.toolkit.blocks import find_blocks
+from verl_video_tools.methods.toolkit.grammar import find_blocks
 
 
 def turn(action: str, thought: str = "so") -> str:

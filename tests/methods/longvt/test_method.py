@@ -29,7 +29,7 @@ from verl_video_tools.core.types import (
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.methods.toolkit.hermes import parse_calls
+from verl_video_tools.methods.toolkit.grammar import parse_calls
 from verl_video_tools.replay import replay
 
 QUESTION = "What does the driver wave with?"

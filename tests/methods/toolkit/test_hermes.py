@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from verl_video_tools.core.types import ParsedTurn
 from verl_video_tools.methods import toolkit
-from verl_video_tools.methods.toolkit.blocks import find_blocks
-from verl_video_tools.methods.toolkit.hermes import (
+from verl_video_tools.methods.longvt.grammar import parse_turn_reference
+from verl_video_tools.methods.toolkit.grammar import (
+    find_blocks,
     has_words_outside,
     parse_calls,
     parse_turn,
-    parse_turn_reference,
     tags_in_order,
     tool_schema,
 )

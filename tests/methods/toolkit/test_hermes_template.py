@@ -21,7 +21,7 @@ from verl_video_tools.core.types import (
     content_text,
 )
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.methods.toolkit.hermes import tools_section
+from verl_video_tools.methods.toolkit.grammar import tools_section
 from verl_video_tools.rollout.tokens import to_chat_message
 
 METHOD = LongVT()

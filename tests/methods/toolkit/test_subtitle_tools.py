@@ -24,7 +24,7 @@ from verl_video_tools.core.types import (
     content_text,
 )
 from verl_video_tools.methods.toolkit import SubtitlesAt, SubtitleSearch
-from verl_video_tools.methods.toolkit.subtitle_tools import caption_lines, captions_between, captions_with
+from verl_video_tools.methods.toolkit.word_tools import caption_lines, captions_between, captions_with
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import ScriptedPolicy
 

@@ -24,7 +24,8 @@ from verl_video_tools.core.types import (
     ToolContext,
     VideoInfo,
 )
-from verl_video_tools.methods.toolkit import Zoom, box_in_words, picture_label
+from verl_video_tools.methods.toolkit import Zoom, picture_label
+from verl_video_tools.methods.toolkit.calls import box_in_words
 from verl_video_tools.video import envelope_of, request_tokens
 
 PROCESSORS = {

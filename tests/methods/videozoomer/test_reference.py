@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.turns.tagged import video_zoom
-from verl_video_tools.methods.videozoomer.reference import TurnFindings, grade_letter_reference, read_turns
+from verl_video_tools.methods.videozoomer.grammar import TurnFindings, grade_letter_reference, read_turns
 
 ZOOM = '<think>so</think><video_zoom>{"segment": [4, 6], "fps": 2}</video_zoom>'
 ANSWER = "<think>so</think><answer>B</answer>"

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from tests.testing.planted import caught_by
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind import FrameMind
-from verl_video_tools.methods.framemind.tools import FrameAt, VideoClip
+from verl_video_tools.methods.framemind.method import FrameAt, VideoClip
 from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.methods.longvt import CropVideo, LongVT
 from verl_video_tools.methods.videobrain import VideoBrain
 from verl_video_tools.methods.videozoomer import VideoZoomer
-from verl_video_tools.methods.videozoomer.video_zoom import VideoZoom
+from verl_video_tools.methods.videozoomer.method import VideoZoom
 from verl_video_tools.video import Video
 
 

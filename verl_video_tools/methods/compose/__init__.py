@@ -1,6 +1,7 @@
-"""Methods composed by a YAML file: everything of the method."""
+"""Methods composed by a YAML file: everything of the method, and the base classes of a user's own parts."""
 
 from verl_video_tools.methods.compose.composition import Composition, load_composition
 from verl_video_tools.methods.compose.method import Compose
+from verl_video_tools.methods.compose.parts import Hermes, ScoringContext, Term
 
-__all__ = ["Compose", "Composition", "load_composition"]
+__all__ = ["Compose", "Composition", "Hermes", "ScoringContext", "Term", "load_composition"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
@@ -21,9 +20,7 @@ from omegaconf import OmegaConf
 from verl_video_tools.core.config import checked_fields, did_you_mean, resolve
 from verl_video_tools.core.prompts import formatted_placeholder, read_prompt
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.compose.grammar import GRAMMARS, Hermes
-from verl_video_tools.methods.compose.reward import TERMS, Term
-from verl_video_tools.methods.framemind.method import FrameMind, Rung
+from verl_video_tools.methods.compose.parts import GRAMMARS, PLANS, TERMS, FramePlan, Hermes, Term
 
 _FOLDER = Path(__file__).parent
 _PLACEHOLDER = re.compile(r"(?<!\w)\{([a-z_]+)\}")  # and not \boxed{answer}
@@ -42,66 +39,6 @@ def _yaml(text: str) -> Any:
 
 TOOLS: Mapping[str, Mapping[str, Any]] = _yaml((_FOLDER / "tools.yaml").read_text(encoding="utf-8"))
 """Class and default values of each tool, by the name that calls carry."""
-
-PLANS = {"uniform": f"{__name__}:Uniform", "ladder": f"{__name__}:Ladder"}
-"""Python paths of plans of the initial frames by name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FramePlan(ABC):
-    """The frames that are shown with the question."""
-
-    @abstractmethod
-    def request(
-        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
-    ) -> vt.FrameRequest:
-        """The frames of a video. `rung` and `num_rungs` are those of `Compose`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Uniform(FramePlan):
-    """Frames spread evenly from the first of the video to the last.
-
-    Attributes:
-        num_frames: how many; all of a shorter video.
-        min_pixels, max_pixels: area of a frame in pixels.
-    """
-
-    num_frames: int
-    min_pixels: int
-    max_pixels: int
-
-    def __post_init__(self) -> None:
-        vt.require(self, "num_frames", self.num_frames >= 1, "at least 1")
-        vt.require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least min_pixels, {self.min_pixels}")
-
-    def request(
-        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
-    ) -> vt.FrameRequest:
-        size = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
-        return vt.spread_frames(info, self.num_frames, size)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ladder(FramePlan):
-    """FrameMind's ladder: the rollouts of a group see from many small frames to few large ones. Without a rung, as in
-    validation, there are as many frames as on the first.
-
-    Attributes:
-        low, high: first and last rung: number of frames, and side in pixels of the square that each is scaled to.
-    """
-
-    low: Rung = (64, 224)
-    high: Rung = (32, 448)
-
-    def __post_init__(self) -> None:
-        FrameMind(low=self.low, high=self.high)  # checks the fields
-
-    def request(
-        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
-    ) -> vt.FrameRequest:
-        framemind = FrameMind(low=self.low, high=self.high, rung=rung, num_rungs=num_rungs)
-        return framemind.plan_initial_frames(info, vt.Sample("", "", "", "mc"), envelope)
 
 
 @dataclass(frozen=True, kw_only=True)

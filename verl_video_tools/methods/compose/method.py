@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.compose.composition import Composition, Ladder, load_composition
-from verl_video_tools.methods.compose.reward import ScoringContext, components
+from verl_video_tools.methods.compose.composition import Composition, load_composition
+from verl_video_tools.methods.compose.parts import Ladder, ScoringContext, components
 
 
 @dataclass(frozen=True, kw_only=True, init=False)

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from verl_video_tools.core.machine import page
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.compose.grammar import Hermes
 from verl_video_tools.methods.compose.method import Compose
+from verl_video_tools.methods.compose.parts import Hermes
 from verl_video_tools.methods.longvt.crop_video import CropVideo
 from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, initial_frames_tell, remind, video_info
 from verl_video_tools.synthetic.questions import Question

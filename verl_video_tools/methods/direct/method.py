@@ -205,8 +205,8 @@ def sampled_video(info: vt.VideoInfo, max_frames: int, max_tokens: int, envelope
         max_frames: where two per second make more; they are at least 4.
         max_tokens: of all frames together.
     """
-    wanted = min(max(info.duration_seconds * FRAMES_PER_SECOND, MIN_FRAMES), max_frames, info.num_frames)
-    num_frames = max(1, int(wanted) // FRAMES_PER_PATCH * FRAMES_PER_PATCH)
+    count = min(max(info.duration_seconds * FRAMES_PER_SECOND, MIN_FRAMES), max_frames, info.num_frames)
+    num_frames = max(1, int(count) // FRAMES_PER_PATCH * FRAMES_PER_PATCH)
     factor = PATCH_FACTOR if envelope.factor == 1 else envelope.factor
     tokens_per_patch = min(MAX_TOKENS_PER_PATCH, max_tokens * FRAMES_PER_PATCH // max(num_frames, FRAMES_PER_PATCH))
     max_pixels = max(1, tokens_per_patch) * factor**2

@@ -14,9 +14,9 @@ import re
 from collections.abc import Sequence
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.framemind.tools import FrameAt, VideoClip
 
-_PARAMETERS = {tool.name: tuple(tool.description.parameters) for tool in (FrameAt, VideoClip)}
+FRAME_AT, VIDEO_CLIP = "FrameAt", "VideoClip"
+_PARAMETERS = {FRAME_AT: ("t",), VIDEO_CLIP: ("t_start", "t_end")}
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(([^()]*)\)\s*")
 _NUMBER = re.compile(r"[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})")
 _TAG = re.compile(r"</?(?:think|tool_call|turn_sum|answer)>")
@@ -25,9 +25,9 @@ _TAG = re.compile(r"</?(?:think|tool_call|turn_sum|answer)>")
 def parse_turn(text: str) -> vt.ParsedTurn:
     """Read one turn. Of several answers the last one counts; `well_formed` is `is_valid_turn`, with readable calls."""
     thoughts = vt.find_blocks(text, "think")
-    spoken = vt.without_blocks(text, thoughts)
-    calls = tuple(_read_call(block.inner) for block in vt.find_blocks(spoken, "tool_call"))
-    summaries, answers = vt.find_blocks(spoken, "turn_sum"), vt.find_blocks(spoken, "answer")
+    outside = vt.without_blocks(text, thoughts)
+    calls = tuple(_read_call(block.inner) for block in vt.find_blocks(outside, "tool_call"))
+    summaries, answers = vt.find_blocks(outside, "turn_sum"), vt.find_blocks(outside, "answer")
     return vt.ParsedTurn(
         thought=thoughts[0].inner.strip() if thoughts else None,
         calls=calls,

@@ -10,13 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.framemind import grammar as protocol
-from verl_video_tools.methods.framemind.tools import FrameAt, VideoClip
+from verl_video_tools.methods.framemind import grammar
 from verl_video_tools.video.resize import fit_envelope
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -31,6 +30,154 @@ CORRECT_FROM = 0.5
 nuanced, its accuracy is 0 or 1)."""
 
 _ROUNDED = {"nearest": lambda exact: math.floor(exact + Fraction(1, 2)), "floor": math.floor, "ceil": math.ceil}
+
+
+# ------------------------------------------------------------------------------------------------------------ the tools
+# Frames are stretched to a square, whatever their aspect ratio (paper B.2; gap 7).
+
+FRAMES_PER_SECOND = 2.0
+"""Frames of a clip per second, between its bounds (ours, gap 3: the paper says "8 to 20" without a rule)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameAt:
+    """Shows the frame nearest to `t` seconds, half way the later one; the end of the video gives its last frame.
+
+    Attributes:
+        side_pixels: side of the square that the frame is scaled to.
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
+
+    name: ClassVar[str] = grammar.FRAME_AT
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at one moment: shows the frame nearest to a time in high resolution, then tells its time."
+        ),
+        parameters={
+            "t": ("number", "Time in seconds from the start of the video."),
+        },
+    )
+
+    side_pixels: int
+
+    def __post_init__(self) -> None:
+        vt.require(self, "side_pixels", self.side_pixels >= 1, "at least 1")
+
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
+        """The frame for ``{"t": seconds}``; the result repeats the number.
+
+        Raises:
+            CallRejected: `malformed_call` or `out_of_range`.
+        """
+        seconds = _time_argument(arguments, "t", context.info)
+        width, height = fit_envelope(self.side_pixels, self.side_pixels, context.envelope)
+        request = vt.FrameRequest(width=width, height=height, seconds=(seconds,), rounding="nearest")
+        return vt.ToolPlan(frames=request, result={"t": seconds})
+
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """One frame."""
+        return vt.spread_frames(info, 1, fit_envelope(self.side_pixels, self.side_pixels, envelope))
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoClip:
+    """Shows frames spread evenly from `t_start` to `t_end` seconds, both included (ours, gap 4), each frame once.
+
+    None begins after `t_end`. An interval that holds fewer frames shows those that it has, one of no length a single
+    frame (ours, gap 5).
+
+    Attributes:
+        min_frames, max_frames: bounds on the number of frames, which is `FRAMES_PER_SECOND` times the length.
+        side_pixels: as for `FrameAt`.
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
+
+    name: ClassVar[str] = grammar.VIDEO_CLIP
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows frames spread evenly from t_start to t_end in high resolution, "
+            "then lists their times in the order shown."
+        ),
+        parameters={
+            "t_start": ("number", "Where the part starts, in seconds from the start of the video."),
+            "t_end": ("number", "Where the part ends, in seconds; not before t_start, within the video."),
+        },
+    )
+
+    min_frames: int
+    max_frames: int
+    side_pixels: int
+
+    def __post_init__(self) -> None:
+        for name in ("min_frames", "side_pixels"):
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require(self, "max_frames", self.max_frames >= self.min_frames, f"at least min_frames, {self.min_frames}")
+
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
+        """Frames for ``{"t_start": seconds, "t_end": seconds}``; the result repeats the numbers.
+
+        Raises:
+            CallRejected: `malformed_call`, `out_of_range` or `reversed_segment`.
+        """
+        start, end = (_time_argument(arguments, name, context.info) for name in ("t_start", "t_end"))
+        if end < start:
+            raise vt.CallRejected(vt.CallErrorCode.REVERSED_SEGMENT, f"t_end={end:g} is before t_start={start:g}")
+        width, height = fit_envelope(self.side_pixels, self.side_pixels, context.envelope)
+        request = vt.FrameRequest(
+            width=width,
+            height=height,
+            seconds=self._times(start, end),
+            rounding="nearest",
+            unique=True,
+            within=(start, end),
+        )
+        return vt.ToolPlan(frames=request, result={"t_start": start, "t_end": end})
+
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """A clip of the whole video."""
+        return vt.spread_frames(info, self.max_frames, fit_envelope(self.side_pixels, self.side_pixels, envelope))
+
+    def frame_numbers(self, start: float, end: float, info: vt.VideoInfo) -> list[int]:
+        """Numbers of the frames of a clip, ascending, in a video of an even rate."""
+        first, last = _number_at(start, info), _number_at(end, info)
+        nearest = {_number_at(time + 0.5 / info.average_fps, info) for time in self._times(start, end)}
+        return sorted({min(max(number, first), last) for number in nearest})
+
+    def _times(self, start: float, end: float) -> tuple[float, ...]:
+        """Times to ask for. Several may mean one frame: which ones do, the file alone knows where the rate varies."""
+        if end == start:
+            return (start,)
+        count = min(max(math.floor(FRAMES_PER_SECOND * (end - start) + 0.5), self.min_frames), self.max_frames)
+        return tuple(np.linspace(start, end, count).tolist())
+
+
+def _time_argument(arguments: Mapping[str, Any], name: str, info: vt.VideoInfo) -> float:
+    """A time within the video, in seconds; the end for one beyond it by no more than a label's rounding.
+
+    Raises:
+        CallRejected: `malformed_call` if it is no number, `out_of_range` outside the video.
+    """
+    seconds = vt.snap_to_end(vt.seconds_argument(arguments, name), info.duration_seconds)
+    if not 0 <= seconds <= info.duration_seconds:
+        raise vt.CallRejected(
+            vt.CallErrorCode.OUT_OF_RANGE,
+            f"{name}={seconds:g} is outside the video, from 0 to {vt.format_seconds(info.duration_seconds)} seconds",
+        )
+    return seconds
+
+
+def _number_at(seconds: float, info: vt.VideoInfo) -> int:
+    """Number of the frame on screen at a time, in a video of an even rate; a millionth of a frame is float error."""
+    return min(math.floor(seconds * info.average_fps + 1e-6), info.num_frames - 1)
+
+
+# ----------------------------------------------------------------------------------------------------------- the method
 
 
 def resolution_ladder(
@@ -199,11 +346,11 @@ class FrameMind(vt.Method):
             max_calls_per_turn=self.max_calls_per_turn,
             call_frames=self.call_frames,
         )
-        frames = protocol.labelled_frames(images, self.label_decimals)
+        frames = grammar.labelled_frames(images, self.label_decimals)
         return [vt.Message("system", (system,)), vt.Message("user", (*frames, f"\n{sample.question.rstrip()}"))]
 
     def parse(self, text: str) -> vt.ParsedTurn:
-        return vt.refuse_surplus_calls(protocol.parse_turn(text), self.max_calls_per_turn)
+        return vt.refuse_surplus_calls(grammar.parse_turn(text), self.max_calls_per_turn)
 
     def continues_after(self, parsed: vt.ParsedTurn) -> bool:
         has_summary = parsed.summary is not None and self.continue_on != "tool_call"
@@ -233,7 +380,7 @@ class FrameMind(vt.Method):
         if not record.ok:
             lasts = "" if video is None else f" The video lasts {vt.format_seconds(video.duration_seconds)} seconds."
             return (f"ERROR: {vt.format_error(record)}.{lasts}",)
-        frames = vt.with_text(outcome, protocol.labelled_frames(outcome.images, self.label_decimals))
+        frames = vt.with_text(outcome, grammar.labelled_frames(outcome.images, self.label_decimals))
         if record.name == VideoClip.name and len(outcome.images) < self.min_call_frames:
             return (*frames, f"\nThis clip shows only {len(outcome.images)} different frames.")
         return frames
@@ -256,7 +403,7 @@ class FrameMind(vt.Method):
         correct = score >= CORRECT_FROM
         paid_share = 1.0 if correct else self.exploration_share
         used = {_tool_used(call) for call in trajectory.executed_calls()}
-        is_valid = protocol.is_valid_transcript("\n".join(turn.text for turn in trajectory.turns))
+        is_valid = grammar.is_valid_transcript("\n".join(turn.text for turn in trajectory.turns))
         return {
             "accuracy": self.accuracy_reward if correct else 0.0,
             "format": 0.0 if is_valid else -self.format_penalty,
@@ -267,7 +414,7 @@ class FrameMind(vt.Method):
     def _num_turns(self, trajectory: vt.Trajectory) -> int:
         if self.turn_counting == "turns":
             return len(trajectory.turns)
-        return sum(protocol.num_summaries(turn.text) for turn in trajectory.turns)
+        return sum(grammar.num_summaries(turn.text) for turn in trajectory.turns)
 
 
 def _tool_used(call: vt.CallRecord) -> str:

@@ -8,25 +8,99 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.framethinker import grammar as protocol
+from verl_video_tools.methods.framethinker import grammar
 from verl_video_tools.methods.framethinker.consistency import (
     ConsistencyRules,
     Verdict,
     read_transcript,
     verify_consistency,
 )
-from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
-from verl_video_tools.video.resize import fit_box
 
 LONG_VIDEO_SECONDS = 300.0
 """A video is long if it lasts longer than this, not if exactly as long (code)."""
 MAX_TURN_BONUS = 0.6
 """Upper bound of the ablation's bonus per turn (paper D.2)."""
 
+_TEMPLATES: Mapping[str, vt.Template] = {
+    "user": vt.Template("{question}\n\n{frames}", once=("question", "frames")),
+    **vt.FRAME_TEMPLATES,
+    "observation": vt.Template("{frames}", once=("frames",)),
+    "frame_number": vt.Template(grammar.FRAME_NUMBER, once=("number",), optional=("time",)),
+    "refusal": vt.Template("The action was refused: {error}", optional=("error",)),
+    "answer_only": vt.Template(
+        vt.load_prompt(__package__, "prompt_answer_only.txt", None), optional=("initial_frames",)
+    ),
+}
+
 _TIME = re.compile(r"\d+:\d+(:\d+)?")
+"""In a question."""
+_CLOCK = re.compile(r"(\d{1,3}):(\d{2})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetFrameNumber:
+    """Answers with the number of the frame shown at MM:SS; shows no image.
+
+    Attributes:
+        compat: `reference` multiplies seconds by the average frame rate and truncates, without any check of range, as
+            the published code does; `strict` looks the frame up, which is also right where the rate varies.
+    """
+
+    name: ClassVar[str] = "get_frame_number"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description="Tells the number of the frame that is shown at a time of the video.",
+        parameters={
+            "time": ("string", "Minutes and seconds as MM:SS; hours count as minutes, so 1:05:20 is 65:20."),
+        },
+        result_text=lambda arguments, result: grammar.frame_number_sentence(arguments["time"], result["frame_number"]),
+    )
+
+    compat: vt.Compat = "strict"
+
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
+        """Result ``{"frame_number": int}`` for ``{"time": "MM:SS"}``; hours are folded into minutes.
+
+        Raises:
+            CallRejected: `malformed_call`, or `out_of_range` for a time after the end of the video.
+            VideoError: the frame could not be looked up.
+        """
+        time = arguments.get("time")
+        if not isinstance(time, str):
+            raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"time must be text like '12:05', got {time!r:.80}")
+        if self.compat == "reference":
+            frame_number = int(_seconds_reference(time) * context.info.average_fps)
+        else:
+            frame_number = await context.index_at(_clock_seconds(time, context.info.duration_seconds))
+        return vt.ToolPlan(result={"frame_number": frame_number})
+
+
+def _clock_seconds(time: str, duration_seconds: float) -> float:
+    match = _CLOCK.fullmatch(time)
+    if match is None or int(match[2]) >= 60:
+        raise vt.CallRejected(
+            vt.CallErrorCode.MALFORMED_CALL,
+            f"time {time!r:.80} is not MM:SS with up to three digits of minutes and two of seconds below 60",
+        )
+    seconds = 60.0 * int(match[1]) + int(match[2])
+    if seconds > duration_seconds:
+        raise vt.CallRejected(
+            vt.CallErrorCode.OUT_OF_RANGE, f"time {time} is after the end of the video ({duration_seconds:.2f} s)"
+        )
+    return seconds
+
+
+def _seconds_reference(time: str) -> int:
+    try:
+        minutes, seconds = (int(part) for part in time[:40].split(":"))  # the cut keeps the product a finite float
+    except ValueError as error:
+        raise vt.CallRejected(
+            vt.CallErrorCode.MALFORMED_CALL, f"time {time[:40]!r} is not two numbers MM:SS"
+        ) from error
+    return 60 * minutes + seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +198,8 @@ class FrameThinker(vt.Method):
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames spread evenly from the first to the last."""
-        return vt.spread_frames(info, self.frames_at_first(info), self._frame_size(info, envelope))
-
-    def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
-        rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
-        return fit_box(info.width, info.height, *self._box(info), envelope, rounding=rounding)
+        size = self._choose_frames(info).frame_size(info, envelope)
+        return vt.spread_frames(info, self.frames_at_first(info), size)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then question, blank line and one line per frame."""
@@ -151,26 +222,22 @@ class FrameThinker(vt.Method):
         return [vt.Message("system", (system,)), vt.Message("user", user)]
 
     def message_templates(self) -> Mapping[str, vt.Template]:
-        return {
-            "user": vt.Template("{question}\n\n{frames}", once=("question", "frames")),
-            **vt.FRAME_TEMPLATES,
-            "observation": vt.Template("{frames}", once=("frames",)),
-            "frame_number": vt.Template(protocol.FRAME_NUMBER, once=("number",), optional=("time",)),
-            "refusal": vt.Template("The action was refused: {error}", optional=("error",)),
-            "answer_only": vt.Template(
-                vt.load_prompt(__package__, "prompt_answer_only.txt", None), optional=("initial_frames",)
-            ),
-        }
+        return _TEMPLATES
 
     def parse(self, text: str) -> vt.ParsedTurn:
-        return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
+        return grammar.parse_turn_reference(text) if self.compat == "reference" else grammar.parse_turn(text)
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
-        box_width, box_height = self._box(info)
-        choose_frames = vt.ChooseFrames(
-            num_frames=self.frames_per_call(info), box_width=box_width, box_height=box_height, compat=self.compat
+        return {
+            vt.ChooseFrames.name: self._choose_frames(info),
+            GetFrameNumber.name: GetFrameNumber(compat=self.compat),
+        }
+
+    def _choose_frames(self, info: vt.VideoInfo) -> vt.ChooseFrames:
+        width, height = self.box_long if self._is_long(info) else self.box
+        return vt.ChooseFrames(
+            num_frames=self.frames_per_call(info), box_width=width, box_height=height, compat=self.compat
         )
-        return {choose_frames.name: choose_frames, GetFrameNumber.name: GetFrameNumber(compat=self.compat)}
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """Frame lines, or the frame number in one sentence; nothing about time, rate or turns left (code)."""
@@ -183,7 +250,7 @@ class FrameThinker(vt.Method):
         record = outcome.record
         if not record.ok:  # read only with end_on_call_error=False
             return vt.render(self, "refusal", error=str(vt.format_error(record)))
-        if record.name == protocol.GET_FRAME_NUMBER:
+        if record.name == grammar.GET_FRAME_NUMBER:
             number = str(record.result["frame_number"])
             return vt.render(self, "frame_number", time=str(record.arguments["time"]), number=number)
         frames = vt.with_text(outcome, vt.numbered_frames(self, outcome.images))
@@ -300,9 +367,6 @@ class FrameThinker(vt.Method):
 
     def _is_long(self, info: vt.VideoInfo) -> bool:
         return info.duration_seconds > LONG_VIDEO_SECONDS
-
-    def _box(self, info: vt.VideoInfo) -> tuple[int, int]:
-        return self.box_long if self._is_long(info) else self.box
 
 
 def _seconds(time: str) -> int:

@@ -245,8 +245,8 @@ def published_indices(start: float, end: float, info: vt.VideoInfo, fps: float, 
     total = last - first + 1
     if total < 2:
         return ()
-    wanted = min(max(total / info.average_fps * fps, 2), min(max_frames, total) // 2 * 2, total)
-    count = int(wanted) // 2 * 2
+    target = min(max(total / info.average_fps * fps, 2), min(max_frames, total) // 2 * 2, total)
+    count = int(target) // 2 * 2
     steps = np.arange(count, dtype=np.float32)
     step = np.float32(last - first) / np.float32(count - 1)
     forward, backward = np.float32(first) + step * steps, np.float32(last) - step * (count - 1 - steps)

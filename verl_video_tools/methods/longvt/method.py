@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from verl_video_tools.core.temporal import boundary_agreement, segments_iou, segments_recall
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.longvt import reference as reference
+from verl_video_tools.methods.longvt import grammar
 from verl_video_tools.methods.longvt.crop_video import (
     CropVideo,
     format_values,
@@ -20,7 +20,7 @@ from verl_video_tools.methods.longvt.crop_video import (
     published_indices,
     video_seconds,
 )
-from verl_video_tools.methods.toolkit import hermes
+from verl_video_tools.methods.toolkit.grammar import tools_section
 
 Segment = tuple[float, float]
 
@@ -157,7 +157,7 @@ class LongVT(vt.Method):
             fps=f"{self.fps:g}",
             call_frames=self.call_frames,
             max_turns=self.max_turns,
-            tools=hermes.tools_section(self.tool_schemas()),
+            tools=tools_section(self.tool_schemas()),
         )
         user = vt.render(
             self, "user", question=sample.question.rstrip(), frames=self.shown(images), path=sample.video_path
@@ -174,9 +174,9 @@ class LongVT(vt.Method):
 
     def parse(self, text: str) -> vt.ParsedTurn:
         if self.compat == "reference":
-            parsed = hermes.parse_turn_reference(text, (CropVideo.name,))
+            parsed = grammar.parse_turn_reference(text, (CropVideo.name,))
         else:
-            parsed = hermes.parse_turn(text)
+            parsed = vt.parse_turn(text)
         return vt.refuse_surplus_calls(parsed, self.max_calls_per_turn)
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
@@ -198,7 +198,7 @@ class LongVT(vt.Method):
         parameters = {**CropVideo.description.parameters, "video_path": path}
         if self.compat == "strict":
             del parameters["video_path"]
-        return [hermes.tool_schema(CropVideo.name, "Shows a part of the video more closely.", parameters)]
+        return [vt.tool_schema(CropVideo.name, "Shows a part of the video more closely.", parameters)]
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """One `<tool_response>` per call: its frames, or why it was refused."""
@@ -248,7 +248,7 @@ class LongVT(vt.Method):
         answer = trajectory.answer or ""
         too_long = len(answer) >= MAX_ANSWER_CHARACTERS
         score = 0.0 if too_long else await self._answer_score(answer, sample, judge)
-        well_formed = not too_long and is_well_formed(trajectory)
+        well_formed = not too_long and grammar.is_well_formed(trajectory)
         results = [call.result for call in trajectory.executed_calls()]
         # Of a subclass, a tool that answers in words has none.
         segments = [(result["start_time"], result["end_time"]) for result in results if "start_time" in result]
@@ -258,17 +258,17 @@ class LongVT(vt.Method):
         self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
     ) -> dict[str, float]:
         """What the published scoring finds in the text of the rollout."""
-        text = reference.published_text(trajectory.turns)
-        segments, called = reference.written_segments(text), "<tool_response>" in text
+        text = grammar.published_text(trajectory.turns)
+        segments, called = grammar.written_segments(text), "<tool_response>" in text
         if sample.question_type == "segment":
             truth = vt.segment_of(sample.ground_truth) or (0.0, 0.0)
-            score = reference.answered_iou(reference.answered_segment_of(text), truth)
-            well_formed = reference.is_in_form_of_segments(text)
+            score = grammar.answered_iou(grammar.answered_segment_of(text), truth)
+            well_formed = grammar.is_in_form_of_segments(text)
         else:
-            answer = reference.answer_of(text)
+            answer = grammar.answer_of(text)
             too_long = len(answer) >= MAX_ANSWER_CHARACTERS
             score = 0.0 if too_long else await self._answer_score(answer, sample, judge)
-            well_formed = not too_long and reference.is_in_form(text)
+            well_formed = not too_long and grammar.is_in_form(text)
         return self._weighted(score, well_formed, self._time_term(trajectory, segments, sample, score, called))
 
     def _weighted(self, score: float, well_formed: bool, time: float) -> dict[str, float]:
@@ -323,17 +323,3 @@ class LongVT(vt.Method):
         if self.compat == "reference":
             return tuple(images)
         return vt.frame_lines(images, lambda seconds: f"{seconds:.1f}s ")
-
-
-def is_well_formed(trajectory: vt.Trajectory) -> bool:
-    """The format of a rollout (paper 4.2; rules of the code, read turn by turn from the policy's own text).
-
-    Every turn but the last is a thought and exactly one call, the last a thought and an answer. Words between the
-    blocks are allowed in a rollout that calls a tool; one that only answers has to consist of its two blocks.
-    """
-    if trajectory.stop_reason is not vt.StopReason.ANSWER or not all(turn.well_formed for turn in trajectory.turns):
-        return False
-    *calling, last = trajectory.turns
-    if not calling:
-        return not hermes.has_words_outside(last.text)
-    return all(len(turn.calls) == 1 for turn in calling)

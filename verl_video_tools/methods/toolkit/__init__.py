@@ -30,15 +30,11 @@ from verl_video_tools.core.types import (
     ContextPolicy,
     FrameRecord,
     FrameRequest,
-    FrameSelector,
     ImagePart,
     Judge,
     Message,
     Method,
-    ModelReply,
     ParsedTurn,
-    PastCall,
-    PastTurn,
     PixelBox,
     PixelEnvelope,
     Region,
@@ -52,7 +48,6 @@ from verl_video_tools.core.types import (
     ToolCall,
     ToolContext,
     ToolDescription,
-    ToolModel,
     ToolOutcome,
     ToolPlan,
     Trajectory,
@@ -62,13 +57,9 @@ from verl_video_tools.core.types import (
     content_text,
     segment_of,
 )
-from verl_video_tools.methods.toolkit.ask_model import AskModel
-from verl_video_tools.methods.toolkit.blocks import Block, find_between, find_blocks, without_blocks
 from verl_video_tools.methods.toolkit.calls import (
     UNKNOWN,
-    box_in_words,
     finite_number,
-    format_box,
     format_error,
     format_seconds,
     malformed_call,
@@ -78,19 +69,29 @@ from verl_video_tools.methods.toolkit.calls import (
     seconds_argument,
     snap_to_end,
     span_argument,
-    time_argument,
     video_argument,
 )
 from verl_video_tools.methods.toolkit.choose_frames import NUMBER_AND_TIME, ChooseFrames
-from verl_video_tools.methods.toolkit.frame_lines import (
+from verl_video_tools.methods.toolkit.frames import (
     FRAME_TEMPLATES,
     frame_lines,
+    frame_size,
     numbered_frames,
     picture_label,
+    pixel_bounds,
+    rate_frames,
+    spread_frames,
     with_text,
 )
-from verl_video_tools.methods.toolkit.frames import frame_size, pixel_bounds, rate_frames, spread_frames
-from verl_video_tools.methods.toolkit.grid import Grid
+from verl_video_tools.methods.toolkit.grammar import (
+    Block,
+    find_between,
+    find_blocks,
+    parse_calls,
+    parse_turn,
+    tool_schema,
+    without_blocks,
+)
 from verl_video_tools.methods.toolkit.group_terms import (
     curiosity_bonus,
     looked_at_spans,
@@ -100,9 +101,8 @@ from verl_video_tools.methods.toolkit.group_terms import (
     uses_tools,
     written_characters,
 )
-from verl_video_tools.methods.toolkit.hermes import parse_calls, parse_turn, tool_schema
-from verl_video_tools.methods.toolkit.subtitle_tools import SubtitlesAt, SubtitleSearch
-from verl_video_tools.methods.toolkit.zoom import Zoom
+from verl_video_tools.methods.toolkit.picture_tools import Grid, Zoom
+from verl_video_tools.methods.toolkit.word_tools import AskModel, SubtitlesAt, SubtitleSearch
 
 __all__ = [
     "FRAME_TEMPLATES",
@@ -123,16 +123,12 @@ __all__ = [
     "ContextPolicy",
     "FrameRecord",
     "FrameRequest",
-    "FrameSelector",
     "Grid",
     "ImagePart",
     "Judge",
     "Message",
     "Method",
-    "ModelReply",
     "ParsedTurn",
-    "PastCall",
-    "PastTurn",
     "PixelBox",
     "PixelEnvelope",
     "Region",
@@ -150,7 +146,6 @@ __all__ = [
     "ToolCall",
     "ToolContext",
     "ToolDescription",
-    "ToolModel",
     "ToolModelError",
     "ToolOutcome",
     "ToolPlan",
@@ -162,14 +157,12 @@ __all__ = [
     "VideoInfo",
     "Zoom",
     "answer_score",
-    "box_in_words",
     "box_iou",
     "content_text",
     "curiosity_bonus",
     "find_between",
     "find_blocks",
     "finite_number",
-    "format_box",
     "format_error",
     "format_seconds",
     "frame_lines",
@@ -199,7 +192,6 @@ __all__ = [
     "span_diversity",
     "spread_frames",
     "temporal_iou",
-    "time_argument",
     "tool_necessity",
     "tool_schema",
     "uses_tools",

@@ -204,25 +204,26 @@ def region_argument(
             CallErrorCode.MALFORMED_CALL, f"{name} must be [left, top, right, bottom], four numbers, got {value!r:.80}"
         )
     box = Box(*edges)
-    told = format_box(box)
+    text = format_box(box)
     if box.right < box.left or box.bottom < box.top:
         raise CallRejected(
-            CallErrorCode.REVERSED_BOX, f"{name} {told} ends before it starts; give [left, top, right, bottom]"
+            CallErrorCode.REVERSED_BOX, f"{name} {text} ends before it starts; give [left, top, right, bottom]"
         )
     right, bottom = frame_edges(unit, *size)
     if min(box) < 0 or box.right > right or box.bottom > bottom:
         raise CallRejected(
-            CallErrorCode.BOX_OUTSIDE, f"{name} {told} leaves the frame, which is {format_box((0, 0, right, bottom))}"
+            CallErrorCode.BOX_OUTSIDE,
+            f"{name} {text} leaves the frame, which is {format_box((0, 0, right, bottom))}",
         )
     if not box.is_proper():
-        raise CallRejected(CallErrorCode.BOX_TOO_SMALL, f"{name} {told} covers nothing of the frame")
+        raise CallRejected(CallErrorCode.BOX_TOO_SMALL, f"{name} {text} covers nothing of the frame")
     region = Region(box, unit)
     pixels = region.in_pixels(*size)
     if min(pixels.width, pixels.height) < min_side_pixels:
         least = [edge * min_side_pixels / side for edge, side in zip((right, bottom), size, strict=True)]
         raise CallRejected(
             CallErrorCode.BOX_TOO_SMALL,
-            f"{name} {told} covers {pixels.width}x{pixels.height} pixels, and each side must have {min_side_pixels}: "
+            f"{name} {text} covers {pixels.width}x{pixels.height} pixels, and each side must have {min_side_pixels}: "
             f"make it at least {least[0]:.4g} wide and {least[1]:.4g} high",
         )
     return region, pixels

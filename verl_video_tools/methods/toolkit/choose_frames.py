@@ -98,7 +98,7 @@ class ChooseFrames:
                 f"segment {start} to {end!s:.80} is too short for {self.num_frames} frames; "
                 f"END must be at least START + {self.num_frames + 1}",
             )
-        width, height = self._frame_size(context.info, context.envelope)
+        width, height = self.frame_size(context.info, context.envelope)
         indices = linspace_indices(start + 1, end - 1, self.num_frames)
         return ToolPlan(
             frames=FrameRequest(width=width, height=height, indices=indices),
@@ -107,9 +107,10 @@ class ChooseFrames:
 
     def most_expensive_call(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
         """A call for the whole video."""
-        return spread_frames(info, self.num_frames, self._frame_size(info, envelope))
+        return spread_frames(info, self.num_frames, self.frame_size(info, envelope))
 
-    def _frame_size(self, info: VideoInfo, envelope: PixelEnvelope) -> tuple[int, int]:
+    def frame_size(self, info: VideoInfo, envelope: PixelEnvelope) -> tuple[int, int]:
+        """Width and height of a shown frame in pixels."""
         rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
         return fit_box(info.width, info.height, self.box_width, self.box_height, envelope, rounding=rounding)
 

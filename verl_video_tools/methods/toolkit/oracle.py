@@ -116,9 +116,9 @@ def conclude(
     letters = {text: letter for letter, text in question.options.items()}
     runs = runs_of_labels(spec, shown)
     if question.kind == "count":
-        wanted = [(frame, label) for frame, label in runs if label in question.text.splitlines()[0]]
-        if shown and str(len(wanted)) in letters:
-            return f"{listed(wanted, name)}. {len(wanted)}", letters[str(len(wanted))]
+        counted = [(frame, label) for frame, label in runs if label in question.text.splitlines()[0]]
+        if shown and str(len(counted)) in letters:
+            return f"{listed(counted, name)}. {len(counted)}", letters[str(len(counted))]
     elif question.kind == "order":
         # Begins with what is asked for, as `remind` has it, and names it again beside the answer. Guesses do as well: a
         # small model learns from every row to copy it.

@@ -23,8 +23,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.toolkit.hermes import parse_calls, read_call
-from verl_video_tools.methods.videobrain.tools import ClipSample, UniformSample
+from verl_video_tools.methods.toolkit.grammar import parse_calls, read_call
+
+UNIFORM_SAMPLE, CLIP_SAMPLE = "uniform_sample", "clip_sample"
 
 TAGS = ("thinking", "tool_call", "answer")
 """Names of the tags of thought, call and answer."""
@@ -48,8 +49,8 @@ def parse_turn(text: str) -> vt.ParsedTurn:
     """
     thoughts = vt.find_blocks(text, "thinking")
     thought = thoughts[0].inner.strip() if thoughts else None
-    spoken = vt.without_blocks(text, thoughts)
-    calls = tuple(read_call(block.inner, takes_parameters=False) for block in vt.find_blocks(spoken, "tool_call"))
+    outside = vt.without_blocks(text, thoughts)
+    calls = tuple(read_call(block.inner, takes_parameters=False) for block in vt.find_blocks(outside, "tool_call"))
     if len(calls) > 1:
         message = f"{len(calls)} calls in one turn; write exactly one <tool_call>"
         error = vt.CallError(vt.CallErrorCode.MULTIPLE_CALLS, message)
@@ -57,7 +58,7 @@ def parse_turn(text: str) -> vt.ParsedTurn:
     if calls:
         is_good = calls[0].error is None and _is_in_order(text, thoughts, vt.find_blocks(text, "tool_call"))
         return vt.ParsedTurn(thought, calls, well_formed=is_good)
-    answers = vt.find_blocks(spoken, "answer")
+    answers = vt.find_blocks(outside, "answer")
     answer = answers[-1].inner.strip() if answers else ""
     is_good = bool(answer) and _is_in_order(text, thoughts, vt.find_blocks(text, "answer"))
     return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
@@ -132,10 +133,10 @@ def record_gate(trajectory: vt.Trajectory) -> GateFindings:
     if any(call.refused() for call in trajectory.calls()):
         return GateFindings("a call that was refused")
     calls = trajectory.executed_calls()
-    said = _Said()
+    earlier_calls = _EarlierCalls()
     for call in calls:
         done = call.result
-        if fault := said.add(call.name, (done["start_frame"], done["end_frame"]), done.get("prompt", "")):
+        if fault := earlier_calls.add(call.name, (done["start_frame"], done["end_frame"]), done.get("prompt", "")):
             return GateFindings(fault)
     return GateFindings(None, trajectory.answer, len(calls))
 
@@ -160,7 +161,7 @@ def reference_text_gate(turns: Sequence[tuple[str, str]]) -> GateFindings:
         return GateFindings("a blank thought")
     if not answers or not answers[-1]:
         return GateFindings("no answer, or a blank one")
-    said = _Said()
+    earlier_calls = _EarlierCalls()
     for call in calls:
         try:
             name, frame_range, prompt = _read_call(call)
@@ -168,12 +169,12 @@ def reference_text_gate(turns: Sequence[tuple[str, str]]) -> GateFindings:
             return GateFindings("a call that cannot be read")
         if frame_range[0] >= frame_range[1]:
             return GateFindings("a range that ends before it starts")
-        if fault := said.add(name, frame_range, prompt):
+        if fault := earlier_calls.add(name, frame_range, prompt):
             return GateFindings(fault)
     return GateFindings(None, answers[-1], len(calls))
 
 
-class _Said:
+class _EarlierCalls:
     """The calls of a rollout so far, to tell when one says the same as an earlier one.
 
     Calls of clip_sample with the same prompt do, whatever their range (paper appendix A).
@@ -185,7 +186,7 @@ class _Said:
 
     def add(self, name: str, frame_range: Range, prompt: str) -> str | None:
         """Why the call repeats an earlier one; None if it does not."""
-        if name == ClipSample.name:
+        if name == CLIP_SAMPLE:
             if prompt in self._prompts:
                 return "a prompt searched twice"
             self._prompts.append(prompt)
@@ -203,9 +204,9 @@ def _read_call(text: str) -> tuple[str, Range, str]:
     """Name, range and prompt ("" for uniform_sample) of a call. Raises whatever a call of another form leads to."""
     call = json.loads(text)
     name, arguments = call["name"], call["arguments"]
-    if name not in (UniformSample.name, ClipSample.name):
+    if name not in (UNIFORM_SAMPLE, CLIP_SAMPLE):
         raise ValueError(f"no tool is called {name!r}")
-    prompt = arguments["prompt"].strip() if name == ClipSample.name else ""
-    if name == ClipSample.name and not prompt:
+    prompt = arguments["prompt"].strip() if name == CLIP_SAMPLE else ""
+    if name == CLIP_SAMPLE and not prompt:
         raise ValueError("the prompt is blank")
     return name, (int(arguments["start_frame"]), int(arguments["end_frame"])), prompt

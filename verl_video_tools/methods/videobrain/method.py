@@ -10,12 +10,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.videobrain import grammar as protocol
-from verl_video_tools.methods.videobrain.tools import ClipSample, UniformSample
+from verl_video_tools.methods.videobrain import grammar
 from verl_video_tools.video.resize import Aspect, size_in_box
+from verl_video_tools.video.sampling import linspace_indices
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +46,179 @@ _LAST = (
     "No call is left, so do not write <tool_call> again: think between <thinking> and </thinking>, then give your "
     "answer between <answer> and </answer> now."
 )
+
+LONG_RANGE_FRAMES = 20_000
+"""Frames of a range from which it is long (code). The published inference code says above 20,000, and the paper (3.1)
+videos above 20,000 frames."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RangeTool:
+    """What both agents share: they show `num_frames` frames of a range of frame numbers.
+
+    Attributes:
+        num_frames: frames shown per call.
+        box_width, box_height: pixels that a frame is shown in, see `video.resize.size_in_box`.
+        aspect: what becomes of frames of another shape than the box's.
+        compat: see `methods.toolkit.calls.read_frame_range`.
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
+
+    num_frames: int
+    box_width: int
+    box_height: int
+    aspect: Aspect = "fit"
+    compat: vt.Compat = "strict"
+
+    def __post_init__(self) -> None:
+        for name in ("num_frames", "box_width", "box_height"):
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """A call for the whole video."""
+        return vt.spread_frames(info, self.num_frames, self._frame_size(info, envelope))
+
+    def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
+        return size_in_box(info.width, info.height, self.box_width, self.box_height, envelope, self.aspect)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniformSample(_RangeTool):
+    """Shows frames from `start_frame` to the one before `end_frame`, both included, spread evenly. A range of fewer
+    than `num_frames` frames is refused."""
+
+    name: ClassVar[str] = grammar.UNIFORM_SAMPLE
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows a fixed number of frames spread evenly over a range of frame "
+            "numbers, then lists their numbers and times in the order shown."
+        ),
+        parameters={
+            "start_frame": ("number", "First frame of the range, from 0."),
+            "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
+        },
+        frame_label=vt.NUMBER_AND_TIME,
+    )
+
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
+        """Frames for ``{"start_frame": number, "end_frame": number}``; others are ignored.
+
+        The result repeats the range as it was carried out, ``{"start_frame": int, "end_frame": int}``, with its times
+        (`ToolContext.range_seconds`).
+
+        Raises:
+            CallRejected: `malformed_call`, `out_of_range`, `reversed_segment` or `segment_too_short`.
+            VideoError: the file cannot be asked for times.
+        """
+        info = context.info
+        start, end = vt.read_frame_range(arguments, info.num_frames, self.compat)
+        if end - start < self.num_frames:
+            raise vt.CallRejected(
+                vt.CallErrorCode.SEGMENT_TOO_SHORT,
+                f"{start} to {end} are {end - start} frames; "
+                f"end_frame must be at least start_frame + {self.num_frames}",
+            )
+        width, height = self._frame_size(info, context.envelope)
+        indices = linspace_indices(start, end - 1, self.num_frames)
+        return vt.ToolPlan(
+            frames=vt.FrameRequest(width=width, height=height, indices=indices),
+            result={"start_frame": start, "end_frame": end, **await context.range_seconds(start, end - 1)},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipSample(_RangeTool):
+    """Shows the candidates most like `prompt`, in order of time (algorithm 1); all of a range of fewer frames.
+
+    Candidates are spread evenly over the range, both its first and its last frame among them. Their scores are
+    not reported.
+
+    Attributes:
+        num_candidates: candidates of a range below `LONG_RANGE_FRAMES` frames, and of one from there on.
+        deadline_seconds: time for the search.
+        compat: `reference` also takes a prompt that is not text.
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
+
+    name: ClassVar[str] = grammar.CLIP_SAMPLE
+    searches: ClassVar[bool] = True
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Search a part of the video for pictures that look like a text: shows the best few frames in order of "
+            "time, then lists their numbers and times in the order shown."
+        ),
+        parameters={
+            "start_frame": ("number", "First frame of the range that is searched, from 0."),
+            "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
+            "prompt": ("string", "What can be seen in the frames looked for, in a few words."),
+        },
+        frame_label=vt.NUMBER_AND_TIME,
+    )
+
+    num_candidates: tuple[int, int]
+    deadline_seconds: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        least = self.num_frames
+        vt.require(self, "num_candidates", min(self.num_candidates) >= least, f"at least num_frames, {least}, each")
+        vt.require(self, "deadline_seconds", self.deadline_seconds > 0.0, "above 0")
+
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
+        """Frames for ``{"start_frame": number, "end_frame": number, "prompt": str}``; others are ignored.
+
+        The result repeats the call as it was carried out, ``{"start_frame": int, "end_frame": int, "prompt": str}``,
+        with the times of the range (`ToolContext.range_seconds`).
+
+        Raises:
+            CallRejected: `malformed_call`, `out_of_range` or `reversed_segment`.
+            RetrievalError: the search failed, or the run has no retriever.
+            VideoError: the candidates cannot be decoded, or the file cannot be asked for times.
+        """
+        info = context.info
+        start, end = vt.read_frame_range(arguments, info.num_frames, self.compat)
+        prompt = self._prompt(arguments)
+        if context.retriever is None:
+            raise vt.RetrievalError("no retriever is set up: clip_sample finds frames by text and needs one")
+        best = await context.retriever.best_frames(
+            context.sample.video_path,
+            self.candidates(start, end),
+            prompt,
+            self.num_frames,
+            self.deadline_seconds,
+        )
+        width, height = self._frame_size(info, context.envelope)
+        return vt.ToolPlan(
+            frames=vt.FrameRequest(width=width, height=height, indices=tuple(sorted(best))),
+            result={
+                **{"start_frame": start, "end_frame": end, "prompt": prompt},
+                **await context.range_seconds(start, end - 1),
+            },
+        )
+
+    def candidates(self, start: int, end: int) -> tuple[int, ...]:
+        """Frames of the range [start, end) that are compared with the text."""
+        count = self.num_candidates[end - start >= LONG_RANGE_FRAMES]
+        return linspace_indices(start, end - 1, min(count, end - start))
+
+    def _prompt(self, arguments: Mapping[str, Any]) -> str:
+        value = arguments.get("prompt")
+        is_taken = isinstance(value, str) or (self.compat == "reference" and value is not None)
+        prompt = str(value).strip() if is_taken else ""
+        if not prompt:
+            raise vt.CallRejected(
+                vt.CallErrorCode.MALFORMED_CALL, f"prompt must say in a few words what to look for, got {value!r:.80}"
+            )
+        return prompt
+
+
+# ----------------------------------------------------------------------------------------------------------- the method
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +335,7 @@ class VideoBrain(vt.Method):
         }
 
     def parse(self, text: str) -> vt.ParsedTurn:
-        return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
+        return grammar.parse_turn_reference(text) if self.compat == "reference" else grammar.parse_turn(text)
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         box_width, box_height = self.box
@@ -221,14 +394,14 @@ class VideoBrain(vt.Method):
             "behavior": self.behavior(sample, score >= RIGHT_FROM, gate.num_calls > 0),
         }
 
-    def gate(self, trajectory: vt.Trajectory) -> protocol.GateFindings:
+    def gate(self, trajectory: vt.Trajectory) -> grammar.GateFindings:
         """Whether a rollout keeps the rules of form: by its record, or (reference) by its text. Without a gate every
         rollout does, and answer and calls are those of the record."""
         if not self.format_gate:
-            return protocol.GateFindings(None, trajectory.answer, len(trajectory.executed_calls()))
+            return grammar.GateFindings(None, trajectory.answer, len(trajectory.executed_calls()))
         if self.compat == "reference":
-            return protocol.reference_text_gate([(turn.text, turn.observation or "") for turn in trajectory.turns])
-        return protocol.record_gate(trajectory)
+            return grammar.reference_text_gate([(turn.text, turn.observation or "") for turn in trajectory.turns])
+        return grammar.record_gate(trajectory)
 
     def check_gradable(self, sample: vt.Sample, judge: object | None) -> None:
         """As every method's; and whether the row names the class of its question, where behaviour is paid for.

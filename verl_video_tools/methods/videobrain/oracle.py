@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 
 from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind
 from verl_video_tools.methods.videobrain import VideoBrain
-from verl_video_tools.methods.videobrain.tools import ClipSample, UniformSample
+from verl_video_tools.methods.videobrain.method import ClipSample, UniformSample
 from verl_video_tools.synthetic.questions import LETTERS, Question
 from verl_video_tools.synthetic.world import COLOURS, VideoSpec
 from verl_video_tools.video.sampling import linspace_indices

@@ -5,21 +5,17 @@ Sources named at the fields: "paper" with its section; "code" is the published t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.videozoomer import grammar as protocol
-from verl_video_tools.methods.videozoomer.reference import grade_letter_reference, read_turns
-from verl_video_tools.methods.videozoomer.video_zoom import (
-    UNREADABLE,
-    VideoZoom,
-    frames_asked_reference,
-    numbers_reference,
-)
+from verl_video_tools.methods.videozoomer import grammar
 from verl_video_tools.video.resize import fit_pixels
-from verl_video_tools.video.sampling import linspace_indices
+from verl_video_tools.video.sampling import linspace_indices, not_before, uniform_seconds
 
 # What a rollout is shown after its system prompt. In the reference profile order, tags and what errors state are the
 # published ones. The words of its sentences are ours, until a user's `templates_file` brings those of a checkpoint.
@@ -74,6 +70,172 @@ _REFERENCE: Mapping[str, vt.Template] = {
 """`too_many_frames` and `no_numbers` are what stands for ``{error}`` in a refusal and in an unreadable request."""
 
 
+# ------------------------------------------------------------------------------------------------------------- the tool
+
+_TOLERANCE = 1e-6
+"""Frames; 1 fps from 0.2 s to 8.2 s are 8 frames, not 7.999999999999999."""
+
+UNREADABLE = (TypeError, ValueError, LookupError, OverflowError)
+"""What `numbers_reference` raises."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoZoom:
+    """Shows ``int(fps * (end - start))`` frames spread evenly from `start` to `end`, both shown, each frame once.
+
+    So the frames lie a little further apart than `fps` says, as in the published code, and a segment that holds fewer
+    frames shows those that it has, however high the rate.
+
+    Attributes:
+        max_frames: frames per call; `fps * (end - start)` must not exceed it (paper 3.1).
+        max_pixels: a frame is shrunk to this area, keeping its aspect ratio, and never enlarged.
+        compat: `reference` truncates before it compares with the limit, clamps segments to the video, repeats frames
+            where the rate is higher than the video's, and shows nothing for a segment too short for a frame, as the
+            published code does.
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
+
+    name: ClassVar[str] = "video_zoom"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows frames of a segment at a chosen rate, then lists their times in "
+            "the order shown. Too many frames, (end - start) * fps, are refused with the limit."
+        ),
+        parameters={
+            "segment": ("array", "Start and end in seconds, [start, end], within the video."),
+            "fps": ("number", "Frames per second to show."),
+        },
+    )
+
+    max_frames: int
+    max_pixels: int
+    compat: vt.Compat = "strict"
+
+    def __post_init__(self) -> None:
+        for name in ("max_frames", "max_pixels"):
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
+        """Frames for ``{"segment": [start_seconds, end_seconds], "fps": frames_per_second}``.
+
+        Raises:
+            CallRejected: `malformed_call`, `reversed_segment`, `out_of_range`, `segment_too_short` or
+                `too_many_frames`; the message states the duration or the limit.
+        """
+        info = context.info
+        width, height = fit_pixels(info.width, info.height, self.max_pixels, context.envelope)
+        if self.compat == "reference":
+            indices = self._indices_reference(*_numbers_or_refusal(arguments), info)
+            return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, indices=indices) if indices else None)
+        start, end, fps = _numbers(arguments)
+        if start <= end:
+            start, end = (vt.snap_to_end(seconds, info.duration_seconds) for seconds in (start, end))
+        count = self._count(start, end, fps, info.duration_seconds)
+        seconds = not_before(uniform_seconds(start, end, count), info.duration_seconds)
+        return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, seconds=seconds, unique=True))
+
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """A zoom of the whole video."""
+        width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
+        seconds = uniform_seconds(0.0, info.duration_seconds, self.max_frames)
+        return vt.FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
+
+    def _count(self, start: float, end: float, fps: float, duration_seconds: float) -> int:
+        if fps <= 0:
+            raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"fps must be above 0, got {fps:g}")
+        if end < start:
+            raise vt.CallRejected(
+                vt.CallErrorCode.REVERSED_SEGMENT,
+                f"segment [{start:g}, {end:g}] ends before it starts; give [start, end]",
+            )
+        if start < 0 or end > duration_seconds:
+            raise vt.CallRejected(
+                vt.CallErrorCode.OUT_OF_RANGE,
+                f"segment [{start:g}, {end:g}] leaves the video, "
+                f"which lasts from 0 to {vt.format_seconds(duration_seconds)} s",
+            )
+        requested = fps * (end - start)
+        if requested > self.max_frames + _TOLERANCE:
+            raise self._too_many(requested, start, end, fps)
+        count = math.floor(requested + _TOLERANCE)
+        if count < 1:
+            raise vt.CallRejected(
+                vt.CallErrorCode.SEGMENT_TOO_SHORT,
+                f"segment [{start:g}, {end:g}] holds no frame at {fps:g} fps; make it longer or raise fps",
+            )
+        return count
+
+    def _indices_reference(self, start: float, end: float, fps: float, info: vt.VideoInfo) -> tuple[int, ...]:
+        try:
+            count = frames_asked_reference(start, end, fps)
+            if count > self.max_frames:
+                raise self._too_many(count, start, end, fps)
+            first, last = int(start * info.average_fps), int(end * info.average_fps)
+        except (OverflowError, ValueError) as error:  # not finite
+            raise vt.CallRejected(vt.CallErrorCode.OUT_OF_RANGE, str(error)) from error
+        first = min(max(first, 0), info.num_frames - 1)
+        last = min(max(last, first), info.num_frames - 1)
+        try:
+            return tuple(int(index) for index in np.linspace(first, last, count).astype(np.int64))
+        except ValueError as error:  # a negative number of frames: NumPy's words are what the published code says
+            raise vt.CallRejected(vt.CallErrorCode.REVERSED_SEGMENT, str(error)) from error
+
+    def _too_many(self, requested: float, start: float, end: float, fps: float) -> vt.CallRejected:
+        return vt.CallRejected(
+            vt.CallErrorCode.TOO_MANY_FRAMES,
+            f"{fps:g} fps over [{start:g}, {end:g}] are {requested:g} frames; a zoom shows at most {self.max_frames}: "
+            "shorten the segment or lower fps",
+        )
+
+
+def _numbers(arguments: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Start, end and rate as finite numbers; digits in quotes are numbers, too."""
+    segment = arguments.get("segment")
+    if not isinstance(segment, list | tuple) or len(segment) != 2:
+        raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"segment must be [start, end], got {segment!r:.80}")
+    start, end = (_number("segment", value) for value in segment)
+    return start, end, _number("fps", arguments.get("fps"))
+
+
+def _number(name: str, value: Any) -> float:
+    number = vt.finite_number(value, read_text=True)
+    if number is None:
+        raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"{name} takes finite numbers, got {value!r:.80}")
+    return number
+
+
+def numbers_reference(arguments: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Start, end and rate as the published environment reads them.
+
+    Raises:
+        TypeError, ValueError, LookupError, OverflowError: they cannot be read; the model reads the text.
+    """
+    segment = arguments["segment"]
+    return float(segment[0]), float(segment[1]), float(arguments["fps"])
+
+
+def frames_asked_reference(start: float, end: float, fps: float) -> int:
+    """The number of frames that the published environment takes a request for.
+
+    Raises:
+        OverflowError, ValueError: the numbers are not finite.
+    """
+    return int(fps * (end - start))
+
+
+def _numbers_or_refusal(arguments: Mapping[str, Any]) -> tuple[float, float, float]:
+    try:
+        return numbers_reference(arguments)
+    except UNREADABLE as error:
+        raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"cannot read segment and fps: {error!r:.80}") from error
+
+
+# ----------------------------------------------------------------------------------------------------------- the method
+
+
 @dataclass(frozen=True, slots=True)
 class _Findings:
     """What a rollout earns by, before weights: from its record (strict) or from its text (reference)."""
@@ -98,7 +260,7 @@ class VideoZoomer(vt.Method):
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (VideoZoom.description,)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:frames_in_seconds"
 
-    stop: ClassVar[tuple[str, ...]] = (protocol.STOP,)  # a request ends its turn (code)
+    stop: ClassVar[tuple[str, ...]] = (grammar.STOP,)  # a request ends its turn (code)
 
     max_turns: int = 5
     """Four zooms and the answer (paper 4.1, table 5)."""
@@ -155,14 +317,14 @@ class VideoZoomer(vt.Method):
         system = vt.load_prompt(
             __package__, "prompt.txt", self.prompt_file, call_frames=self.call_frames, max_zooms=max_zooms
         )
-        user = vt.render(self, "user", frames=protocol.labelled_frames(images), question=sample.question.rstrip())
+        user = vt.render(self, "user", frames=grammar.labelled_frames(images), question=sample.question.rstrip())
         return [vt.Message("system", (system,)), vt.Message("user", user)]
 
     def message_templates(self) -> Mapping[str, vt.Template]:
         return _REFERENCE if self.compat == "reference" else _STRICT
 
     def parse(self, text: str) -> vt.ParsedTurn:
-        return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
+        return grammar.parse_turn_reference(text) if self.compat == "reference" else grammar.parse_turn(text)
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         zoom = VideoZoom(max_frames=self.call_frames, max_pixels=self.max_pixels, compat=self.compat)
@@ -173,7 +335,7 @@ class VideoZoomer(vt.Method):
         outcome = outcomes[0]  # more than one only where all were refused for being several
         last = "_last" if turns_left <= 1 else ""
         if outcome.record.ok:
-            frames = vt.with_text(outcome, protocol.labelled_frames(outcome.images))
+            frames = vt.with_text(outcome, grammar.labelled_frames(outcome.images))
             return vt.render(self, f"observation{last}", frames=frames)
         error = vt.format_error(outcome.record)
         name = "unreadable" if error.code == vt.CallErrorCode.MALFORMED_CALL else "refusal"
@@ -183,8 +345,8 @@ class VideoZoomer(vt.Method):
     def _reason_reference(self, record: vt.CallRecord, error: vt.CallError) -> str:
         """The reason as published, which names no code."""
         if error.code == vt.CallErrorCode.TOO_MANY_FRAMES:
-            asked = frames_asked_reference(*numbers_reference(record.arguments))
-            counts = {"num_frames": str(asked), "max_frames": str(self.call_frames)}
+            requested = frames_asked_reference(*numbers_reference(record.arguments))
+            counts = {"num_frames": str(requested), "max_frames": str(self.call_frames)}
             return vt.content_text(vt.render(self, error.code, **counts))
         is_json = record.arguments.keys() != {"request"}
         if error.code != vt.CallErrorCode.MALFORMED_CALL or not is_json:
@@ -231,9 +393,9 @@ class VideoZoomer(vt.Method):
     async def _findings_reference(
         self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
     ) -> _Findings:
-        read = read_turns([turn.text for turn in trajectory.turns], self.call_frames)
+        read = grammar.read_turns([turn.text for turn in trajectory.turns], self.call_frames)
         if sample.question_type == "mc":
-            correct = grade_letter_reference(read.answer, sample.ground_truth)
+            correct = grammar.grade_letter_reference(read.answer, sample.ground_truth)
         else:
             correct = await vt.grade_answer(read.answer, sample, judge) is vt.AnswerLabel.CORRECT
         return _Findings(correct, read.well_formed, read.num_calls, zoomed=read.num_calls > 0)

@@ -1,6 +1,8 @@
-"""What is said in the video, as text: the row's subtitles by time, and by words.
+"""Tools that answer in words: the reply of another model about frames, and subtitles of a row by time and by words.
 
-A row holds its subtitles itself (`extra_info.subtitles`); it names no file of them.
+Which model is asked, and how much of it a rollout may ask, is the run's configuration (docs/tools.md). The policy is
+shown the reply alone, not the frames. A row holds its subtitles itself (`extra_info.subtitles`); it names no file of
+them.
 """
 
 from __future__ import annotations
@@ -14,9 +16,136 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from verl_video_tools.core.config import require
-from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import Subtitle, ToolContext, ToolDescription, ToolPlan
-from verl_video_tools.methods.toolkit.calls import span_argument
+from verl_video_tools.core.errors import CallErrorCode, CallRejected, ToolModelError
+from verl_video_tools.core.types import (
+    Content,
+    FrameRequest,
+    ImagePart,
+    ModelReply,
+    PixelEnvelope,
+    Subtitle,
+    ToolContext,
+    ToolDescription,
+    ToolPlan,
+    VideoInfo,
+)
+from verl_video_tools.methods.toolkit.calls import span_argument, time_argument, video_argument
+from verl_video_tools.methods.toolkit.frames import frame_lines, frame_size
+from verl_video_tools.video.sampling import uniform_seconds
+
+CUT_MARK = " [...]"
+"""Stands where a reply was cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskModel:
+    """Asks the run's tool model about frames, and answers with its words.
+
+    Attributes:
+        num_frames: of a span, spread evenly, both ends included; a moment is one frame.
+        min_pixels, max_pixels: area of a frame as that model gets it. Its processor is not the policy's.
+        question: asked in every call, which then has none of its own: so the tool is a captioner, or reads text.
+        max_question_characters: of a call's own question.
+        max_characters: of the reply, of which more is cut.
+        deadline_seconds: for the reply. The endpoint's own deadline holds beside it.
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
+
+    name: ClassVar[str] = "ask_model"
+    asks_model: ClassVar[bool] = True
+    description: ClassVar[ToolDescription] = ToolDescription(
+        name=name,
+        description=(
+            "Lets another model look at a moment or a part of the video, and answer a question about it in words. "
+            "Give time, or start_time and end_time."
+        ),
+        parameters={
+            "question": ("string", "What to find out there."),
+            "time": ("number", "A moment, in seconds from the start of the video."),
+            "start_time": ("number", "Where a part starts, in seconds."),
+            "end_time": ("number", "Where it ends, in seconds; not before start_time, within the video."),
+            "video": ("integer", "Number of the video, from 1, where the question is about several."),
+        },
+        optional=("time", "start_time", "end_time", "video"),
+    )
+
+    num_frames: int = 8
+    min_pixels: int = 28 * 28
+    max_pixels: int = 448 * 448
+    question: str | None = None
+    max_question_characters: int = 1_000
+    max_characters: int = 4_000
+    deadline_seconds: float = 120.0
+
+    def __post_init__(self) -> None:
+        for name in ("num_frames", "min_pixels", "max_question_characters", "max_characters"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
+        require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least min_pixels, {self.min_pixels}")
+        require(self, "question", self.question is None or bool(self.question.strip()), "some text, or null")
+        require(self, "deadline_seconds", self.deadline_seconds > 0.0, "above 0")
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        """The reply to ``{"question": text, "time": seconds}`` or, for a span, ``start_time`` and ``end_time``.
+
+        The result is ``{"model": str, "num_frames": int, "cut": bool}``. What was asked and replied is in the call's
+        record (`CallRecord.model_calls`).
+
+        Raises:
+            CallRejected: `malformed_call`, `wrong_video`, `reversed_segment` or `out_of_range`; `model_budget` where
+                the rollout has asked all that it may; `no_reply` where the model gave none that can be used.
+            ToolModelError: there is no model, or it is not there.
+            VideoError: the frames cannot be decoded.
+        """
+        question = self._question(arguments)
+        video, info = video_argument(arguments, context)
+        seconds = self._seconds(arguments, info)
+        if context.model is None or context.look is None:
+            raise ToolModelError("the tool asks a model, and the run has none")
+        width, height = frame_size(info, self.min_pixels, self.max_pixels, PixelEnvelope())
+        request = FrameRequest(width=width, height=height, seconds=seconds, unique=True, video=video)
+        images = await context.look(request)
+        reply = await context.model.ask(_content(images, question), self.deadline_seconds)
+        text, cut = self._shown(reply)
+        return ToolPlan(text=text, result={"model": reply.model, "num_frames": len(images), "cut": cut})
+
+    def _question(self, arguments: Mapping[str, Any]) -> str:
+        if self.question is not None:
+            return self.question
+        question = arguments.get("question")
+        if not isinstance(question, str) or not 0 < len(question.strip()) <= self.max_question_characters:
+            raise CallRejected(
+                CallErrorCode.MALFORMED_CALL,
+                f"question must be a text of 1 to {self.max_question_characters} characters, got {question!r:.80}",
+            )
+        return question.strip()
+
+    def _seconds(self, arguments: Mapping[str, Any], info: VideoInfo) -> tuple[float, ...]:
+        """Times to look at. None stands for an argument that is left out, as some models write it."""
+        present = {name for name in ("time", "start_time", "end_time") if arguments.get(name) is not None}
+        if present == {"start_time", "end_time"}:
+            start, end = span_argument(arguments, info.duration_seconds)
+            return uniform_seconds(start, end, self.num_frames) if end > start else (start,)
+        if present != {"time"}:
+            raise CallRejected(
+                CallErrorCode.MALFORMED_CALL,
+                f"give time, or start_time and end_time; got {', '.join(sorted(present)) or 'none of them'}",
+            )
+        return (time_argument(arguments, "time", info),)
+
+    def _shown(self, reply: ModelReply) -> tuple[str, bool]:
+        text = reply.text[: self.max_characters]
+        cut = reply.cut or len(reply.text) > self.max_characters
+        return (text + CUT_MARK if cut else text), cut
+
+
+def _content(images: tuple[ImagePart, ...], question: str) -> Content:
+    return (*frame_lines(images, lambda seconds: f"[{seconds:.1f} s]"), f"\n\n{question}")
+
+
+# ------------------------------------------------------------------------------------------------------------ subtitles
+
 
 _WORD = re.compile(r"\w+")
 
@@ -39,13 +168,13 @@ def captions_between(subtitles: Sequence[Subtitle], start_seconds: float, end_se
 
     One is on screen from its start on, and no more at its end.
     """
-    found = [
+    captions = [
         subtitle
         for subtitle in subtitles
         if subtitle.start_seconds <= end_seconds
         and (subtitle.end_seconds > start_seconds or subtitle.start_seconds >= start_seconds)
     ]
-    return sorted(found, key=lambda subtitle: subtitle.start_seconds)
+    return sorted(captions, key=lambda subtitle: subtitle.start_seconds)
 
 
 def captions_with(subtitles: Sequence[Subtitle], words: str, max_captions: int) -> tuple[list[Subtitle], int]:
@@ -55,16 +184,16 @@ def captions_with(subtitles: Sequence[Subtitle], words: str, max_captions: int) 
     text, as in languages without spaces. It is the better, the rarer the words that it holds (inverse document
     frequency); one that holds the whole text is better than any other, and of equals the earlier one is.
     """
-    wanted_text = " ".join(words.casefold().split())
-    wanted = set(_WORD.findall(wanted_text))
+    query = " ".join(words.casefold().split())
+    query_words = set(_WORD.findall(query))
     said = [subtitle.text.casefold() for subtitle in subtitles]
-    held = [wanted.intersection(_WORD.findall(text)) for text in said]
-    num_holding = Counter(word for found in held for word in found)
+    held = [query_words.intersection(_WORD.findall(text)) for text in said]
+    num_holding = Counter(word for captions in held for word in captions)
     weights = {word: math.log(1.0 + len(subtitles) / num_holding[word]) for word in num_holding}
     whole = 1.0 + sum(weights.values())
     scores = [
-        whole if wanted_text and wanted_text in " ".join(text.split()) else math.fsum(weights[word] for word in found)
-        for text, found in zip(said, held, strict=True)
+        whole if query and query in " ".join(text.split()) else math.fsum(weights[word] for word in captions)
+        for text, captions in zip(said, held, strict=True)
     ]
     hits = [number for number, score in enumerate(scores) if score > 0.0]
     hits.sort(key=lambda number: (-scores[number], subtitles[number].start_seconds))
@@ -139,11 +268,11 @@ class SubtitlesAt:
                 nothing is said in the span.
         """
         start, end = span_argument(arguments, context.info.duration_seconds)
-        found = captions_between(_subtitles(context), start, end)
-        if not found:
+        captions = captions_between(_subtitles(context), start, end)
+        if not captions:
             raise CallRejected(CallErrorCode.NOTHING_FOUND, f"there is no subtitle from {start:g} to {end:g} seconds")
-        lines = caption_lines(found, len(found), self.max_characters)
-        counts = {"num_captions": len(found), "num_shown": lines.num_shown}
+        lines = caption_lines(captions, len(captions), self.max_characters)
+        counts = {"num_captions": len(captions), "num_shown": lines.num_shown}
         return ToolPlan(text=lines.text, result={"span_seconds": [start, end], **counts})
 
 

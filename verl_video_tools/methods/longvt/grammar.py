@@ -1,7 +1,7 @@
-"""LongVT's published scoring, which reads the text of a rollout as its environment kept it.
+"""LongVT's rules of form: native tool calls (`methods.toolkit.grammar`), and the published reading and scoring of them.
 
-Only `compat="reference"` uses it. The environment writes a turn that calls anew: what stood before its first call, then
-the calls. So what a turn says after a call is lost, and an answer before one is graded.
+Only `compat="reference"` uses the published ones. Its environment writes a turn that calls anew: what stood before its
+first call, then the calls. So what a turn says after a call is lost, and an answer before one is graded.
 """
 
 from __future__ import annotations
@@ -9,15 +9,54 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from verl_video_tools.methods import toolkit as vt
+from verl_video_tools.methods.toolkit.grammar import as_call, has_words_outside, tags_in_order
 
 Segment = tuple[float, float]
 
 _OPENING_TAG = re.compile(r"<(think|tool_call|answer)>")
 _LITERAL_CHARACTERS = 4000
 """Of a call at most; as much as a call may have to be carried out."""
+
+
+def is_well_formed(trajectory: vt.Trajectory) -> bool:
+    """The format of a rollout (paper 4.2; rules of the code, read turn by turn from the policy's own text).
+
+    Every turn but the last is a thought and exactly one call, the last a thought and an answer. Words between the
+    blocks are allowed in a rollout that calls a tool; one that only answers has to consist of its two blocks.
+    """
+    if trajectory.stop_reason is not vt.StopReason.ANSWER or not all(turn.well_formed for turn in trajectory.turns):
+        return False
+    *calling, last = trajectory.turns
+    if not calling:
+        return not has_words_outside(last.text)
+    return all(len(turn.calls) == 1 for turn in calling)
+
+
+def parse_turn_reference(text: str, tool_names: Collection[str]) -> vt.ParsedTurn:
+    """Read one turn as the published environment of LongVT does.
+
+    Calls are read anywhere, also in thoughts. One block that is no JSON costs the turn all its calls, and a call of an
+    unknown tool, or whose arguments are no object, is dropped; with no call left the turn is the last one.
+    """
+    try:
+        calls = [as_call(vt.load_object(block.inner), block.inner) for block in vt.find_blocks(text, "tool_call")]
+    except (ValueError, RecursionError):
+        calls = []
+    kept = tuple(call for call in calls if call.error is None and call.name in tool_names)
+    thoughts = vt.find_blocks(text, "think")
+    answers = [] if kept else vt.find_blocks(text, "answer")
+    return vt.ParsedTurn(
+        thought=thoughts[0].inner.strip() if thoughts else None,
+        calls=kept,
+        answer=answers[-1].inner.strip() if answers else None,
+        well_formed=tags_in_order(text) and bool(kept or answers),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ the published scoring
 
 
 def published_text(turns: Sequence[vt.Turn]) -> str:

@@ -1,4 +1,4 @@
-"""Native tool calls in the Hermes convention of the Qwen models: JSON objects between `<tool_call>` tags.
+"""Blocks in what a model wrote, and native tool calls in the Hermes convention of the Qwen models.
 
     <think>...</think><tool_call>{"name": "crop_video", "arguments": {"start_time": 12.0, "end_time": 20.5}}</tool_call>
     <think>...</think><answer>...</answer>
@@ -16,15 +16,64 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from verl_video_tools.core.json_text import load_object
 from verl_video_tools.core.types import ParsedTurn, ToolCall
-from verl_video_tools.methods.toolkit.blocks import find_blocks, without_blocks
 from verl_video_tools.methods.toolkit.calls import malformed_call
 
 _ADVICE = 'write {"name": ..., "arguments": {...}} between the tags'
 _TAG = re.compile(r"</?(?:think|tool_call|answer)>")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One closed block: `inner` is the text between the tags, `start` and `end` bound it with its tags."""
+
+    inner: str
+    start: int
+    end: int
+
+
+def find_blocks(text: str, tag: str) -> list[Block]:
+    """Every closed `<tag>…</tag>` block from left to right.
+
+    A block runs from an opening tag to the nearest closing tag after it, so blocks do not nest.
+    """
+    return find_between(text, f"<{tag}>", f"</{tag}>")
+
+
+def find_between(text: str, opening: str, closing: str) -> list[Block]:
+    """Every stretch from an `opening` to the nearest `closing` after it, from left to right without overlap.
+
+    A regular expression would say the same, but takes quadratic time on a policy that repeats an opening tag for ever.
+    """
+    blocks: list[Block] = []
+    position = 0
+    while (start := text.find(opening, position)) >= 0:
+        stop = text.find(closing, start + len(opening))
+        if stop < 0:
+            break
+        position = stop + len(closing)
+        blocks.append(Block(text[start + len(opening) : stop], start, position))
+    return blocks
+
+
+def without_blocks(text: str, blocks: Sequence[Block]) -> str:
+    """`text` with each block replaced by a space, so that its neighbours do not join to a tag.
+
+    Args:
+        blocks: from left to right, without overlap.
+    """
+    parts, position = [], 0
+    for block in blocks:
+        parts.append(text[position : block.start])
+        position = block.end
+    return " ".join([*parts, text[position:]])
+
+
+# ---------------------------------------------------------------------------------------------------- native tool calls
 
 
 def parse_calls(text: str, *, takes_parameters: bool = True) -> tuple[ToolCall, ...]:
@@ -46,7 +95,7 @@ def read_call(text: str, takes_parameters: bool = True) -> ToolCall:
         raw = load_object(text)
     except ValueError as error:
         return malformed_call(text, f"the call is not a JSON object ({error})", _ADVICE)
-    return _as_call(raw, text, takes_parameters)
+    return as_call(raw, text, takes_parameters)
 
 
 def parse_turn(text: str) -> ParsedTurn:
@@ -56,36 +105,15 @@ def parse_turn(text: str) -> ParsedTurn:
     `well_formed` says that the turn's tags are in order (`tags_in_order`) and that its calls can be read.
     """
     thoughts = find_blocks(text, "think")
-    spoken = without_blocks(text, thoughts)
-    calls = parse_calls(spoken)
-    answers = [] if calls else find_blocks(spoken, "answer")
+    outside = without_blocks(text, thoughts)
+    calls = parse_calls(outside)
+    answers = [] if calls else find_blocks(outside, "answer")
     well_formed = tags_in_order(text) and all(call.error is None for call in calls)
     return ParsedTurn(
         thought=thoughts[0].inner.strip() if thoughts else None,
         calls=calls,
         answer=answers[-1].inner.strip() if answers else None,
         well_formed=well_formed and bool(calls or answers),
-    )
-
-
-def parse_turn_reference(text: str, tool_names: Collection[str]) -> ParsedTurn:
-    """Read one turn as the published environment of LongVT does.
-
-    Calls are read anywhere, also in thoughts. One block that is no JSON costs the turn all its calls, and a call of an
-    unknown tool, or whose arguments are no object, is dropped; with no call left the turn is the last one.
-    """
-    try:
-        calls = [_as_call(load_object(block.inner), block.inner) for block in find_blocks(text, "tool_call")]
-    except (ValueError, RecursionError):
-        calls = []
-    kept = tuple(call for call in calls if call.error is None and call.name in tool_names)
-    thoughts = find_blocks(text, "think")
-    answers = [] if kept else find_blocks(text, "answer")
-    return ParsedTurn(
-        thought=thoughts[0].inner.strip() if thoughts else None,
-        calls=kept,
-        answer=answers[-1].inner.strip() if answers else None,
-        well_formed=tags_in_order(text) and bool(kept or answers),
     )
 
 
@@ -149,7 +177,7 @@ def tools_section(schemas: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _as_call(raw: Mapping[str, Any], text: str, takes_parameters: bool = True) -> ToolCall:
+def as_call(raw: Mapping[str, Any], text: str, takes_parameters: bool = True) -> ToolCall:
     name = raw.get("name")
     if not isinstance(name, str) or not name:
         return malformed_call(text, f"the call has no name, got {name!r:.80}", _ADVICE)

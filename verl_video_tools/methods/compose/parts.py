@@ -1,14 +1,116 @@
-"""The reward of a composition: terms with weights, and gates by which one term decides on others."""
+"""The parts that a composition names: how turns are read, which frames come first, and what a rollout earns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.compose.grammar import Hermes
+from verl_video_tools.methods.framemind.method import FrameMind, Rung
+from verl_video_tools.methods.longvt.grammar import is_well_formed
+from verl_video_tools.methods.toolkit.grammar import tools_section
+
+GRAMMARS = {"hermes": f"{__name__}:Hermes"}
+"""Python paths of grammars by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hermes:
+    """Native tool calls of Qwen's chat templates (`methods.toolkit.grammar`). Another grammar is a subclass.
+
+    Attributes:
+        max_calls_per_turn: calls of one turn that are executed; further ones are refused (`multiple_calls`).
+    """
+
+    thought_tag: ClassVar[str | None] = "think"
+
+    max_calls_per_turn: int = 5
+
+    def __post_init__(self) -> None:
+        vt.require(self, "max_calls_per_turn", self.max_calls_per_turn >= 1, "at least 1")
+
+    def parse(self, text: str) -> vt.ParsedTurn:
+        """As `Method.parse`: takes any text and never raises."""
+        return vt.refuse_surplus_calls(vt.parse_turn(text), self.max_calls_per_turn)
+
+    def is_in_form(self, trajectory: vt.Trajectory) -> bool:
+        """LongVT's format: one call in every turn but the last; an answer at once has no words around its blocks."""
+        return is_well_formed(trajectory)
+
+    def how_to_call(self, tools: Iterable[vt.ToolDescription]) -> str:
+        """What the prompt says about the tools and the form of a call."""
+        return tools_section(
+            [vt.tool_schema(tool.name, tool.description, tool.parameters, tool.optional) for tool in tools]
+        )
+
+
+# ------------------------------------------------------------------------------------------------------- initial frames
+
+PLANS = {"uniform": f"{__name__}:Uniform", "ladder": f"{__name__}:Ladder"}
+"""Python paths of plans of the initial frames by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FramePlan(ABC):
+    """The frames that are shown with the question."""
+
+    @abstractmethod
+    def request(
+        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
+    ) -> vt.FrameRequest:
+        """The frames of a video. `rung` and `num_rungs` are those of `Compose`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform(FramePlan):
+    """Frames spread evenly from the first of the video to the last.
+
+    Attributes:
+        num_frames: how many; all of a shorter video.
+        min_pixels, max_pixels: area of a frame in pixels.
+    """
+
+    num_frames: int
+    min_pixels: int
+    max_pixels: int
+
+    def __post_init__(self) -> None:
+        vt.require(self, "num_frames", self.num_frames >= 1, "at least 1")
+        vt.require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least min_pixels, {self.min_pixels}")
+
+    def request(
+        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
+    ) -> vt.FrameRequest:
+        size = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
+        return vt.spread_frames(info, self.num_frames, size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladder(FramePlan):
+    """FrameMind's ladder: the rollouts of a group see from many small frames to few large ones. Without a rung, as in
+    validation, there are as many frames as on the first.
+
+    Attributes:
+        low, high: first and last rung: number of frames, and side in pixels of the square that each is scaled to.
+    """
+
+    low: Rung = (64, 224)
+    high: Rung = (32, 448)
+
+    def __post_init__(self) -> None:
+        FrameMind(low=self.low, high=self.high)  # checks the fields
+
+    def request(
+        self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
+    ) -> vt.FrameRequest:
+        framemind = FrameMind(low=self.low, high=self.high, rung=rung, num_rungs=num_rungs)
+        return framemind.plan_initial_frames(info, vt.Sample("", "", "", "mc"), envelope)
+
+
+# --------------------------------------------------------------------------------------------------------------- reward
+# Terms with weights, and gates by which one term decides on others.
 
 TERMS = {
     "accuracy": f"{__name__}:Accuracy",
