@@ -10,7 +10,7 @@ PYTEST := python -m pytest
 # Where it is set, each of a run's many processes compiles the package again: seconds of a core.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo test test-long test-fast mutants fuzz test-recipes test-next test-grpo test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
+.PHONY: help install demo test test-long test-fast mutants fuzz test-recipes test-next test-next-fast test-engine test-grpo test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -47,8 +47,18 @@ fuzz: install  ## random hostile inputs, MINUTES=10 shared among all surfaces or
 test-recipes: install  ## every recipe, two steps each; devices of their own for engine and trainer; a smoke test with a real run's options
 	$(PYTEST) $(IN_TURN) -m recipes
 
-test-next:  ## fast tests and GRPO steps with the newest vLLM that verl's bounds allow: requirements/next.txt, in .venv-next
-	PINS=next DEVICE=cpu $(MAKE) VENV="$(CURDIR)/.venv-next" test-fast test-grpo
+NEXT = PINS=next DEVICE=cpu $(MAKE) VENV="$(CURDIR)/.venv-next"
+test-next:  ## fast tests and GRPO steps with the newest engine that the index has within our bounds, in .venv-next
+	$(NEXT) test-engine test-fast test-grpo
+
+test-next-fast:  ## of test-next what leans on verl and the engine: minutes; part of continuous integration
+	$(NEXT) test-engine
+
+LEANS_ON_THE_ENGINE = $(addprefix tests/verl_plugin/,test_vllm_front_end.py test_plugin.py test_tied_heads.py \
+	test_agent_loop.py test_agent_loop_worker.py test_stored_rows.py test_shared_images.py \
+	test_trainer_advantages.py test_trainer_validation.py test_sft_trainer.py test_reward_manager.py)
+test-engine: install  ## tests of what leans on verl, vLLM and torch, without Ray
+	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY)" $(LEANS_ON_THE_ENGINE)
 
 test-grpo: install  ## three GRPO steps of all methods, engine and actor compared with plain transformers
 	$(PYTEST) $(IN_TURN) -m integration tests/integration/test_grpo.py

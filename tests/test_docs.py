@@ -23,7 +23,7 @@ from tests.method_costs import LABEL_TOKENS
 from verl_video_tools.core.method import Method
 from verl_video_tools.core.types import FrameRequest, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.data.formats import SOURCE_NAMES, get_source
-from verl_video_tools.launch.checks.installation import ENGINES, FLASH_ATTENTION, NEEDED, NEXT, OPTIONAL, PackagePin
+from verl_video_tools.launch.checks.installation import ENGINES, FLASH_ATTENTION, NEEDED, OPTIONAL, PackagePin
 from verl_video_tools.methods import get_method, toolkit
 from verl_video_tools.rollout.cost import GROUP_SIZE, max_cost_call
 from verl_video_tools.video import fit_envelope, image_tokens
@@ -79,7 +79,6 @@ def test_versions() -> None:
         lines = map(Requirement, project["optional-dependencies"][extra])
         names = {canonicalize_name(line.name): line for line in lines}
         rows.append(row(package, f"`{names[canonicalize_name(package.distribution)].specifier}`", f"extra `{extra}`"))
-    rows += [f"| `{name}` | {version} |" for name, version in NEXT.items()]
     assert [line for line in page("versions.md").splitlines() if line.startswith("| `")] == rows
     assert f"Python `{project['requires-python']}`" in page("versions.md")
     assert f"'{FLASH_ATTENTION.distribution}=={FLASH_ATTENTION.version}'" in page("installation.md")

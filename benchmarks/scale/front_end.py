@@ -51,7 +51,7 @@ async def measure(model: str) -> dict[str, Any]:
     from vllm.v1.engine.input_processor import InputProcessor
     from vllm.v1.serial_utils import MsgpackEncoder
 
-    from verl_video_tools.verl_plugin.sent_images import SentImages, image_name
+    from verl_video_tools.verl_plugin.images import SentImages, image_name
     from verl_video_tools.verl_plugin.vllm_front_end import FrontEnd
 
     config = AsyncEngineArgs(

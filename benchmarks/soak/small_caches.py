@@ -6,4 +6,4 @@ images that a training process has fetched last, 1 GiB of them, have none.
 
 from verl_video_tools.verl_plugin.post_import import import_after
 
-import_after("verl_video_tools.verl_plugin.pixel_values", "benchmarks.soak.small_image_cache")
+import_after("verl_video_tools.verl_plugin.images", "benchmarks.soak.small_image_cache")

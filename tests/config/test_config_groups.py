@@ -19,8 +19,7 @@ from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
 from verl_video_tools.verl_plugin.planned_run import compose_run
-from verl_video_tools.verl_plugin.settings import configured_methods
-from verl_video_tools.verl_plugin.trainer_options import TrainerOptions
+from verl_video_tools.verl_plugin.settings import TrainerOptions, configured_methods
 
 GROUPS = Path(config.__file__).parent / "video_tools"
 

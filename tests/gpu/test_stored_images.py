@@ -9,7 +9,7 @@ from verl.utils import hf_processor
 
 from verl_video_tools.core.types import FrameRecord, ImagePart
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
-from verl_video_tools.verl_plugin.pixel_values import HeldPixelValues
+from verl_video_tools.verl_plugin.images import HeldPixelValues
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 

@@ -31,13 +31,18 @@ import torch
 from PIL import Image
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
-from vllm.multimodal.cache import MultiModalReceiverCache
+from vllm.multimodal import cache as vllm_cache
 from vllm.renderers import renderer_from_config
 from vllm.v1.engine.input_processor import InputProcessor
 
-from verl_video_tools.verl_plugin.sent_images import SentImages, image_name
+from verl_video_tools.verl_plugin.images import SentImages, image_name
 from verl_video_tools.verl_plugin.vllm_front_end import FrontEnd
 
+_ReceiverCache: Any = (
+    vllm_cache.MultiModalReceiverCache
+    if hasattr(vllm_cache, "MultiModalReceiverCache")
+    else vllm_cache.LruKeyReplicatedReceiverCache  # from vLLM 0.31 on
+)
 SIZES = ((56, 84), (84, 84), (112, 56))
 NUM_ROLLOUTS, NUM_TURNS = 16, 4
 SETTINGS = ({}, {"max_pixels": 56 * 56})
@@ -58,7 +63,7 @@ class Side:
     def __init__(self, config: Any) -> None:
         self.renderer = renderer_from_config(config)
         self.inputs = InputProcessor(config, self.renderer)
-        self.core_cache = MultiModalReceiverCache(config.model_config)
+        self.core_cache = _ReceiverCache(config.model_config)
 
     def request(self, engine_input: Any) -> Any:
         """As the engine core has it, with every image's tensors."""

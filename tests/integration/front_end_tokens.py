@@ -27,7 +27,7 @@ from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from tests.integration.front_end_requests import SIZES, Reference
-from verl_video_tools.verl_plugin.sent_images import SentImages, image_name
+from verl_video_tools.verl_plugin.images import SentImages, image_name
 from verl_video_tools.verl_plugin.vllm_front_end import FrontEnd
 
 NUM_REPLICAS, NUM_GROUPS, GROUP_SIZE, NUM_TURNS = 2, 3, 4, 4

@@ -37,7 +37,7 @@ RUN_STARTS = """
 import sys
 import ray, transfer_queue
 from omegaconf import OmegaConf
-from verl_video_tools.verl_plugin.watchdog import storage_units
+from verl_video_tools.verl_plugin.queue import storage_units
 backend = {"storage_backend": "SimpleStorage", "SimpleStorage": {"num_data_storage_units": 1, "total_storage_size": 10}}
 config = OmegaConf.create({"backend": backend})
 ray.init(address="10.77.0.1:6379", log_to_driver=False)

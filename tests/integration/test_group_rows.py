@@ -13,7 +13,7 @@ from tests.group_method import NAME
 from tests.integration.groups import clear_queue, keys_of_group, one_group, run_config
 from tests.turns.framethinker import answer, choose, get
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
-from verl_video_tools.verl_plugin.run_logging import batch_row
+from verl_video_tools.verl_plugin.queue import cell
 from verl_video_tools.verl_plugin.settings import unpack_record
 
 pytestmark = [
@@ -41,7 +41,7 @@ def test_rows_are_rewritten_and_keep_their_tags() -> None:
     tags = tq.kv_list()["train"]
     # Two of four looked, 0.75 are wanted; three turns are the longest, two cost half of that.
     for row, score in enumerate([1.0, 0.0, 0.25 - 0.25, 1.25 - 0.125]):
-        rewards, extra_fields = data["rm_scores"][row], batch_row(data["extra_fields"], row)
+        rewards, extra_fields = data["rm_scores"][row], cell(data["extra_fields"], row)
         length = len(data["responses"][row])
         expected = torch.tensor([0.0] * (length - 1) + [score])
         torch.testing.assert_close(rewards, expected)

@@ -43,7 +43,7 @@ from verl_video_tools.core.types import Sample
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.framemind import resolution_ladder
 from verl_video_tools.records.records import read_records
-from verl_video_tools.verl_plugin.sent_images import image_name
+from verl_video_tools.verl_plugin.images import image_name
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 

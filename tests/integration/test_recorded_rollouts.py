@@ -35,7 +35,7 @@ from tests.verl_plugin.harness import model_dir, video
 from tests.verl_plugin.trainer_batches import make_trainer
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
-from verl_video_tools.verl_plugin.stored_images import PARTITION_ID
+from verl_video_tools.verl_plugin.images import PARTITION_ID
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.usefixtures("transfer_queue")]
 

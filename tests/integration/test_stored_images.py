@@ -24,8 +24,8 @@ from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import FrameRecord, ImagePart
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
-from verl_video_tools.verl_plugin.stored_images import PARTITION_ID, BlockWriter, get_block, put_block, release
-from verl_video_tools.verl_plugin.watchdog import storage_units
+from verl_video_tools.verl_plugin.images import PARTITION_ID, BlockWriter, get_block, put_block, release
+from verl_video_tools.verl_plugin.queue import storage_units
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.usefixtures("transfer_queue")]
 

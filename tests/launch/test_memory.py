@@ -238,9 +238,11 @@ def test_a_reference_is_in_main_memory_in_two_bytes(lora_rank: int, num_bytes: i
 @pytest.mark.parametrize("family", FAMILIES)
 def test_blocks_in_the_queue(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a group of three stores, initial frames once, is what the formula says."""
-    stored_images = pytest.importorskip("verl_video_tools.verl_plugin.stored_images")
+    stored_images = pytest.importorskip("verl_video_tools.verl_plugin.images")
     blocks: list[int] = []
-    monkeypatch.setattr(stored_images.tq, "kv_batch_put", lambda fields, **_: blocks.append(fields["pixels"].numel()))
+    monkeypatch.setattr(
+        stored_images.queue.tq, "kv_batch_put", lambda fields, **_: blocks.append(fields["pixels"].numel())
+    )
     shape = find_model(str(base_model_dir(family)))
     side = 2 * shape.factor
     images = [

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("verl", reason="recipes configure verl")
 
 from tests.recipes.options import Composed, grpo_recipes, sft_recipes
-from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
+from verl_video_tools.verl_plugin.settings import honour_freeze_vision_tower
 
 pytestmark = pytest.mark.slow
 

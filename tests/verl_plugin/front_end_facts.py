@@ -8,9 +8,11 @@ Prints one JSON object (see `test_vllm_front_end`).
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import redirect_stdout
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,57 +25,21 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.model_executor.model_loader.reload import layerwise
 from vllm.model_executor.models import vision
-from vllm.multimodal.parse import parse_mm_uuids
-from vllm.multimodal.processing.context import TimingContext
-from vllm.multimodal.processing.inputs import ProcessorInputs
+from vllm.multimodal.processing import TimingContext
 from vllm.renderers import renderer_from_config
 
-from verl_video_tools.verl_plugin.sent_images import SentImages
-from verl_video_tools.verl_plugin.vllm_front_end import FrontEnd, FrontEndServer, image_hashes, with_linear_placement
+from verl_video_tools.verl_plugin.images import SentImages
+from verl_video_tools.verl_plugin.vllm_front_end import FrontEnd, FrontEndServer, RequestPreparer, split_prompt
 
 SETTINGS: tuple[dict[str, Any], ...] = ({}, {"max_pixels": 56 * 56})
 SIZES = ((56, 84), (84, 84), (112, 56))
 NUM_IMAGES = 12
-WORK_SIZES = (50, 200)
-
-
-class Counted(list[int]):
-    """A prompt that counts the tokens which are looked at."""
-
-    work = 0
-
-    def index(self, value: int, start: Any = 0, stop: Any = sys.maxsize) -> int:
-        try:
-            found = super().index(value, start, stop)
-        except ValueError:
-            found = min(stop, len(self)) - 1
-            self.work += found - start + 1
-            raise
-        self.work += found - start + 1
-        return found
-
-    def count(self, value: int) -> int:
-        self.work += len(self)
-        return super().count(value)
-
-    def __getitem__(self, key: Any) -> Any:
-        self.work += len(range(*key.indices(len(self)))) if isinstance(key, slice) else 1
-        return super().__getitem__(key)
-
-    def __iter__(self) -> Iterator[int]:
-        self.work += len(self)
-        return super().__iter__()
+MANY_IMAGES = 50
 
 
 def drawn(number: int) -> list[np.ndarray]:
     noise = np.random.default_rng(0)
     return [noise.integers(0, 256, (*SIZES[i % len(SIZES)], 3), dtype=np.uint8) for i in range(number)]
-
-
-def inputs_of(processor: Any, ids: list[int], arrays: list[np.ndarray], settings: dict[str, Any]) -> ProcessorInputs:
-    names = [f"image-{number}" for number in range(len(arrays))]
-    items = processor.info.parse_mm_data({"image": [Image.fromarray(array) for array in arrays]})
-    return ProcessorInputs(ids, items, parse_mm_uuids({"image": names}), hf_processor_mm_kwargs=settings)
 
 
 def prompt(tokenizer: Any, number: int) -> list[int]:
@@ -83,53 +49,104 @@ def prompt(tokenizer: Any, number: int) -> list[int]:
     ]
 
 
-def hashes(processor: Any, tokenizer: Any) -> list[dict[str, bool]]:
-    """Whether `image_hashes` are those of the processed request, by setting; whether they are the names themselves."""
+def names_of(number: int) -> list[str]:
+    return [f"image-{i}" for i in range(number)]
+
+
+def vllms_own(preparer: RequestPreparer, ids: list[int], arrays: list[np.ndarray], settings: dict[str, Any]) -> Any:
+    """The request as vLLM's processor makes it in one call."""
+    images = [Image.fromarray(array) for array in arrays]
+    inputs = preparer._inputs(ids, images, names_of(len(arrays)), settings)
+    return preparer._renderer.mm_processor.apply(inputs, TimingContext(enabled=False))
+
+
+def hashes(preparer: RequestPreparer, tokenizer: Any) -> list[dict[str, bool]]:
+    """Whether `hashes` are those of the processed request, by setting; whether they are the names themselves."""
     found = []
+    ids, names = prompt(tokenizer, NUM_IMAGES), names_of(NUM_IMAGES)
     for settings in SETTINGS:
-        inputs = inputs_of(processor, prompt(tokenizer, NUM_IMAGES), drawn(NUM_IMAGES), settings)
-        processed = processor.apply(inputs, TimingContext(enabled=False))
-        ours = image_hashes(processor, inputs)
-        names = list(inputs.mm_uuid_items["image"])
+        processed = vllms_own(preparer, ids, drawn(NUM_IMAGES), settings)
+        ours = preparer.hashes(ids, names, settings)
         found.append({"equal": ours == processed["mm_hashes"]["image"], "plain": ours == names})
     return found
 
 
-def tokens_looked_at(processor: Any, tokenizer: Any, number: int) -> float:
-    """While `number` images are placed, for each token of the prompt and of the result."""
-    caught: dict[str, Any] = {}
+def prepared(preparer: RequestPreparer, tokenizer: Any) -> dict[str, bool]:
+    """What of a request of several pieces equals vLLM's own, first with all pixels and then with cached ones."""
+    cache = preparer._renderer.mm_processor_cache
+    ids, names, arrays = prompt(tokenizer, MANY_IMAGES), names_of(MANY_IMAGES), drawn(MANY_IMAGES)
+    names[-1], arrays[-1] = names[0], arrays[0]  # an image may be shown twice
+    image_hashes = preparer.hashes(ids, names, {})
+    equal: dict[str, bool] = {}
+    images = [Image.fromarray(array) for array in arrays]
+    results: dict[str, list[Any]] = {"own": [], "ours": []}
+    cache.clear_cache()
+    for _ in ("new", "cached"):
+        inputs = preparer._inputs(ids, images, names, {})
+        results["own"].append(preparer._renderer.mm_processor.apply(inputs, TimingContext(enabled=False)))
+    cache.clear_cache()
+    for _ in ("new", "cached"):
+        is_cached = preparer.is_cached(image_hashes)
+        pixels = [None if known else array for known, array in zip(is_cached, arrays, strict=True)]
+        results["ours"].append(preparer.prepare(ids, pixels, names, image_hashes, {}))
+    for number, (own, ours) in enumerate(zip(*results.values(), strict=True)):
+        for name in ("type", "prompt_token_ids", "mm_hashes", "mm_placeholders"):
+            equal[f"{name} {number}"] = own[name] == ours[name]
+        items = list(zip(own["mm_kwargs"]["image"], ours["mm_kwargs"]["image"], strict=True))
+        # The second showing of an image is known to the cache by the time of its piece, and the engine's core has it.
+        same = [_equal(*pair) for pair in items[:-1]]
+        equal[f"mm_kwargs {number}"] = all(same) and set(own) == set(ours)
+    return equal
 
-    def catch(self: Any, token_ids: list[int], updates: Any) -> Any:
-        caught["updates"] = updates
-        return super(kind, self)._apply_prompt_updates(token_ids, updates)
 
-    kind = type("Catching", (type(processor),), {"_apply_prompt_updates": catch})
-    copy = kind(processor.info, processor.dummy_inputs, cache=processor.cache)
-    ids = prompt(tokenizer, number)
-    expected = copy.apply(inputs_of(copy, ids, drawn(number), {}), TimingContext(enabled=False))
-    counted = Counted(ids)
-    placed, places = processor._apply_prompt_updates(counted, caught["updates"])
-    assert placed == expected["prompt_token_ids"] and len(places["image"]) == number
-    return counted.work / len(ids)
+def _equal(own: Any, ours: Any) -> bool:
+    if own is None or ours is None:
+        return own is ours
+    tensors, expected = ours.get_data(), own.get_data()
+    return set(tensors) == set(expected) and all(torch.equal(tensors[name], expected[name]) for name in expected)
 
 
-def tower_inputs(config: Any, processor: Any, tokenizer: Any, model_dir: str) -> dict[str, Any]:
+def pieces(tokenizer: Any) -> dict[str, Any]:
+    """The most images of a piece of a long prompt, and whether the pieces make up the prompt."""
+    image_token_id = tokenizer.convert_tokens_to_ids("<|image_pad|>")
+    ids = [*prompt(tokenizer, MANY_IMAGES), *tokenizer.encode(" And then?")]
+    found = split_prompt(ids, image_token_id, MANY_IMAGES)
+    counts = [piece.count(image_token_id) for piece, _ in found]
+    return {
+        "most": max(counts),
+        "whole": [token for piece, _ in found for token in piece] == ids,
+        "counted": counts == [number for _, number in found],
+        "odd_stays_whole": split_prompt([image_token_id, *ids], image_token_id, MANY_IMAGES)
+        == [([image_token_id, *ids], MANY_IMAGES)],
+    }
+
+
+def tower_inputs(config: Any, preparer: RequestPreparer, tokenizer: Any, model_dir: str) -> dict[str, Any]:
     """What the vision tower of the engine computes on, beside what the actor's image processor makes."""
     arrays = drawn(NUM_IMAGES)
-    processor.cache.clear_cache()  # which keeps no features on this side
-    processed = processor.apply(
-        inputs_of(processor, prompt(tokenizer, NUM_IMAGES), arrays, {}), TimingContext(enabled=False)
-    )
+    preparer._renderer.mm_processor_cache.clear_cache()  # which keeps no features on this side
+    processed = vllms_own(preparer, prompt(tokenizer, NUM_IMAGES), arrays, {})
     values = torch.cat([item["pixel_values"].data for item in processed["mm_kwargs"]["image"]])
     expected = AutoImageProcessor.from_pretrained(model_dir)(
         images=[torch.from_numpy(array).permute(2, 0, 1) for array in arrays], return_tensors="pt"
     )["pixel_values"]
     found = {"sent_dtype": str(values.dtype).removeprefix("torch."), "on_device": not values.is_floating_point()}
     if found["on_device"]:
-        norm = vision.FusedInputNorm.from_model_config(config.model_config)
+        norm = input_norm(config)
         found["kept_by_a_reload"] = _is_kept_by_a_reload(norm, config)
         values = norm(values, torch.float32)
     return found | {"difference": float((values - expected).abs().max())}
+
+
+def input_norm(config: Any) -> Any:
+    """The layer that normalises 8-bit images on the device; vLLM 0.31 has given it a module of its own."""
+    if hasattr(vision, "FusedInputNorm"):
+        return vision.FusedInputNorm.from_model_config(config.model_config)
+    from vllm.config import set_current_vllm_config
+    from vllm.model_executor.layers.fusion.mm_input_norm import build_mm_input_norm
+
+    with set_current_vllm_config(config):
+        return build_mm_input_norm(config.model_config)
 
 
 def _is_kept_by_a_reload(norm: Any, config: Any) -> bool:
@@ -170,6 +187,38 @@ async def passed_through(renderer: Any) -> bool:
     text = {"prompt_token_ids": [1, 2], "multi_modal_data": {}}
     outputs = [each async for each in FrontEnd(engine).generate(text, request_id="one", priority=3)]
     return outputs == ["output"] and engine.asked == [(text, {"request_id": "one", "priority": 3})]
+
+
+class Reference(list):
+    """Stands for a reference to an object in Ray's store."""
+
+    def __await__(self) -> Generator[None, None, Any]:
+        yield from asyncio.sleep(0).__await__()
+        return list(self)
+
+
+async def other_interface(renderer: Any) -> dict[str, Any]:
+    """What verl's stock path gets where this vLLM lacks a name: the images themselves."""
+    arrays = drawn(3)
+    lacking = SimpleNamespace(mm_processor_cache=None, mm_processor=SimpleNamespace(info=renderer.mm_processor.info))
+    engine = Engine(lacking)
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        front_end = FrontEnd(engine)
+    sent = [SentImages(Reference(arrays), 0, tuple(names_of(3)))]
+    request = {"prompt_token_ids": [1], "multi_modal_data": {"image": sent}, "mm_processor_kwargs": {"max_pixels": 9}}
+    outputs = [each async for each in front_end.generate(request, request_id="one")]
+    (asked, _), *_ = engine.asked
+    shown = asked.pop("multi_modal_data")["image"]
+    return {
+        "lines": len(printed.getvalue().splitlines()),
+        "names_what_is_missing": "'apply'" in printed.getvalue(),
+        "outputs": outputs,
+        "same_images": all(
+            np.array_equal(np.asarray(image), array) for image, array in zip(shown, arrays, strict=True)
+        ),
+        "rest": asked == {"prompt_token_ids": [1], "mm_processor_kwargs": {"max_pixels": 9}},
+    }
 
 
 class SlowFrontEnd(FrontEnd):
@@ -223,13 +272,13 @@ def main(model_dir: str) -> dict[str, Any]:
         mm_processor_cache_gb=1,
     ).create_engine_config()
     renderer = renderer_from_config(config)
-    tokenizer, stock = renderer.get_tokenizer(), renderer.mm_processor
-    processor = with_linear_placement(stock)
+    tokenizer, preparer = renderer.get_tokenizer(), RequestPreparer(renderer)
     return {
-        "hashes": hashes(processor, tokenizer),
-        "work": [tokens_looked_at(processor, tokenizer, number) for number in WORK_SIZES],
-        "is_vllms_own": processor is stock,
-        "tower_inputs": tower_inputs(config, processor, tokenizer, model_dir),
+        "hashes": hashes(preparer, tokenizer),
+        "prepared": prepared(preparer, tokenizer),
+        "pieces": pieces(tokenizer),
+        "tower_inputs": tower_inputs(config, preparer, tokenizer, model_dir),
+        "other_interface": asyncio.run(other_interface(renderer)),
         "passed_through": asyncio.run(passed_through(renderer)),
         "cleared": asyncio.run(cleared_while_preparing(renderer)),
         "wraps_text_model": wraps_text_model(),

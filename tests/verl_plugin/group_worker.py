@@ -22,10 +22,8 @@ from tests.verl_plugin.trainer_batches import MemoryQueue
 from verl_video_tools.core.types import CallRecord, Sample, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.methods import get_method
 from verl_video_tools.verl_plugin.agent_loop import VideoAgentLoop
-from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
-from verl_video_tools.verl_plugin.background_loop import BackgroundLoop
+from verl_video_tools.verl_plugin.agent_loop_worker import BackgroundLoop, VideoAgentLoopWorker, register_group_scoring
 from verl_video_tools.verl_plugin.group_router import RequestId
-from verl_video_tools.verl_plugin.group_scores import to_be_compared
 from verl_video_tools.verl_plugin.reward_manager import VideoToolsRewardManager
 from verl_video_tools.verl_plugin.settings import pack_record
 
@@ -77,7 +75,7 @@ class PlantedLoop:
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
         planted = self.rollouts[kwargs["session_id"]]
         if not planted.row_error:
-            to_be_compared(get_method(planted.method, **self.fields), Sample.from_row(kwargs))
+            register_group_scoring(get_method(planted.method, **self.fields), Sample.from_row(kwargs))
         await asyncio.sleep(planted.seconds)
         if planted.error:
             raise RuntimeError(planted.error)

@@ -9,8 +9,10 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError, RayError, RayTaskError
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.verl_plugin import queue as queue_port
 from verl_video_tools.verl_plugin import watchdog
-from verl_video_tools.verl_plugin.watchdog import ActorCheck, queue_controller, storage_units
+from verl_video_tools.verl_plugin.queue import queue_controller, storage_units
+from verl_video_tools.verl_plugin.watchdog import ActorCheck
 
 
 class Actor:
@@ -49,6 +51,7 @@ def fake_ray(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     fake = SimpleNamespace(wait=wait, get=get)
     monkeypatch.setattr(watchdog, "ray", fake)
+    monkeypatch.setattr(queue_port, "ray", fake)
     return fake
 
 

@@ -16,7 +16,7 @@ from verl_video_tools.core.errors import InvariantError, SetupError
 from verl_video_tools.core.types import Content, FrameRecord, ImagePart, StopReason
 from verl_video_tools.rollout.tokens import TokenCounter
 from verl_video_tools.verl_plugin import agent_loop
-from verl_video_tools.verl_plugin.stored_images import block_name
+from verl_video_tools.verl_plugin.images import block_name
 from verl_video_tools.video import Video
 from verl_video_tools.video.source import Deadline
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from verl_video_tools.verl_plugin.background_loop import BackgroundLoop
+from verl_video_tools.verl_plugin.agent_loop_worker import BackgroundLoop
 
 rollout: ContextVar[str] = ContextVar("rollout")
 

@@ -32,8 +32,7 @@ from verl_video_tools.core.types import RolloutLimits, StopReason, Trajectory
 from verl_video_tools.replay import areplay
 from verl_video_tools.rollout.observation import DROPPED_MARK
 from verl_video_tools.rollout.tokens import placeholder_runs
-from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
-from verl_video_tools.verl_plugin.background_loop import BackgroundLoop
+from verl_video_tools.verl_plugin.agent_loop_worker import BackgroundLoop, VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.settings import unpack_record
 
 pytestmark = pytest.mark.usefixtures("context_method")

@@ -12,7 +12,7 @@ from tests.verl_plugin.harness import Rollout, make_row, run_loop, video
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.methods.framemind import FrameMind, resolution_ladder
 from verl_video_tools.rollout import observation
-from verl_video_tools.verl_plugin.group_scores import begin_group
+from verl_video_tools.verl_plugin.agent_loop_worker import begin_group
 from verl_video_tools.verl_plugin.settings import group_methods, is_validation
 from verl_video_tools.video import cache_stats
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.verl_plugin.front_end_switch import takes_image_references
+from verl_video_tools.verl_plugin.images import takes_image_references
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from tests.verl_plugin.harness import model_dir
 from tests.verl_plugin.ranks import run_ranks
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.synthetic import FAMILIES, Family
-from verl_video_tools.verl_plugin.engine import FROZEN_TOWER_CONFIG, honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.engine.frozen_tower import (
     AcceleratorFrozenTowerEngine,
     CpuFrozenTowerEngine,
@@ -28,6 +27,7 @@ from verl_video_tools.verl_plugin.engine.frozen_tower import (
     FrozenTowerEngine,
     vision_tower,
 )
+from verl_video_tools.verl_plugin.settings import FROZEN_TOWER_CONFIG, honour_freeze_vision_tower
 
 # ------------------------------------------------------------------------------------------------ two ranks, two steps
 

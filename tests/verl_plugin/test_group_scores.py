@@ -25,7 +25,8 @@ from verl_video_tools import methods
 from verl_video_tools.core.errors import JudgeError, UsageError
 from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
 from verl_video_tools.rollout.tokens import placeholder_runs
-from verl_video_tools.verl_plugin import batching, group_scores
+from verl_video_tools.verl_plugin import agent_loop_worker
+from verl_video_tools.verl_plugin import queue as queue_port
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.batching import DroppedRollouts, ValidSiblings, ValidSiblingsBufferAsync
 from verl_video_tools.verl_plugin.settings import unpack_record
@@ -142,8 +143,8 @@ async def test_another_method_takes_todays_path(monkeypatch: pytest.MonkeyPatch)
     def never(*_: Any) -> Any:
         raise AssertionError("nothing is read or compared")
 
-    monkeypatch.setattr(group_scores, "unpack_record", never)
-    monkeypatch.setattr(group_scores, "group_rewards", never)
+    monkeypatch.setattr(agent_loop_worker, "unpack_record", never)
+    monkeypatch.setattr(agent_loop_worker, "group_rewards", never)
     fields = {"ccv": False, "choose_bonus": 0.0}
     group = [Planted(**{**vars(each), "method": "framethinker"}) for each in GROUP]
     queue = await run_group(monkeypatch, group, method_fields=fields)
@@ -273,7 +274,7 @@ TRAINERS = [VideoToolsTrainer, VideoToolsColocateAsyncTrainer, VideoToolsSeparat
 
 def advantages(monkeypatch: pytest.MonkeyPatch, queue: GroupQueue, kind: type, by_std: bool) -> dict[str, float]:
     """Of each rollout, by the trainer's own step."""
-    monkeypatch.setattr(batching, "tq", queue)
+    monkeypatch.setattr(queue_port, "tq", queue)
     monkeypatch.setattr(trainer_base, "tq", queue)
     trainer = bare_trainer(kind)
     algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
@@ -330,7 +331,7 @@ async def test_dynamic_sampling_filters_by_the_compared_rewards(
 ) -> None:
     """All answers are right; one rollout looked. By itself each rollout would have earned the same."""
     queue = await run_group(monkeypatch, [Planted("B"), Planted("B", calls=True), Planted("B", flags=("aborted",))])
-    monkeypatch.setattr(batching, "tq", queue)
+    monkeypatch.setattr(queue_port, "tq", queue)
     buffer = SimpleNamespace(filter_groups_metric=metric, _see=lambda key, info: None, _dropped=DroppedRollouts())
     buffer.partitions = {"train": {key: {} for key in queue.rows}}
     found: Callable[..., dict[str, float | None]] = kind._shared_values

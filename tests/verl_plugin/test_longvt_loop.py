@@ -12,7 +12,7 @@ from tests.verl_plugin.harness import Rollout, make_row, processor, run_loop, to
 from verl_video_tools.config import config_path
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.rollout.tokens import placeholder_runs
-from verl_video_tools.verl_plugin.model_inputs import position_ids_4L
+from verl_video_tools.verl_plugin.images import position_ids_4L
 
 FIELDS = {"initial_frames": 8, "max_pixels": 3136}
 

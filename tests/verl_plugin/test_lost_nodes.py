@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verl_video_tools.verl_plugin.lost_nodes import lost_nodes
+from verl_video_tools.verl_plugin.watchdog import lost_nodes
 
 
 def node(address: str, alive: bool, cause: str = "") -> dict[str, object]:

@@ -19,7 +19,7 @@ from verl.trainer.ppo.v1 import trainer_base
 
 from tests.verl_plugin.trainer_batches import WHOLE_BATCH, MemoryQueue, bare_trainer
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.verl_plugin import batching
+from verl_video_tools.verl_plugin import queue as queue_port
 from verl_video_tools.verl_plugin.settings import pack_record
 
 BOUND = 2.0
@@ -56,7 +56,7 @@ def corrected(preset: RolloutCorrectionConfig, monkeypatch: pytest.MonkeyPatch) 
             },
         }
     queue = MemoryQueue(rows)
-    monkeypatch.setattr(batching, "tq", queue)
+    monkeypatch.setattr(queue_port, "tq", queue)
     monkeypatch.setattr(trainer_base, "tq", queue)
     trainer = bare_trainer()  # the step needs nothing but a config
     algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}

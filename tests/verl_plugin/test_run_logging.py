@@ -26,7 +26,7 @@ from verl_video_tools.records.records import RecordWriter, read_records, step_fi
 from verl_video_tools.records.report import read_run
 from verl_video_tools.verl_plugin import run_logging
 from verl_video_tools.verl_plugin.alarms import Alarms
-from verl_video_tools.verl_plugin.run_logging import lasting_writer
+from verl_video_tools.verl_plugin.run_logging import record_writer
 from verl_video_tools.verl_plugin.watchdog import ActorCheck
 
 NUM_STEPS = 4
@@ -61,7 +61,7 @@ class Trainer(trainer_module.VideoToolsTrainer):
         self._phase, self._phase_started = "starting", 0.0
         self._actors, self._alarms = ActorCheck(), Alarms({}, 1.0)
         self._records_folder = folder / "trajectories"
-        self._write_records = lasting_writer(self._records_folder)
+        self._write_records = record_writer(self._records_folder)
         self.logged: list[dict[str, Any]] = []
         self._init_dump_executor()
 
@@ -185,7 +185,7 @@ def test_a_resumed_run_sets_aside_what_was_recorded_of_steps_that_it_trains_agai
 def test_a_run_that_only_measures_abandons_no_record(tmp_path: Path) -> None:
     """It may be given a checkpoint that is not the last."""
     trainer = recorded_before(tmp_path, val_only=True, val_before_train=True)
-    trainer._lasting_set_aside()
+    trainer._archive_stale_records()
     assert steps_in(tmp_path / "trajectories") == [[1, 2, 3, 4, 5, 6], [2, 4]]
 
 
@@ -213,18 +213,15 @@ class Told(Step):
         self.freed: list[Any] = []
         for row in self.queue.rows.values():
             row["extra_fields"]["reward_extra_info"]["acc"] = 0.0
-        self.trainer._alarms, self.trainer._write_records = Alarms({}, 1.0), lasting_writer(folder)
+        self.trainer._alarms, self.trainer._write_records = Alarms({}, 1.0), record_writer(folder)
         self.trainer._validation_lines, self.trainer.global_steps = [], 1
         monkeypatch.setattr(trainer_base.PPOTrainer, "_compute_metrics", lambda *_, **__: None)
-        monkeypatch.setattr(run_logging, "imbalance", lambda router: {"router/imbalance": 0.0})
+        monkeypatch.setattr(type(self.trainer), "_router_metrics", lambda _: {"router/imbalance": 0.0})
         monkeypatch.setattr(run_logging, "release", lambda batch: self.freed.append(batch) or {})
-        monkeypatch.setattr(
-            type(self.trainer), "_rollout_server_managers", lambda _: [SimpleNamespace(global_load_balancer=None)]
-        )
 
     def metrics(self) -> dict[str, Any]:
         metrics: dict[str, Any] = {}
-        self.trainer._lasting_record(self.batch)  # as `step` does
+        self.trainer._record_step(self.batch)  # as `step` does
         self.trainer._compute_metrics(self.batch, metrics, {}, global_steps=1, epoch=0)
         return metrics
 
@@ -235,6 +232,13 @@ def test_a_step_is_told_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert metrics["rollout/count"] == 4 and metrics["router/imbalance"] == 0.0
     assert (metrics["records/failures"], metrics["tracking/failures"]) == (0, 0)
     assert len(list(read_records(tmp_path))) == 4 and told.freed == [told.batch]
+
+
+def test_a_router_that_is_not_ours_has_no_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    managers = [SimpleNamespace(global_load_balancer=SimpleNamespace())]
+    trainer = object.__new__(trainer_module.VideoToolsTrainer)
+    monkeypatch.setattr(type(trainer), "_rollout_server_managers", lambda _: managers)
+    assert trainer._router_metrics() == {}
 
 
 def test_a_rollout_that_never_reached_the_engine_lags_behind_no_policy(
@@ -259,7 +263,7 @@ def test_a_reward_without_accuracy_costs_its_metrics_and_no_record(
     assert len(list(read_records(tmp_path))) == 4
 
 
-@pytest.mark.parametrize("part", ["record_lines", "rollout_metrics", "imbalance", "Alarms.check"])
+@pytest.mark.parametrize("part", ["record_lines", "rollout_metrics", "Trainer._router_metrics", "Alarms.check"])
 def test_metrics_that_cannot_be_made_end_no_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, part: str
 ) -> None:
@@ -268,8 +272,9 @@ def test_metrics_that_cannot_be_made_end_no_run(
     def broken(*_: Any, **__: Any) -> None:
         raise KeyError("a metric nobody has thought of")
 
-    owner = run_logging if "." not in part else Alarms
-    monkeypatch.setattr(owner, part.rpartition(".")[2], broken)
+    owners = {"": run_logging, "Trainer": type(told.trainer), "Alarms": Alarms}
+    owner, _, name = part.rpartition(".")
+    monkeypatch.setattr(owners[owner], name, broken)
     for expected in (1, 2):
         assert told.metrics()["records/failures"] == expected
     assert told.freed == [told.batch] * 2, "images are freed all the same"

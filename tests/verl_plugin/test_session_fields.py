@@ -12,7 +12,7 @@ from tests.turns.framethinker import answer, choose
 from tests.verl_plugin.harness import Rollout, make_row, run_loop, tokenizer, video
 from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.verl_plugin.group_scores import begin_group
+from verl_video_tools.verl_plugin.agent_loop_worker import begin_group
 
 pytestmark = pytest.mark.usefixtures("group_method")
 

@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 
 from verl_video_tools.core.types import FrameRecord, ImagePart, PixelBox, Tile
-from verl_video_tools.verl_plugin import sent_images, stored_images
-from verl_video_tools.verl_plugin.sent_images import (
+from verl_video_tools.verl_plugin import images as rollout_images
+from verl_video_tools.verl_plugin.images import (
+    BlockWriter,
     ImageObject,
     ImageSender,
     SentImages,
+    block_name,
     fetch_missing,
     image_name,
 )
-from verl_video_tools.verl_plugin.stored_images import BlockWriter, block_name
 
 VIEWS: dict[str, dict[str, Any]] = {
     "whole": {},
@@ -60,7 +61,7 @@ async def test_images_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
         assert key not in put and shared
         put[key] = int(shown[0].pixels_HWC[0, 0, 0])  # type: ignore[index]
 
-    monkeypatch.setattr(stored_images, "put_block", put_block)
+    monkeypatch.setattr(rollout_images, "put_block", put_block)
     writer = BlockWriter()
     for session in range(2):
         for number, view in enumerate(VIEWS):
@@ -109,7 +110,7 @@ async def test_each_image_is_stored_once_and_sent_in_the_order_of_the_prompt(
         stored.append([image.record.index for image in shown])
         return ImageObject(stored[-1], [str(index) for index in stored[-1]])
 
-    monkeypatch.setattr(sent_images, "store", store)
+    monkeypatch.setattr(rollout_images, "store", store)
     frames = [ImagePart(FrameRecord(index, 0.0, 4, 2), np.zeros((2, 4, 3), np.uint8)) for index in range(8)]
     sender = ImageSender("group")
 
@@ -130,7 +131,7 @@ async def test_each_image_is_stored_once_and_sent_in_the_order_of_the_prompt(
 
 async def test_what_was_sent_is_kept_as_long_as_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
     """An image is known by its identity, which another one may have once it is gone."""
-    monkeypatch.setattr(sent_images, "store", lambda shown: ImageObject(None, ["name"] * len(shown)))
+    monkeypatch.setattr(rollout_images, "store", lambda shown: ImageObject(None, ["name"] * len(shown)))
     sender = ImageSender("group")
     pixels = np.zeros((2, 4, 3), np.uint8)
     sent = weakref.ref(pixels)
@@ -150,7 +151,7 @@ async def test_images_on_their_way_to_the_server(monkeypatch: pytest.MonkeyPatch
         stored.append(ImageObject(arrays, [image_name(array) for array in arrays if array is not None]))
         return stored[-1]
 
-    monkeypatch.setattr(sent_images, "store", store)
+    monkeypatch.setattr(rollout_images, "store", store)
     for _ in range(2):
         for view in VIEWS:
             (sent,) = await ImageSender("group").send(images(view))
@@ -164,7 +165,7 @@ async def test_questions_whose_frames_have_the_same_numbers_share_nothing(monkey
     def store(shown: Sequence[ImagePart]) -> ImageObject:
         return ImageObject([image.pixels_HWC for image in shown], ["name"])
 
-    monkeypatch.setattr(sent_images, "store", store)
+    monkeypatch.setattr(rollout_images, "store", store)
     record = images("whole")[0].record
     senders = ImageSender("one question"), ImageSender("another")  # each keeps what it has stored
     for shade, sender in enumerate(senders):

@@ -23,13 +23,15 @@ from tests.verl_plugin.harness import LARGE_PIXELS, Rollout, processor, run_loop
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import FrameRecord, ImagePart
 from verl_video_tools.synthetic import FAMILIES, Family
-from verl_video_tools.verl_plugin import pixel_values, stored_images
+from verl_video_tools.verl_plugin import images as rollout_images
+from verl_video_tools.verl_plugin import queue as queue_port
 from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, RowInputs, begin_rollout, row_inputs
-from verl_video_tools.verl_plugin.pixel_values import HeldPixelValues, StoredPixelValues
-from verl_video_tools.verl_plugin.stored_images import (
+from verl_video_tools.verl_plugin.images import (
     PARTITION_ID,
     BlockWriter,
+    HeldPixelValues,
     ImageSlice,
+    StoredPixelValues,
     block_name,
     get_block,
     merged,
@@ -68,8 +70,8 @@ class Queue:
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
     made = Queue()
-    monkeypatch.setattr(stored_images, "tq", made)
-    monkeypatch.setattr(pixel_values, "_cache", pixel_values._BlockCache(1 << 20))
+    monkeypatch.setattr(queue_port, "tq", made)
+    monkeypatch.setattr(rollout_images, "_cache", rollout_images._BlockCache(1 << 20))
     return made
 
 
@@ -182,13 +184,13 @@ def test_images_of_any_sizes_come_back_from_their_block(queue: Queue) -> None:
 def test_the_blocks_that_were_used_last_are_kept(queue: Queue) -> None:
     for name in "abc":
         put_block(name, images(1), shared=False)
-    cache = pixel_values._BlockCache(2 * 3 * 84 * 56)
+    cache = rollout_images._BlockCache(2 * 3 * 84 * 56)
 
     def fetched(*names: str) -> list[str]:
         """Those that had to be."""
         asked: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pixel_values, "get_block", lambda key: asked.append(key) or get_block(key))
+            patch.setattr(rollout_images, "get_block", lambda key: asked.append(key) or get_block(key))
             for name in names:
                 cache.block(name)
         return asked
@@ -196,7 +198,7 @@ def test_the_blocks_that_were_used_last_are_kept(queue: Queue) -> None:
     assert fetched("a", "b", "a", "b") == ["a", "b"]  # exactly as many bytes as it may hold
     assert fetched("a", "c", "a") == ["c"]
     assert fetched("b") == ["b"]  # the one that was not used for longest has gone
-    small = pixel_values._BlockCache(1)
+    small = rollout_images._BlockCache(1)
     assert len(small.block("a")) == 1 and len(small._blocks) == 1  # never without the block that is asked for
 
 
@@ -211,7 +213,7 @@ async def test_the_initial_frames_of_a_group_are_stored_once(queue: Queue, monke
             raise failures.pop()
         put_block(key, shown, shared=shared)
 
-    monkeypatch.setattr(stored_images, "put_block", put)
+    monkeypatch.setattr(rollout_images, "put_block", put)
     writer = BlockWriter()
     with pytest.raises(ConnectionError):
         await writer.write("u", 0, 2, images(1, 2))

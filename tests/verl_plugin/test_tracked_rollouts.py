@@ -21,8 +21,7 @@ from tests.videos.files import MakeVideo
 from tests.viewer_page import line
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.best_effort import BestEffort
-from verl_video_tools.verl_plugin.run_logging import LoggingMixin
-from verl_video_tools.verl_plugin.tracked_rollouts import SENDERS, as_code_block, chosen, track
+from verl_video_tools.verl_plugin.run_logging import SENDERS, RunLogging, as_code_block, chosen, track
 
 
 def scored(uid: str, score: float, question: str = "q?") -> dict[str, Any]:
@@ -64,7 +63,7 @@ def test_a_picture_and_its_words_per_rollout() -> None:
 
 
 def test_without_a_tracker_for_pictures_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "verl_video_tools.verl_plugin.tracked_rollouts.rollout_picture"
+    module = "verl_video_tools.verl_plugin.run_logging.rollout_picture"
     monkeypatch.setattr(module, lambda _: pytest.fail("drawn for nobody"))
     track({"console": None, "file": None}, [scored("a", 1.0)], 10)
 
@@ -198,7 +197,7 @@ def test_every_backend_is_one_of_verl_s() -> None:
 def stepped(monkeypatch: pytest.MonkeyPatch, backends: dict[str, Any], every: int) -> Any:
     """A trainer whose steps have one rollout each."""
     trainer = object.__new__(trainer_module.VideoToolsTrainer)
-    monkeypatch.setattr(LoggingMixin, "_lines", lambda *_, **__: [scored("a", 1.0)])
+    monkeypatch.setattr(RunLogging, "_lines", lambda *_, **__: [scored("a", 1.0)])
     trainer._write_records = BestEffort(lambda *_: None, "writing", "records/failures")
     trainer._tracked_every = every
     trainer.logger = SimpleNamespace(logger=backends, log=lambda **_: None)
@@ -228,7 +227,7 @@ def test_a_tracker_that_fails_ends_no_run_and_keeps_nothing_from_the_others(monk
 
 
 def test_a_rollout_that_cannot_be_drawn_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verl_video_tools.verl_plugin.tracked_rollouts.rollout_picture", lambda _: 1 / 0)
+    monkeypatch.setattr("verl_video_tools.verl_plugin.run_logging.rollout_picture", lambda _: 1 / 0)
     trainer = stepped(monkeypatch, {"wandb": Module()}, every=1)
     trainer.global_steps = 1
     trainer._record(SimpleNamespace())

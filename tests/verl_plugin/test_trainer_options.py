@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.verl_plugin.trainer_options import TrainerOptions, trainer_options
+from verl_video_tools.verl_plugin.settings import TrainerOptions, trainer_options
 
 
 def of(**options: Any) -> TrainerOptions:

@@ -21,6 +21,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from verl_video_tools.core.errors import JudgeError
 from verl_video_tools.verl_plugin import batching
+from verl_video_tools.verl_plugin import queue as queue_port
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.batching import DroppedRollouts
 from verl_video_tools.verl_plugin.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
@@ -67,7 +68,7 @@ class Queue:
 def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
     queue = Queue()
     monkeypatch.setattr(replay_buffer, "tq", queue)
-    monkeypatch.setattr(batching, "tq", queue)
+    monkeypatch.setattr(queue_port, "tq", queue)
     return queue
 
 

@@ -16,7 +16,7 @@ trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", rea
 from verl.trainer.ppo.v1 import trainer_base, trainer_sync
 
 from verl_video_tools.launch import train as launch
-from verl_video_tools.verl_plugin.run_logging import lasting_writer
+from verl_video_tools.verl_plugin.run_logging import record_writer
 from verl_video_tools.verl_plugin.watchdog import ActorCheck
 
 
@@ -28,7 +28,7 @@ class Trainer(trainer_module.VideoToolsTrainer):
         self._stop_file, self._saved_step = folder / trainer_module.STOP_FILE, -1
         self._actors, self._watchdog = ActorCheck(), None
         self._records_folder, self.global_steps = folder, 0
-        self._write_records = lasting_writer(folder)
+        self._write_records = record_writer(folder)
         self._alarms = SimpleNamespace(stop_if_asked=lambda: None)
         self.save_freq, self.ask_in = save_freq, ask_in
         self.told: list[str] = []

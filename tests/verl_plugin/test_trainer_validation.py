@@ -14,7 +14,7 @@ trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", rea
 from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.trainer.ppo.v1 import trainer_base
 
-from verl_video_tools.verl_plugin.trainer_validation import first_rows
+from verl_video_tools.verl_plugin.trainer import first_rows
 
 ROWS = [{"index": number} for number in range(10)]
 

@@ -17,8 +17,8 @@ from ray.exceptions import ActorUnavailableError
 from verl.trainer.ppo.v1 import trainer_base
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.verl_plugin.run_logging import lasting_writer
-from verl_video_tools.verl_plugin.watchdog import ActorCheck, waited_for
+from verl_video_tools.verl_plugin.run_logging import record_writer
+from verl_video_tools.verl_plugin.watchdog import ActorCheck, watched_actors
 
 
 class Watchdog:
@@ -57,10 +57,10 @@ def test_the_watchdog_may_name_the_dead_first(
     trainer = object.__new__(trainer_module.VideoToolsTrainer)
     watchdog = Watchdog()
     trainer._watchdog, trainer._watchdog_grace_seconds = watchdog, 60.0
-    trainer._servers = SimpleNamespace(any_sick=lambda: is_sick)
+    trainer._servers = SimpleNamespace(any_unhealthy=lambda: is_sick)
     trainer._actors, trainer._stop_file = ActorCheck(), tmp_path / "stop_requested"
     monkeypatch.setattr(ActorCheck, "any_lost", lambda self: is_lost)
-    trainer._write_records, trainer._lasting_set_aside = lasting_writer(tmp_path), lambda: None
+    trainer._write_records, trainer._archive_stale_records = record_writer(tmp_path), lambda: None
     with pytest.raises(type(error)):
         trainer.fit(SimpleNamespace(agent_loop_workers=["a", "b"]))
     assert watchdog.told == [*waits, "stop"]
@@ -72,11 +72,11 @@ def test_a_step_whose_rollouts_failed_waits_for_what_is_dead(capsys: pytest.Capt
     trainer = object.__new__(trainer_module.VideoToolsTrainer)
     watchdog = Watchdog()
     trainer._watchdog, trainer._watchdog_grace_seconds, trainer.global_steps = watchdog, 60.0, 7
-    trainer._servers, trainer._actors = SimpleNamespace(any_sick=lambda: True), ActorCheck()
+    trainer._servers, trainer._actors = SimpleNamespace(any_unhealthy=lambda: True), ActorCheck()
     trainer._explain_failures(2)
     assert watchdog.told == ["round", 60.0, "round"]
     assert "step 7: rollouts of 2 groups have failed (errors stand above), and are left out" in capsys.readouterr().out
-    trainer._servers = SimpleNamespace(any_sick=lambda: False)
+    trainer._servers = SimpleNamespace(any_unhealthy=lambda: False)
     watchdog.told.clear()
     trainer._explain_failures(1)
     assert watchdog.told == ["round"]
@@ -101,7 +101,7 @@ def trainer_with(**more: Any) -> SimpleNamespace:
 
 
 def test_every_actor_that_a_run_waits_for_is_watched_once() -> None:
-    watched = {kind: handles for kind, handles in waited_for(trainer_with()).items() if handles}
+    watched = {kind: handles for kind, handles in watched_actors(trainer_with()).items() if handles}
     assert watched == {
         "training worker": ["trains"],
         "inference server": ["server", "apart"],
@@ -117,7 +117,7 @@ def test_critic_reward_model_and_teachers_are_watched_too() -> None:
     teacher = SimpleNamespace(rollout_replicas=[SimpleNamespace(servers=["teaches"])])
     trainer.reward_loop_manager.reward_model_manager = judges
     trainer.teacher_model_manager = SimpleNamespace(teacher_model_managers={"any": teacher})
-    watched = waited_for(trainer)
+    watched = watched_actors(trainer)
     assert watched["critic worker"] == ["values"]
     assert watched["reward model's server"] == ["judges"]
     assert watched["teacher's server"] == ["teaches"]

@@ -67,8 +67,8 @@ class Told:
 def test_health_follows_the_server(server: Server) -> None:
     assert health(address(server)) is Health.HEALTHY
     server.status = 503
-    assert health(address(server)) is Health.SICK
-    assert health("127.0.0.1:1") is Health.SICK
+    assert health(address(server)) is Health.UNHEALTHY
+    assert health("127.0.0.1:1") is Health.UNHEALTHY
     server.delay_seconds = 0.5
     assert health(address(server), timeout_seconds=0.1) is Health.SILENT
 
@@ -221,7 +221,7 @@ def test_the_process_ends_also_where_nobody_reads_its_last_words(monkeypatch: py
 
 def test_a_sick_server_is_known_at_once(server: Server) -> None:
     check = ServerCheck([address(server)])
-    assert not check.any_sick()
+    assert not check.any_unhealthy()
     server.status = 500
-    assert check.any_sick()
+    assert check.any_unhealthy()
     assert check.fault() is None, "it may recover"

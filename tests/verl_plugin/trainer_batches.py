@@ -18,7 +18,7 @@ from verl.trainer.ppo.core_algos import FixedKLController
 from verl.trainer.ppo.v1 import trainer_base
 
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.verl_plugin import batching, run_logging
+from verl_video_tools.verl_plugin import queue as queue_port
 from verl_video_tools.verl_plugin.settings import pack_record
 from verl_video_tools.verl_plugin.trainer import VideoToolsTrainer
 
@@ -93,7 +93,7 @@ def run(
             "extra_fields": {**pack_record(trajectory), "reward_extra_info": reward_info(key)},
         }
     queue = MemoryQueue(rows)
-    monkeypatch.setattr(batching, "tq", queue)
+    monkeypatch.setattr(queue_port, "tq", queue)
     monkeypatch.setattr(trainer_base, "tq", queue)
     trainer = trainer or object.__new__(VideoToolsTrainer)  # the step needs nothing but a config
     algorithm = {"use_kl_in_reward": penalties is not None, "kl_penalty": "kl", "adv_estimator": adv_estimator}
@@ -202,7 +202,7 @@ class Step:
                 }
                 tags.append({"seq_len": 3 + turn + length, "prompt_len": 3 + turn, "response_len": length})
         self.queue = MemoryQueue(rows)
-        for module in (batching, run_logging, trainer_base, padding_utils):
+        for module in (queue_port, trainer_base, padding_utils):
             monkeypatch.setattr(module, "tq", self.queue)
         self.trainer = make_trainer(ranks, log_probs)
         batch = KVBatchMeta(keys=list(rows), tags=tags, partition_id="train")

@@ -525,7 +525,7 @@ def host_memory(model: ModelShape, options: RunOptions, workload: Workload, clus
 
 
 def queue_image_bytes(workload: Workload, model: ModelShape) -> float:
-    """8-bit pixels in TransferQueue at the end of a step (`verl_plugin.stored_images`): `payload/bytes`."""
+    """8-bit pixels in TransferQueue at the end of a step (`verl_plugin.images`): `payload/bytes`."""
     return workload.step_image_tokens * model.stored_bytes_per_image_token
 
 

@@ -498,7 +498,7 @@ def _start(plan: Plan) -> int:
         os.environ.clear()
         os.environ.update(before)
     if status and status not in SIGNALS and plan.joins_cluster:
-        lost_nodes = [sys.executable, "-m", "verl_video_tools.verl_plugin.lost_nodes"]
+        lost_nodes = [sys.executable, "-m", "verl_video_tools.verl_plugin.watchdog"]
         with suppress(TimeoutExpired):
             subprocess.run(lost_nodes, timeout=120, stdout=sys.stderr)
     return status

@@ -41,11 +41,15 @@ from verl_video_tools.rollout.tokens import (
     rollout_tokens,
 )
 from verl_video_tools.services.tool_model import connected
-from verl_video_tools.verl_plugin import front_end_switch, retrieval_actor
-from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, takes_image_parts
+from verl_video_tools.verl_plugin import retrieval_actor
+from verl_video_tools.verl_plugin.agent_loop_worker import (
+    IMAGE_PARTS,
+    register_group_scoring,
+    running_group,
+    takes_image_parts,
+)
 from verl_video_tools.verl_plugin.group_router import RequestId, finish_rollout
-from verl_video_tools.verl_plugin.group_scores import running_group, to_be_compared
-from verl_video_tools.verl_plugin.sent_images import ImageSender
+from verl_video_tools.verl_plugin.images import ImageSender, takes_image_references
 from verl_video_tools.verl_plugin.settings import (
     CACHED_TOKENS,
     NO_VERSION,
@@ -84,10 +88,10 @@ class VideoAgentLoop(AgentLoopBase):
             )
         self.run_method = method_from_config(method, self.rollout_config)
         self.judge = judge_config(self.config)  # the reward manager asks it; here it matters only that there is one
-        found = retrieval_config(self.rollout_config)
-        self.retriever = None if found is None else retrieval_actor.connect(found)
-        asked = tool_model_config(self.rollout_config)
-        self.tool_model = None if asked is None else connected(asked)
+        retrieval_cfg = retrieval_config(self.rollout_config)
+        self.retriever = None if retrieval_cfg is None else retrieval_actor.connect(retrieval_cfg)
+        tool_model_cfg = tool_model_config(self.rollout_config)
+        self.tool_model = None if tool_model_cfg is None else connected(tool_model_cfg)
         self.envelope: PixelEnvelope = envelope_of(self.processor, self.mm_processor_kwargs)
         self.image_token_id = get_processor_token_id(self.processor, "image")
         self.counter = TokenCounter(self.continuous_token_builder, self.image_token_id, self.envelope.factor)
@@ -119,12 +123,12 @@ class VideoAgentLoop(AgentLoopBase):
         uid = str(kwargs.get("uid") or uuid4().hex)
         session_id = int(kwargs.get("session_id") or 0)  # verl's older trainers give none: all take the first
         running = running_group()
-        known = None if running is None else running.validates
-        validate = is_validation(sampling_params, self.rollout_config) if known is None else known
+        validates = None if running is None else running.validates
+        validate = is_validation(sampling_params, self.rollout_config) if validates is None else validates
         group = group_methods(self.run_method, self.rollout_config, validate)
         method = group[session_id % len(group)]
         if not validate:
-            to_be_compared(self.run_method, sample)
+            register_group_scoring(self.run_method, sample)
         batch_size = self.data_config.get("val_batch_size" if validate else "train_batch_size") or _ALL_ROWS
         request_id = str(RequestId.of(uid, session_id, len(group), batch_size))
         tokens = rollout_tokens(method.context_policy(), self.counter, self.end_of_turn_id)
@@ -166,8 +170,8 @@ class VideoAgentLoop(AgentLoopBase):
         finally:
             finish_rollout(self.server_manager, request_id)
         sequences = sequences or [await self._placeholder_stream()]
-        told = {CACHED_TOKENS: policy.num_cached_tokens, SAMPLED_TOKENS: policy.num_sampled_tokens}
-        return self._outputs(trajectory, sequences, timing, policy.server_fields | told)
+        token_counts = {CACHED_TOKENS: policy.num_cached_tokens, SAMPLED_TOKENS: policy.num_sampled_tokens}
+        return self._outputs(trajectory, sequences, timing, policy.server_fields | token_counts)
 
     def _check(self, stream: TokenStream, validate: bool) -> None:
         """Raises InvariantError for a sequence that must not be trained on."""
@@ -182,7 +186,7 @@ class VideoAgentLoop(AgentLoopBase):
 
     def _image_sender(self, uid: str) -> Callable[[Sequence[ImagePart]], Awaitable[list[Any]]]:
         """How this rollout's images reach the inference server."""
-        if front_end_switch.takes_image_references(self.rollout_config):
+        if takes_image_references(self.rollout_config):
             return ImageSender(uid).send
         return _as_pil_images
 
@@ -195,7 +199,7 @@ class VideoAgentLoop(AgentLoopBase):
 
         It takes an image because verl 0.9.1 fails on a micro-batch without any ("'BaseModelOutputWithPooling' object
         has no attribute 'mean'"), and a video that cannot be read fails for its whole group. No video has a frame -1:
-        siblings that did see one of that size are to share nothing with it (`stored_images.block_name`).
+        siblings that did see one of that size are to share nothing with it (`images.block_name`).
         """
         width, height = fit_envelope(self.envelope.factor, self.envelope.factor, self.envelope)
         blank = ImagePart(FrameRecord(-1, 0.0, width, height), np.zeros((height, width, 3), np.uint8))
@@ -213,8 +217,8 @@ class VideoAgentLoop(AgentLoopBase):
         """The rollout as verl takes it. The record goes with the last sequence: reward manager, validation and
         advantage look at no other, and verl hands reward and advantage on to the others."""
         outputs = [self._output(stream, len(trajectory.turns), timing, server_fields) for stream in sequences]
-        told = {name: server_fields.get(name) for name in (CACHED_TOKENS, SAMPLED_TOKENS)}
-        outputs[-1].extra_fields |= {**told, **pack_record(trajectory)}
+        token_counts = {name: server_fields.get(name) for name in (CACHED_TOKENS, SAMPLED_TOKENS)}
+        outputs[-1].extra_fields |= {**token_counts, **pack_record(trajectory)}
         return outputs if len(outputs) > 1 else outputs[0]
 
     def _output(

@@ -8,15 +8,18 @@ They score and validate without pixels. For scoring verl runs the processor over
 training, and keeps what comes out while a judge thinks; for validation it keeps tensors that nobody reads. Rewards read
 the record, and need none.
 
-They leave the processor to whoever runs the model (`pixel_values`): a row refers to its images, which lie in the queue
-once (`stored_images`). verl would run it here, on the event loop that all rollouts of the worker share, and keep its
-tensors in the queue for each rollout. With `video_tools.stored_images=false` the rows
-hold verl's tensors, in the precision in which the model will read them: verl keeps the processor's float32, though FSDP
-casts it to bfloat16 before anything else.
+They leave the processor to whoever runs the model (`images`): a row refers to its images, which lie in the queue once.
+verl would run it here, on the event loop that all rollouts of the worker share, and keep its tensors in the queue for
+each rollout. With `video_tools.stored_images=false` the rows hold verl's tensors, in the precision in which the model
+will read them: verl keeps the processor's float32, though FSDP casts it to bfloat16 before anything else.
 
-They compare the rollouts of a group before it is finished, where the method does (`group_scores`).
+They compare the rollouts of a group where the method does (`Method.score_group`). verl scores each rollout by itself,
+writes its rows to TransferQueue, and puts the tag `finished` on the group once its last rollout has ended; whoever
+reads rewards waits for that tag. So the last rollout to end compares all of them and writes rewards and records again
+before it ends: filtering, metrics, records and advantages see one value. Nothing happens for methods without
+`group_components`, nor in validation.
 
-What verl does with a finished rollout runs in an event loop of its own (`background_loop`): it makes tensors of token
+What verl does with a finished rollout runs in an event loop of its own (`BackgroundLoop`): it makes tensors of token
 lists for milliseconds, in which no other rollout of the worker could take its next turn.
 
 Selected by the trainer `video_tools` through verl's option `rollout.agent.agent_loop_manager_class`.
@@ -25,25 +28,232 @@ Selected by the trainer `video_tools` through verl's option `rollout.agent.agent
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+import threading
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 import torch
 from omegaconf import DictConfig, OmegaConf
 from tensordict import TensorDict
-from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 from verl.utils.tokenizer import get_processor_token_id
 from verl.utils.torch_dtypes import PrecisionType
 
-from verl_video_tools.core.types import ImagePart
+from verl_video_tools.core.errors import GroupScoreError, UsageError
+from verl_video_tools.core.machine import page
+from verl_video_tools.core.method import zero_reward
+from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
+from verl_video_tools.core.types import ImagePart, Method, Sample, Trajectory
+from verl_video_tools.methods.breakdown import group_rewards
 from verl_video_tools.rollout.tokens import placeholder_runs
-from verl_video_tools.verl_plugin.model_inputs import image_grids_N3, position_ids_4L
-from verl_video_tools.verl_plugin.pixel_values import StoredPixelValues
-from verl_video_tools.verl_plugin.stored_images import BlockWriter, ImageSlice, merged
+from verl_video_tools.verl_plugin import queue
+from verl_video_tools.verl_plugin.images import (
+    BlockWriter,
+    ImageSlice,
+    StoredPixelValues,
+    image_grids_N3,
+    merged,
+    position_ids_4L,
+)
+from verl_video_tools.verl_plugin.settings import pack_record, unpack_record
+
+# ----------------------------------------------------------------------------------------------- the groups of a worker
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class StoredRollout:
+    """One scored rollout, as its rows are in the queue."""
+
+    keys: list[str]
+    """Of its sequences, in order of turns; the record is with the last."""
+    outputs: list[AgentLoopOutput]
+    """Its sequences, without tokens and images."""
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return dict(self.outputs[-1].extra_fields["reward_extra_info"])
+
+    def rewrite(self, info: Mapping[str, Any], trajectory: Trajectory | None = None) -> None:
+        """Give every sequence the reward, and the last one the record where it has changed."""
+        for output in self.outputs:
+            output.reward_score = float(info["score"])
+            output.extra_fields = {**output.extra_fields, "reward_extra_info": dict(info)}
+        if trajectory is not None:
+            self.outputs[-1].extra_fields |= pack_record(trajectory)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What changes of its rows, in the form in which verl stores it."""
+        stored = [output.as_dict() for output in self.outputs]
+        return [{name: row[name] for name in ("rm_scores", "extra_fields")} for row in stored]
+
+
+@dataclass
+class RolloutGroup:
+    """The rollouts of one question while they run; `compare` is called once, when the last of them has settled."""
+
+    num_running: int = 0
+    method: Method | None = None
+    """The run's, where it compares the rollouts of a group."""
+    sample: Sample | None = None
+    rollouts: dict[int, StoredRollout] = field(default_factory=dict)
+    """By the number of the rollout in the group. One whose loop, scoring or storing failed is missing."""
+    validates: bool | None = None
+    """Whether it is one of validation; None where nobody has said so."""
+
+    def check_scored(self, output: AgentLoopOutput) -> None:
+        """Called before verl stores a rollout's rows, which it would train on even if the group has failed.
+
+        Args:
+            output: the rollout's last sequence.
+
+        Raises:
+            UsageError: verl has not scored it yet, or another reward manager than ours has.
+        """
+        if self.method is None:
+            return
+        if output.reward_score is None:
+            raise UsageError(
+                f"{self.method.name} compares the rollouts of a group, and verl scores them only after the group has "
+                "finished; set reward.reward_model.enable_resource_pool=True, or no reward.reward_model at all"
+            )
+        info = output.extra_fields.get("reward_extra_info") or {}
+        if missing := sorted({"score", "acc", "flagged", *self.method.reward_components} - set(info)):
+            raise UsageError(
+                f"{self.method.name} compares the rollouts of a group by the rewards of VideoToolsRewardManager, and "
+                f"these lack {', '.join(missing)}; select it with reward.reward_manager ({page('groups')})"
+            )
+
+    def add(self, outputs: Sequence[AgentLoopOutput], uid: str, session_id: int) -> None:
+        """Take in a rollout that verl has scored and stored."""
+        if self.method is None:
+            return
+        keys = [f"{uid}_{session_id}_{index}" for index in range(len(outputs))]
+        self.rollouts[session_id] = StoredRollout(keys, [_without_tokens(output) for output in outputs])
+
+    def mark_finished(self) -> bool:
+        """Count a rollout that has ended, in whatever way; whether it was the last one."""
+        self.num_running -= 1
+        return self.num_running == 0
+
+    def compare(self) -> list[StoredRollout]:
+        """The rollouts whose rewards are others now. Flagged and lost ones are left out, and keep theirs: nothing."""
+        if self.method is None or self.sample is None:
+            return []
+        compared: list[StoredRollout] = []
+        trajectories: list[Trajectory] = []
+        for _, rollout in sorted(self.rollouts.items()):
+            trajectory = unpack_record(rollout.outputs[-1].extra_fields)
+            if not rollout.info["flagged"] and not trajectory.is_lost():
+                compared.append(rollout)
+                trajectories.append(trajectory)
+        if len(compared) < 2:
+            return []
+        names = ("score", "acc", *self.method.reward_components)
+        rewards = [{name: rollout.info[name] for name in names} for rollout in compared]
+        try:
+            found = group_rewards(self.method, trajectories, rewards, self.sample)
+        except GroupScoreError as error:
+            logger.exception("group of row %s: %s", self.sample.extra_info.get("index"), error)
+            zero = {**zero_reward(self.method), "acc": 0.0, "flagged": 1.0}
+            for rollout, trajectory in zip(compared, trajectories, strict=True):
+                trajectory.flags.append(GROUP_SCORE_FLAG)
+                trajectory.error = str(error)
+                rollout.rewrite(rollout.info | zero, trajectory)
+            return compared
+        for rollout, reward in zip(compared, found, strict=True):
+            rollout.rewrite(rollout.info | reward)
+        return compared
+
+
+_group: ContextVar[RolloutGroup | None] = ContextVar("rollout_group", default=None)
+
+
+def begin_group(validates: bool | None = None) -> RolloutGroup:
+    """For the running asyncio task and all that it starts: verl runs each question in one, and its rollouts in
+    others that this one starts."""
+    group = RolloutGroup(validates=validates)
+    _group.set(group)
+    return group
+
+
+def running_group() -> RolloutGroup | None:
+    """That of the running rollout; None where another worker than ours runs it."""
+    return _group.get()
+
+
+def register_group_scoring(method: Method, sample: Sample) -> None:
+    """Called by the agent loop of each training rollout, so that only rollouts of ours are compared.
+
+    Args:
+        method: the run's.
+
+    Raises:
+        UsageError: the method compares rollouts, and nobody would: its rewards would silently lack a part.
+    """
+    if not method.group_components:
+        return
+    if (group := running_group()) is None:
+        raise UsageError(
+            f"{method.name} compares the rollouts of a group, and the agent loop worker of this run does not: train "
+            "with trainer_mode=video_tools, and derive a rollout.agent.agent_loop_manager_class of your own from "
+            f"VideoAgentLoopManager ({page('groups')})"
+        )
+    group.method, group.sample = method, sample
+
+
+async def write_rewards(rollouts: Sequence[StoredRollout]) -> None:
+    """Write rewards and records of a training group over those in the queue, in one request."""
+    if not rollouts:
+        return
+    keys = [key for rollout in rollouts for key in rollout.keys]
+    await queue.write_rows_async(keys, "train", [row for rollout in rollouts for row in rollout.rows()])
+
+
+async def remove_rows(rollouts: Iterable[StoredRollout]) -> None:
+    """Take a training group's rows out of the queue: verl trains on what a failed group has there."""
+    await queue.remove_async([key for rollout in rollouts for key in rollout.keys], "train")
+
+
+def _without_tokens(output: AgentLoopOutput) -> AgentLoopOutput:
+    """Only as long as the response: that is how long verl's `rm_scores` are."""
+    return AgentLoopOutput(
+        prompt_ids=[],
+        response_ids=[],
+        response_mask=output.response_mask,
+        reward_score=output.reward_score,
+        metrics=AgentLoopMetrics(),
+        extra_fields=output.extra_fields,
+    )
+
+
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """Runs coroutines that compute for milliseconds between two awaits, so that the caller's loop only waits for them.
+
+    The thread lives as long as the process.
+
+    Args:
+        name: of the thread, as profilers show it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name=name, daemon=True).start()
+
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Its result, or its exception. It sees the caller's context variables; cancelling the caller cancels it."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
+
 
 # verl exports the Ray actor; a class can only inherit from the one inside. That one has no name to be found by, so Ray
 # sends it to its workers by value; the class below must not have one either, or the two would come apart there.
@@ -172,9 +382,8 @@ class VideoAgentLoopWorker(_Worker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         import gc
 
-        from verl_video_tools.verl_plugin.agent_loop_worker import stores_images
-        from verl_video_tools.verl_plugin.background_loop import BackgroundLoop
-        from verl_video_tools.verl_plugin.stored_images import BlockWriter
+        from verl_video_tools.verl_plugin.agent_loop_worker import BackgroundLoop, stores_images
+        from verl_video_tools.verl_plugin.images import BlockWriter
 
         super().__init__(*args, **kwargs)
         self._writer = BlockWriter()
@@ -188,14 +397,14 @@ class VideoAgentLoopWorker(_Worker):
 
     async def _run_prompt(self, *args: Any, trajectory: Mapping[str, Any], **kwargs: Any) -> None:
         """Each group is an asyncio task of its own, and ends with the tag that lets others read its rewards."""
-        from verl_video_tools.verl_plugin.group_scores import begin_group
+        from verl_video_tools.verl_plugin.agent_loop_worker import begin_group
 
         begin_group(validates=bool(trajectory["validate"]))
         await super()._run_prompt(*args, trajectory=trajectory, **kwargs)
 
     def _run_agent_loop(self, *args: Any, **kwargs: Any) -> Any:
         """A coroutine for one rollout. verl asks for those of all rollouts of a group before it starts any."""
-        from verl_video_tools.verl_plugin.group_scores import running_group
+        from verl_video_tools.verl_plugin.agent_loop_worker import running_group
 
         if (group := running_group()) is not None:
             group.num_running += 1
@@ -203,8 +412,7 @@ class VideoAgentLoopWorker(_Worker):
 
     async def _run_rollout(self, *args: Any, **kwargs: Any) -> Any:
         """Each rollout is an asyncio task of its own, and has its own `rollout_task`."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import begin_rollout
-        from verl_video_tools.verl_plugin.group_scores import running_group
+        from verl_video_tools.verl_plugin.agent_loop_worker import begin_rollout, running_group
 
         begin_rollout(self._stores_images)
         try:
@@ -212,12 +420,12 @@ class VideoAgentLoopWorker(_Worker):
                 await asyncio.sleep(0)
             return await super()._run_agent_loop(*args, **kwargs)
         finally:
-            if (group := running_group()) is not None and group.settle():
+            if (group := running_group()) is not None and group.mark_finished():
                 await self._finished.run(self._compare(group))
 
     async def _compare(self, group: Any) -> None:
         """All rollouts of a group have settled; verl's task of the group has not been told of this one yet."""
-        from verl_video_tools.verl_plugin.group_scores import remove_rows, write_rewards
+        from verl_video_tools.verl_plugin.agent_loop_worker import remove_rows, write_rewards
 
         try:
             await write_rewards(group.compare())
@@ -235,8 +443,13 @@ class VideoAgentLoopWorker(_Worker):
         self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
     ) -> None:
         """Prepares in threads what verl's method would compute on its event loop."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, forward_dtype, rollout_task, row_inputs
-        from verl_video_tools.verl_plugin.group_scores import running_group
+        from verl_video_tools.verl_plugin.agent_loop_worker import (
+            IMAGE_PARTS,
+            forward_dtype,
+            rollout_task,
+            row_inputs,
+            running_group,
+        )
 
         task = rollout_task()
         task.needs_pixels = not validate
@@ -260,8 +473,7 @@ class VideoAgentLoopWorker(_Worker):
 
     async def _compute_score(self, outputs: list[AgentLoopOutput], kwargs: dict[str, Any]) -> None:
         """The record travels with the last sequence, and verl hands the reward on to the others."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import rollout_task
-        from verl_video_tools.verl_plugin.group_scores import running_group
+        from verl_video_tools.verl_plugin.agent_loop_worker import rollout_task, running_group
 
         task = rollout_task()
         is_trained, task.needs_pixels = task.needs_pixels, False

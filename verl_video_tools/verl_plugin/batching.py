@@ -1,8 +1,4 @@
-"""A training batch: its rollouts and rows, which groups are sampled again, padding, lengths, and advantages.
-
-A row is a sequence. Its key in TransferQueue is `{uid}_{session_id}_{index}`: group, rollout in the group, sequence in
-the rollout (one, or one per turn).
-"""
+"""A training batch: its rollouts and rows, which groups are sampled again, padding, lengths, and advantages."""
 
 from __future__ import annotations
 
@@ -14,22 +10,15 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
-import transfer_queue as tq
 from omegaconf import DictConfig, OmegaConf
-from tensordict import TensorDict
-from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer, ReplayBufferAsync
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from verl_video_tools.core.types import Trajectory
+from verl_video_tools.verl_plugin import queue
+from verl_video_tools.verl_plugin.queue import KVBatchMeta
 from verl_video_tools.verl_plugin.settings import unpack_record
 
 # ----------------------------------------------------------------------------------------------------------------- rows
-
-
-def batch_row(column: Any, index: int) -> Any:
-    value = column[index]
-    return getattr(value, "data", value) if not isinstance(value, torch.Tensor) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +92,12 @@ def complete_padding(batch: KVBatchMeta) -> None:
     shortest = min(real, key=lambda row: batch.tags[row]["seq_len"])
     copied = ["prompts", "responses", "input_ids", "position_ids", "multi_modal_inputs"]
     key, partition_id = batch.keys[shortest], batch.partition_id
-    data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=copied)
-    fields = {name: batch_row(data[name], 0) for name in copied}
+    data = queue.read([key], partition_id, *copied)
+    fields = {name: queue.cell(data[name], 0) for name in copied}
     zeros = torch.zeros_like(fields["responses"])
     fields |= {"response_mask": zeros, "loss_mask": zeros, "rm_scores": zeros.float()}
     fields |= {"rollout_log_probs": zeros.float()}  # which verl's padding has in every case
-    tq.kv_batch_put(
-        keys=[batch.keys[row] for row in padding],
-        partition_id=partition_id,
-        fields=list_of_dict_to_tensordict([fields] * len(padding)),
-    )
+    queue.write_rows([batch.keys[row] for row in padding], partition_id, [fields] * len(padding))
     for row in padding:
         batch.tags[row] |= {name: batch.tags[shortest][name] for name in ("prompt_len", "response_len", "seq_len")}
 
@@ -138,12 +123,11 @@ def lengthen(batch: KVBatchMeta, row: int, pad_token_id: int, log_probs: Sequenc
     values = {"input_ids": pad_token_id, "responses": pad_token_id}
     values |= dict.fromkeys(("response_mask", "loss_mask", "rm_scores", *log_probs), 0)
     key, partition_id = batch.keys[row], batch.partition_id
-    data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=[*values, "position_ids"])
+    data = queue.read([key], partition_id, *values, "position_ids")
     fields = {name: torch.cat([data[name][0], data[name][0].new_tensor([value])]) for name, value in values.items()}
     positions = data["position_ids"][0]
     fields["position_ids"] = torch.cat([positions, positions[..., -1:] + 1], dim=-1)
-    batch_of_one = TensorDict({name: value.unsqueeze(0) for name, value in fields.items()}, batch_size=1)
-    tq.kv_batch_put(keys=[key], partition_id=partition_id, fields=batch_of_one)
+    queue.write([key], partition_id, {name: value.unsqueeze(0) for name, value in fields.items()})
     tag = batch.tags[row]
     tag["seq_len"], tag["response_len"] = tag["seq_len"] + 1, tag["response_len"] + 1
 
@@ -196,8 +180,8 @@ def scored(keys: list[str], partition_id: str) -> tuple[list[Trajectory], list[M
     Args:
         keys: of the rollouts' last sequences.
     """
-    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
-    extra_fields = [batch_row(data["extra_fields"], i) for i in range(len(keys))]
+    data = queue.read(keys, partition_id, "extra_fields")
+    extra_fields = [queue.cell(data["extra_fields"], i) for i in range(len(keys))]
     infos = [fields.get("reward_extra_info") or {} for fields in extra_fields]
     return [unpack_record(fields) for fields in extra_fields], infos
 
@@ -205,18 +189,16 @@ def scored(keys: list[str], partition_id: str) -> tuple[list[Trajectory], list[M
 def summed(name: str, rollouts: Sequence[RolloutRows], partition_id: str) -> list[float]:
     """A field of tokens, summed up over the last sequence of each rollout."""
     keys = [rollout.keys[-1] for rollout in rollouts]
-    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[name])
+    data = queue.read(keys, partition_id, name)
     return [float(data[name][i].sum()) for i in range(len(keys))]
 
 
 def exclude(rollouts: Sequence[RolloutRows], partition_id: str) -> None:
     """A group of its own keeps a rollout out of its siblings' mean, a zero mask out of the loss."""
     keys = keys_of(rollouts)
-    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask"])
-    zeros = data["response_mask"] * 0
-    fields = TensorDict({"response_mask": zeros, "loss_mask": zeros.clone()}, batch_size=len(keys))
-    fields["uid"] = [f"flagged_{rollout.keys[-1]}" for rollout in rollouts for _ in rollout.keys]
-    tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
+    zeros = queue.read(keys, partition_id, "response_mask")["response_mask"] * 0
+    groups = [f"flagged_{rollout.keys[-1]}" for rollout in rollouts for _ in rollout.keys]
+    queue.write(keys, partition_id, {"response_mask": zeros, "loss_mask": zeros.clone(), "uid": groups})
 
 
 def correct_by_group(rollouts: Sequence[RolloutRows], algorithm: DictConfig, partition_id: str) -> None:
@@ -239,9 +221,8 @@ def correct_by_group(rollouts: Sequence[RolloutRows], algorithm: DictConfig, par
 def zero_advantages(keys: list[str], partition_id: str) -> None:
     if not keys:
         return
-    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["advantages", "returns"])
-    fields = TensorDict({name: data[name] * 0 for name in ("advantages", "returns")}, batch_size=len(keys))
-    tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
+    data = queue.read(keys, partition_id, "advantages", "returns")
+    queue.write(keys, partition_id, {name: data[name] * 0 for name in ("advantages", "returns")})
 
 
 def write_no_advantages(batch: KVBatchMeta, with_token_rewards: bool) -> None:
@@ -250,11 +231,11 @@ def write_no_advantages(batch: KVBatchMeta, with_token_rewards: bool) -> None:
     Args:
         with_token_rewards: rewards by token are theirs, too (`use_kl_in_reward`); here those that were earned.
     """
-    earned = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["rm_scores"])["rm_scores"]
-    fields = TensorDict({"advantages": earned * 0, "returns": earned * 0}, batch_size=len(batch.keys))
+    earned = queue.read(batch.keys, batch.partition_id, "rm_scores")["rm_scores"]
+    fields = {"advantages": earned * 0, "returns": earned * 0}
     if with_token_rewards:
         fields["token_level_rewards"] = earned
-    tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+    queue.write(batch.keys, batch.partition_id, fields)
 
 
 def credit_sequences(
@@ -282,11 +263,10 @@ def credit_sequences(
         for rollout, reward in zip(rollouts, rewards, strict=True)
         for _ in rollout.keys
     ]
-    masks = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask"])["response_mask"]
+    masks = queue.read(keys, partition_id, "response_mask")["response_mask"]
     values = [advantage * masks[i].float() for i, advantage in enumerate(advantages)]
     packed = torch.nested.as_nested_tensor(values, layout=torch.jagged)
-    fields = TensorDict({name: packed.clone() for name in ("advantages", "returns")}, batch_size=len(keys))
-    tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
+    queue.write(keys, partition_id, {name: packed.clone() for name in ("advantages", "returns")})
 
 
 # ----------------------------------------------------------------------------------------------------- dynamic sampling
@@ -343,11 +323,11 @@ class ValidSiblings(ReplayBuffer):
         keys = [key for key in self.partitions[partition_id] if key.split("_")[0] in uids]
         by_reward = self.filter_groups_metric == FILTER_GROUPS_REWARD_METRIC
         fields = ["extra_fields", *(["rm_scores"] if by_reward else [])]
-        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=fields)
+        data = queue.read(keys, partition_id, *fields)
         values: dict[str, set[float]] = {uid: set() for uid in uids}
         flagged: dict[str, dict[str, bool]] = {uid: {} for uid in uids}  # by rollout, which has a key per sequence
         for i, key in enumerate(keys):
-            info = batch_row(data["extra_fields"], i).get("reward_extra_info", {})
+            info = queue.cell(data["extra_fields"], i).get("reward_extra_info", {})
             self._see(key, info)
             uid = key.split("_")[0]
             flagged[uid][key.rsplit("_", 1)[0]] = is_flagged = bool(info.get("flagged"))

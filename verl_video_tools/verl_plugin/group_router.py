@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-import ray
-
 _MAX_SHARDS = 100_000
 """Placed ones that are remembered. Those whose worker died never end."""
 
@@ -232,14 +230,3 @@ def finish_rollout(server_manager: Any, request_id: str) -> None:
     finish = getattr(getattr(server_manager, "_load_balancer", None), "finish_rollout", None)
     if finish is not None:
         finish.remote(request_id)
-
-
-def imbalance(balancer: Any) -> dict[str, float]:
-    """The metric `router/max_over_mean`: rollouts on the busiest server since the last call, over the mean of all.
-
-    Args:
-        balancer: handle of a run's router; without one of ours there is no metric.
-    """
-    if not hasattr(balancer, "take_imbalance"):
-        return {}
-    return {"router/max_over_mean": ray.get(balancer.take_imbalance.remote())}

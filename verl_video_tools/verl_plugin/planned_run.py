@@ -17,10 +17,9 @@ from omegaconf.errors import OmegaConfBaseException
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.machine import locate_model
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
-from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.hydra_groups import register
 from verl_video_tools.verl_plugin.run_checks import check_run_options
-from verl_video_tools.verl_plugin.settings import check_sections, plain_dict
+from verl_video_tools.verl_plugin.settings import check_sections, honour_freeze_vision_tower, plain_dict
 from verl_video_tools.video import envelope_of
 
 Kind = Literal["grpo", "sft"]

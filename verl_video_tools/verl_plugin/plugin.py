@@ -18,7 +18,6 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from verl_video_tools.core.errors import SetupError
-from verl_video_tools.verl_plugin.front_end_switch import front_end_is_active
 from verl_video_tools.verl_plugin.hydra_groups import register
 from verl_video_tools.verl_plugin.marked_warnings import activate_if_asked
 from verl_video_tools.verl_plugin.post_import import import_after
@@ -55,12 +54,11 @@ def load() -> None:
     # A library below vLLM's server sets the root logger to this level when verl's trainer imports it; its default,
     # ERROR, would hide our warnings there.
     os.environ.setdefault("SAGEMAKER_CONTAINER_LOG_LEVEL", os.environ.get("LOG_LEVEL", "WARNING"))
-    if is_cpu := os.environ.get("VERL_PLATFORM") == "cpu":
+    if os.environ.get("VERL_PLATFORM") == "cpu":
         from verl_video_tools.verl_plugin.platforms import cpu
 
         cpu.activate()
-    if is_cpu or front_end_is_active():
-        import_after("verl.workers.rollout.replica", "verl_video_tools.verl_plugin.platforms.vllm_replica")
+    import_after("verl.workers.rollout.replica", "verl_video_tools.verl_plugin.platforms.vllm_replica")
     import_after("verl.trainer.ppo.v1", "verl_video_tools.verl_plugin.trainer")
 
 

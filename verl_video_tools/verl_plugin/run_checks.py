@@ -30,8 +30,8 @@ from verl_video_tools.verl_plugin.settings import (
     plain_dict,
     retrieval_config,
     tool_model_config,
+    trainer_options,
 )
-from verl_video_tools.verl_plugin.trainer_options import trainer_options
 from verl_video_tools.video import envelope_of
 
 logger = logging.getLogger(__name__)

@@ -1,24 +1,26 @@
 """What a trainer logs and records of its run, so that no failure of it ends the run.
 
 verl's trainer raises whatever a tracker raises: a server of Weights & Biases that is away, or a full disk, ends a run
-of days. verl makes the trackers itself and has no registry for them, so registration is not enough. Overridden:
+of days. Here each backend, table, record and metric fails for itself, and is counted. `trainer` overrides verl's
+methods and calls this module:
 
-- `logger`, `validation_generations_logger`, `dapo_filtered_reward_logger`: the attributes to which verl assigns what it
-  has made. Each backend fails for itself.
-- `_write_generations`: the writer of `trainer.rollout_data_dir` and `validation_data_dir`; verl raises its failure in
-  the next step.
-- `step`: records, and pictures of some rollouts for trackers (`tracked_rollouts`), while TransferQueue holds the step's
-  data, and before verl saves its checkpoint: a run that dies after that goes on with the next step.
-- `_compute_metrics`: metrics, and alarms on them. A rollout that never reached the engine, whose policy version is -1,
-  lags behind no policy; verl would count it as old as the run. Images of trained groups are freed, and what arrives
-  late of groups that verl has cleared (`stored_images`).
-- `fit`: records of steps that are trained again are set aside before, and there is a last try behind.
+- Records, and pictures of some rollouts for trackers, are made while TransferQueue holds the step's data, and before
+  verl saves its checkpoint: a run that dies after that goes on with the next step.
+- Metrics of rollouts come with verl's own, then alarms look at all of them. Images of trained groups are freed, and so
+  is what arrives late of groups that verl has cleared (`images.release`).
+- Records of steps that are trained again are archived before a run goes on.
 
 A tracker that cannot be set up still ends the run, before its first step.
+
+Pictures go to trackers that show any, every `video_tools.trainer.tracked_rollouts_every` steps. The module of a tracker
+is the one that verl has imported, since `trainer.logger` names it. A caption holds text of rows and of the model, which
+may be anything: wandb and SwanLab show it as text, MLflow shows a file that ends with `.txt` as text, and TensorBoard
+renders it as Markdown.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,93 +28,75 @@ from typing import Any
 
 import numpy as np
 import torch
-import transfer_queue as tq
-from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.v1 import PPOTrainer
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-from verl.utils.tracking import Tracking
+from PIL import Image
 
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.best_effort import BestEffort
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.records.records import RecordWriter, archive_stale_records
-from verl_video_tools.verl_plugin import tracked_rollouts
+from verl_video_tools.records.rollout_picture import outcome, rollout_picture
+from verl_video_tools.verl_plugin import queue
 from verl_video_tools.verl_plugin.alarms import Alarms
-from verl_video_tools.verl_plugin.batching import DroppedRollouts, RolloutRows, batch_row, rollouts_of
-from verl_video_tools.verl_plugin.group_router import imbalance
-from verl_video_tools.verl_plugin.settings import CACHED_TOKENS, NO_VERSION, SAMPLED_TOKENS, TOKEN_COUNTS, unpack_record
-from verl_video_tools.verl_plugin.stored_images import release
-from verl_video_tools.verl_plugin.trainer_options import TrainerOptions
+from verl_video_tools.verl_plugin.batching import DroppedRollouts, RolloutRows, rollouts_of
+from verl_video_tools.verl_plugin.images import release
+from verl_video_tools.verl_plugin.queue import KVBatchMeta
+from verl_video_tools.verl_plugin.settings import (
+    CACHED_TOKENS,
+    SAMPLED_TOKENS,
+    TOKEN_COUNTS,
+    TrainerOptions,
+    unpack_record,
+)
 
-_TRACKING_FAILURES, _RECORD_FAILURES = "tracking/failures", "records/failures"
+TRACKING_FAILURES, _RECORD_FAILURES = "tracking/failures", "records/failures"
 """Metrics: tries that have failed, of the run so far."""
 
 
-def lasting_writer(folder: Path) -> BestEffort:
+def record_writer(folder: Path) -> BestEffort:
     """`RecordWriter.write` into this folder. Raises OSError if it cannot be made."""
     return BestEffort(RecordWriter(folder).write, f"writing records to {folder}", _RECORD_FAILURES)
 
 
-class LastingTracking:
+class BestEffortTracking:
     """verl's `Tracking`; all but `log` is its own."""
 
-    def __init__(self, tracking: Tracking) -> None:
+    def __init__(self, tracking: Any) -> None:
         self._tracking = tracking
-        self.lasting = [
-            BestEffort(partial(tracking.log, backend=[name]), f"logging to {name}", _TRACKING_FAILURES)
+        self.calls = [
+            BestEffort(partial(tracking.log, backend=[name]), f"logging to {name}", TRACKING_FAILURES)
             for name in tracking.logger
         ]
 
     def log(self, data: dict[str, Any], step: int) -> None:
-        for log in self.lasting:
+        for log in self.calls:
             log(data=data, step=step)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tracking, name)
 
 
-class LastingTables:
+class BestEffortTables:
     """One of verl's loggers of tables, which asks for the names of the backends with each table."""
 
     def __init__(self, tables: Any) -> None:
-        self.lasting = [BestEffort(tables.log, f"logging a table ({type(tables).__name__})", _TRACKING_FAILURES)]
+        self.calls = [BestEffort(tables.log, f"logging a table ({type(tables).__name__})", TRACKING_FAILURES)]
 
     def log(self, backends: str | Sequence[str], table: Any, step: int) -> None:
         for name in [backends] if isinstance(backends, str) else backends:
-            self.lasting[0]([name], table, step)
+            self.calls[0]([name], table, step)
 
 
-class _Held:
-    """An attribute that holds what is assigned to it in a wrapper."""
+class RunLogging:
+    """What a trainer of verl says of its run; `trainer` calls it. Stands before verl's trainer in the list of bases."""
 
-    def __init__(self, wrapper: Callable[[Any], Any]) -> None:
-        self._wrapper = wrapper
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        try:
-            return instance.__dict__[self._name]
-        except (AttributeError, KeyError):
-            raise AttributeError(self._name) from None
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        instance.__dict__[self._name] = self._wrapper(value)
-
-
-class LoggingMixin(PPOTrainer):
-    """See the module's docstring; stands before verl's trainer in the list of base classes."""
-
+    config: Any
+    global_steps: int
+    logger: Any
     _alarms: Alarms
 
-    logger = _Held(LastingTracking)
-    validation_generations_logger = _Held(LastingTables)
-    dapo_filtered_reward_logger = _Held(LastingTables)
-
-    def _init_telling(self, options: TrainerOptions) -> None:
+    def _init_logging(self, options: TrainerOptions) -> None:
         self._records_folder = Path(self.config.trainer.default_local_dir) / "trajectories"
-        self._write_records = lasting_writer(self._records_folder)
+        self._write_records = record_writer(self._records_folder)
         self._record_tokens = options.record_tokens
         self._tracked_every = options.tracked_rollouts_every
         # verl's rows have the engine's log-probabilities only where it was asked for them.
@@ -120,45 +104,30 @@ class LoggingMixin(PPOTrainer):
         self._step_lines: list[dict[str, Any]] = []
         self._validation_lines: list[dict[str, Any]] = []
 
-    @cached_property
-    def _write_generations(self) -> BestEffort:
-        return BestEffort(super()._write_generations, "writing generations", _TRACKING_FAILURES)
-
-    def fit(self, agent_loop_manager: Any) -> None:
-        self._lasting_set_aside()  # verl has loaded its checkpoint, and nothing is recorded yet
-        try:
-            super().fit(agent_loop_manager)
-        finally:
-            for lasting in (*self._trackers(), self._write_records):
-                lasting.try_again()
+    def _try_calls_again(self) -> None:
+        """The last chance of what has failed: no further call will come."""
+        for call in (*self._trackers(), self._write_records):
+            call.try_again()
 
     def _trackers(self) -> list[BestEffort]:
-        held = ("logger", "validation_generations_logger", "dapo_filtered_reward_logger")
-        loggers = [self.__dict__[name] for name in held if name in self.__dict__]
-        own = [self._write_generations, self._track_rollouts, *self._rollout_senders.values()]
-        return [lasting for each in loggers for lasting in each.lasting] + own
+        """Calls of trackers, which may fail."""
+        return [self._track_rollouts, *self._rollout_senders.values()]
+
+    def _router_metrics(self) -> dict[str, float]:
+        """Of the router of a trainer that has one."""
+        return {}
 
     # --------------------------------------------------------------------------------------------- metrics and records
 
-    def step(self, metrics: dict, timing_raw: dict) -> KVBatchMeta:
-        batch: KVBatchMeta = super().step(metrics, timing_raw)
-        self._lasting_record(batch)
-        return batch
-
-    def _compute_metrics(
-        self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
-    ) -> None:
-        for tag in batch.tags:
-            if tag.get("max_global_steps") == NO_VERSION:
-                tag.update(min_global_steps=global_steps - 1, max_global_steps=global_steps - 1)
-        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        self._lasting_tell(metrics)
-        self._check_alarms(global_steps, metrics)
+    def _step_measured(self, batch: KVBatchMeta, metrics: dict, step: int) -> None:
+        """Metrics of a step's rollouts, alarms on all of its metrics, and the end of its images."""
+        self._add_metrics(metrics)
+        self._check_alarms(step, metrics)
         metrics.update(release(batch))
-        for name, lasting in ((_TRACKING_FAILURES, self._trackers()), (_RECORD_FAILURES, self._recorders())):
-            metrics[name] = sum(each.num_failures for each in lasting)
+        for name, calls in ((TRACKING_FAILURES, self._trackers()), (_RECORD_FAILURES, self._recorders())):
+            metrics[name] = sum(each.num_failures for each in calls)
 
-    def _set_aside(self) -> None:
+    def _archive(self) -> None:
         trainer = self.config.trainer
         if trainer.get("val_only", False) and trainer.get("val_before_train", True):
             return  # a run that only measures a checkpoint, maybe not the last one, abandons nothing
@@ -177,14 +146,13 @@ class LoggingMixin(PPOTrainer):
         if self._tracked_every and self.global_steps % self._tracked_every == 0:
             self._track_rollouts(self.logger.logger, self._step_lines, self.global_steps)
 
-    def _tell(self, metrics: dict) -> None:
+    def _metrics_of_step(self, metrics: dict) -> None:
         metrics.update(rollout_metrics([Rollout.from_line(line) for line in self._step_lines]))
         if (self.config.algorithm.get("filter_groups") or {}).get("enable"):
             metrics.update(self._dropped.take())
-        # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
-        metrics.update(imbalance(self._rollout_server_managers()[-1].global_load_balancer))
+        metrics.update(self._router_metrics())
 
-    def _tell_validation(self, batch: KVBatchMeta) -> None:
+    def _record_validation(self, batch: KVBatchMeta) -> None:
         self._validation_lines += self._lines(batch, self.global_steps, trained=False)
 
     @cached_property
@@ -195,29 +163,29 @@ class LoggingMixin(PPOTrainer):
     # None of these can be tried again: later steps are the run's own by then, TransferQueue forgets a batch's rows, and
     # alarms look at a step's own metrics.
     @cached_property
-    def _lasting_set_aside(self) -> BestEffort:
-        return BestEffort(self._set_aside, "setting aside records of abandoned steps", _RECORD_FAILURES, max_kept=0)
+    def _archive_stale_records(self) -> BestEffort:
+        return BestEffort(self._archive, "setting aside records of abandoned steps", _RECORD_FAILURES, max_kept=0)
 
     @cached_property
-    def _lasting_record(self) -> BestEffort:
+    def _record_step(self) -> BestEffort:
         return BestEffort(self._record, "making records of a step", _RECORD_FAILURES, max_kept=0)
 
     @cached_property
     def _track_rollouts(self) -> BestEffort:
-        track = partial(tracked_rollouts.track, senders=self._rollout_senders)
-        return BestEffort(track, "drawing rollouts for trackers", _TRACKING_FAILURES, max_kept=0)
+        send = partial(track, senders=self._rollout_senders)
+        return BestEffort(send, "drawing rollouts for trackers", TRACKING_FAILURES, max_kept=0)
 
     @cached_property
     def _rollout_senders(self) -> dict[str, BestEffort]:
         """One for each tracker: one that fails keeps no picture from the others."""
         return {
-            name: BestEffort(send, f"showing rollouts in {name}", _TRACKING_FAILURES, max_kept=0)
-            for name, send in tracked_rollouts.SENDERS.items()
+            name: BestEffort(send, f"showing rollouts in {name}", TRACKING_FAILURES, max_kept=0)
+            for name, send in SENDERS.items()
         }
 
     @cached_property
-    def _lasting_tell(self) -> BestEffort:
-        return BestEffort(self._tell, "making metrics of a step", _RECORD_FAILURES, max_kept=0)
+    def _add_metrics(self) -> BestEffort:
+        return BestEffort(self._metrics_of_step, "making metrics of a step", _RECORD_FAILURES, max_kept=0)
 
     @cached_property
     def _check_alarms(self) -> BestEffort:
@@ -225,7 +193,7 @@ class LoggingMixin(PPOTrainer):
 
     @cached_property
     def _keep_validation(self) -> BestEffort:
-        return BestEffort(self._tell_validation, "making records of held-out rollouts", _RECORD_FAILURES, max_kept=0)
+        return BestEffort(self._record_validation, "making records of held-out rollouts", _RECORD_FAILURES, max_kept=0)
 
     @cached_property
     def _trajectories(self) -> dict[str, Trajectory]:
@@ -235,9 +203,9 @@ class LoggingMixin(PPOTrainer):
     def _recorders(self) -> list[BestEffort]:
         return [
             self._write_records,
-            self._lasting_set_aside,
-            self._lasting_record,
-            self._lasting_tell,
+            self._archive_stale_records,
+            self._record_step,
+            self._add_metrics,
             self._keep_validation,
             self._check_alarms,
         ]
@@ -269,7 +237,7 @@ class ReplayTap:
 
     def __init__(
         self,
-        buffer: ReplayBuffer,
+        buffer: Any,
         see_validation: Callable[[KVBatchMeta], None],
         see_failures: Callable[[int], None],
     ) -> None:
@@ -312,14 +280,14 @@ def record_lines(
         token_fields += ["responses", *(["old_log_probs"] if trained else [])]
         token_fields += ["rollout_log_probs"] if with_log_probs else []
     keys = [key for rollout in rollouts for key in rollout.keys]
-    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[*token_fields, *_ROW_FIELDS])
+    data = queue.read(keys, partition_id, *token_fields, *_ROW_FIELDS)
     lines, first = [], 0
     for rollout in rollouts:
         rows = range(first, first + len(rollout.keys))
         first, last = rows.stop, rows[-1]
-        extra_fields = batch_row(data["extra_fields"], last)
+        extra_fields = queue.cell(data["extra_fields"], last)
         trajectory = (trajectories or {}).get(rollout.keys[-1]) or unpack_record(extra_fields)
-        counts = [batch_row(data["extra_fields"], i) for i in rows]
+        counts = [queue.cell(data["extra_fields"], i) for i in rows]
         if trained:
             masks = [data["response_mask"][i] for i in rows]
             advantages = [data["advantages"][i][mask.bool()] for i, mask in zip(rows, masks, strict=True) if mask.any()]
@@ -329,9 +297,9 @@ def record_lines(
             "uid": rollout.uid,
             "session_id": rollout.session_id,
             "agent_name": trajectory.method,
-            "data_source": batch_row(data["data_source"], last),
-            "ground_truth": _ground_truth(batch_row(data["reward_model"], last)),
-            "extra_info": _plain(batch_row(data["extra_info"], last)),
+            "data_source": queue.cell(data["data_source"], last),
+            "ground_truth": _ground_truth(queue.cell(data["reward_model"], last)),
+            "extra_info": _plain(queue.cell(data["extra_info"], last)),
             "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
             "reward": _plain(extra_fields["reward_extra_info"]),
             "advantage": first_advantage if trained else None,
@@ -361,3 +329,90 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(member) for member in value]
     return value
+
+
+# ------------------------------------------------------------------------------------------------ pictures in a tracker
+
+
+Send = Callable[[Any, str, Image.Image, str, int], None]
+"""Sends a picture to one of verl's backends: backend, name, picture, caption, step."""
+
+
+def _module(backend: Any, name: str, picture: Image.Image, caption: str, step: int) -> None:
+    """The modules `wandb` and `swanlab` are verl's backends themselves."""
+    backend.log({name: backend.Image(picture, caption=caption)}, step=step)
+
+
+def _mlflow(_: Any, name: str, picture: Image.Image, caption: str, step: int) -> None:
+    """Into the run that verl has started; `mlflow.log_image` would start another where that one is over."""
+    import mlflow
+
+    run = mlflow.active_run()
+    if run is None:
+        raise RuntimeError("no MLflow run is active in this thread, so that rollouts are not shown there")
+    client = mlflow.MlflowClient()
+    client.log_image(run.info.run_id, picture, key=name, step=step)
+    client.log_text(run.info.run_id, caption, f"{name}/step_{step}.txt")
+
+
+def _tensorboard(backend: Any, name: str, picture: Image.Image, caption: str, step: int) -> None:
+    backend.writer.add_image(name, np.asarray(picture), step, dataformats="HWC")
+    backend.writer.add_text(name, as_code_block(caption), step)
+
+
+SENDERS: Mapping[str, Send] = {
+    "wandb": _module,
+    "swanlab": _module,
+    "mlflow": _mlflow,
+    "tensorboard": _tensorboard,
+}
+"""By verl's name of a backend."""
+
+
+def track(
+    backends: Mapping[str, Any],
+    lines: Sequence[Mapping[str, Any]],
+    step: int,
+    senders: Mapping[str, Send] = SENDERS,
+) -> None:
+    """Send pictures of a step's rollouts to those backends that show any.
+
+    Args:
+        backends: verl's (`Tracking.logger`), by name.
+        lines: of records, as `records.read_records` gives them.
+        senders: by name of a backend. One that raises ends the call.
+    """
+    names = [name for name in backends if name in senders]
+    if not names:
+        return
+    for number, line in enumerate(chosen(lines)):
+        picture, caption = rollout_picture(line), caption_of(line)
+        for name in names:
+            senders[name](backends[name], f"rollouts/{number}", picture, caption, step)
+
+
+def caption_of(line: Mapping[str, Any]) -> str:
+    """Question and outcome. Half a surrogate pair, which files and requests cannot hold, becomes a question mark."""
+    text = f"{line['trajectory'].question}\n{outcome(line)}"
+    return text.encode("utf-8", errors="replace").decode()
+
+
+def as_code_block(text: str) -> str:
+    """Markdown that shows a text as it is: an indented block, which nothing inside can end, as it could a fence."""
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def chosen(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rollouts of the group whose rewards differ most: the best and the worst."""
+    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for line in lines:
+        groups[line["uid"]].append(line)
+    if not groups:
+        return []
+    ranked = [sorted(group, key=_score, reverse=True) for group in groups.values()]
+    group = max(ranked, key=lambda group: _score(group[0]) - _score(group[-1]))
+    return [group[0], *group[1:][-1:]]
+
+
+def _score(line: Mapping[str, Any]) -> float:
+    return float(line["reward"].get("score", 0.0))

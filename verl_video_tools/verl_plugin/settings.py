@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_video_tools.config import config_path
 from verl_video_tools.core.config import checked_fields, did_you_mean
 from verl_video_tools.core.errors import RowError, SetupError, UsageError
 from verl_video_tools.core.trajectory import JUDGE_FLAG, REWARD_FLAG
@@ -21,6 +22,7 @@ from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.methods.run_settings import write_run_settings
 from verl_video_tools.services.config import JudgeConfig, RetrievalConfig, ToolModelConfig
+from verl_video_tools.verl_plugin.alarms import Alarms
 
 _RECORD_FIELD = "video_tools_trajectory"
 
@@ -228,3 +230,137 @@ def unpack_record(extra_fields: Mapping[str, Any]) -> Trajectory:
         trajectory.flags.append(REWARD_FLAG)
         trajectory.error = "its reward could not be computed; the reward worker's log says why"
     return trajectory
+
+
+# ---------------------------------------------------------------------------------------------- options of our trainers
+
+
+SECTION = "video_tools.trainer"
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """Described in docs/training.md.
+
+    Attributes:
+        record_tokens: whether records have the sequences.
+        tracked_rollouts_every: steps from one picture of rollouts in a tracker to the next; 0: none.
+        watchdog_grace_seconds: for how long an engine may be dead, or an actor out of reach.
+        poll_interval_seconds: of verl's replay buffer, which asks so often whether rollouts have finished; None: verl's
+            own.
+        max_refill_batches: batches of questions that a step with dynamic sampling may ask beyond its first.
+        max_probs_diff: limit of the alarm `engine_gap`, between the engine's probabilities of sampled tokens and the
+            actor's.
+        alarms: see the module `alarms`.
+        group_routing: a group's rollouts share a server, see `group_router`.
+        interim_validation_rows: validation between the first step and the last measures only so many rows, the first of
+            its files; 0: all.
+    """
+
+    record_tokens: bool = False
+    tracked_rollouts_every: int = 10
+    watchdog_grace_seconds: float = 60.0
+    poll_interval_seconds: float | None = None
+    max_refill_batches: int = 20
+    max_probs_diff: float = 0.05
+    alarms: dict = field(default_factory=dict)
+    group_routing: bool = True
+    interim_validation_rows: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("tracked_rollouts_every", "interim_validation_rows"):
+            if (value := getattr(self, name)) < 0:
+                raise UsageError(f"{SECTION}.{name}={value}: give 0 or more")
+        self.make_alarms()
+
+    def make_alarms(self) -> Alarms:
+        """The alarms of a run with these options. Raises UsageError for options that they do not have."""
+        return Alarms(self.alarms, self.max_probs_diff)
+
+
+def trainer_options(config: DictConfig) -> TrainerOptions:
+    """Those of a run.
+
+    Args:
+        config: verl's whole configuration.
+
+    Raises:
+        UsageError: there is no option of a name (names the nearest one), or a value makes no sense.
+    """
+    given = plain_dict(config.trainer.get("video_tools"))
+    return TrainerOptions(**checked_fields(TrainerOptions, given, SECTION))
+
+
+FROZEN_TOWER_CONFIG = "verl_video_tools.verl_plugin.engine.frozen_tower.FrozenTowerConfig"
+"""Name of the engine's configuration that selects the frozen vision tower. Importing it is left to verl."""
+
+
+def honour_freeze_vision_tower(config: Any) -> None:
+    """Let verl's own option `actor_rollout_ref.actor.freeze_vision_tower` select the engine that freezes it.
+
+    verl builds an engine from the options of model, engine, optimiser and checkpoint. This one stands among the
+    actor's, so that no engine ever sees it.
+
+    Args:
+        config: of a run of verl's trainer for reinforcement learning; changed in place.
+
+    Raises:
+        UsageError: the actor's strategy has no such engine.
+    """
+    actor = config.actor_rollout_ref.actor
+    if not actor.get("freeze_vision_tower"):
+        return
+    if actor.strategy != "fsdp2":
+        raise UsageError(
+            f"actor_rollout_ref.actor.freeze_vision_tower=True with strategy={actor.strategy}: the vision tower would "
+            "train all the same; set actor_rollout_ref.actor.strategy=fsdp2, or freeze_vision_tower=False"
+        )
+    OmegaConf.update(actor.fsdp_config, "_target_", FROZEN_TOWER_CONFIG, force_add=True)
+
+
+_AGENT_LOOP_MANAGER = "verl_video_tools.verl_plugin.agent_loop_worker.VideoAgentLoopManager"
+
+
+def set_defaults(config: DictConfig) -> None:
+    """Select our agent loop workers and our router, unless others are chosen.
+
+    verl's own router is what `video_tools.trainer.group_routing=false` gives, and deterministic runs have it, too.
+    `trainer.val_only` measures, as it says: with `val_before_train=False`, which recipes set, verl would train.
+
+    Args:
+        config: of a run; changed in place.
+    """
+    if config.trainer.get("val_only"):
+        config.trainer.val_before_train = True
+    rollout = config.actor_rollout_ref.rollout
+    if not rollout.agent.get("agent_loop_manager_class"):
+        OmegaConf.update(rollout.agent, "agent_loop_manager_class", _AGENT_LOOP_MANAGER, force_add=True)
+    wants_router = OmegaConf.select(config, "trainer.video_tools.group_routing", default=True)
+    if wants_router and not rollout.get("router_config_path") and not rollout.get("full_determinism"):
+        OmegaConf.update(rollout, "router_config_path", str(config_path("group-router")), force_add=True)
+
+
+# --------------------------------------------------------------------------------------------------------------- epochs
+
+
+def end_with_epochs(trainer: DictConfig, steps_per_epoch: int, *, tells: bool = True) -> int | None:
+    """Lower `total_training_steps` to the steps that the epochs have, where it is more.
+
+    Args:
+        trainer: the section of a run's configuration; changed in place.
+        tells: say so.
+
+    Returns:
+        The new number; None where nothing had to change.
+    """
+    asked, most = trainer.total_training_steps, steps_per_epoch * trainer.total_epochs
+    if asked is None or asked <= most:
+        return None
+    trainer.total_training_steps = most
+    if tells:
+        print(
+            f"[verl_video_tools] {trainer.total_epochs} epochs of {steps_per_epoch} steps end before "
+            f"total_training_steps={asked}: step {most} is the last; a larger trainer.total_epochs allows more",
+            flush=True,
+        )
+    return most

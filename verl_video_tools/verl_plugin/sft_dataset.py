@@ -13,7 +13,7 @@ import asyncio
 import json
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -26,16 +26,16 @@ from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.prompts import other_prompt, prompt_digest
-from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
+from verl_video_tools.core.reasoning import opens_reasoning, with_reasoning
+from verl_video_tools.core.types import Message, Method, Sample, StopReason, Trajectory
 from verl_video_tools.data.picture_rows import is_picture_row, picture_messages
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.tokens import TokenCounter, TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.services.retrieval import RecordedRetriever
 from verl_video_tools.services.tool_model import RecordedToolModel
-from verl_video_tools.verl_plugin.model_inputs import image_grids_N3, position_ids_4L
-from verl_video_tools.verl_plugin.packed_script import PackedScript, PackedSequence
-from verl_video_tools.verl_plugin.pixel_values import HeldPixelValues
+from verl_video_tools.verl_plugin.images import HeldPixelValues, image_grids_N3, position_ids_4L
 from verl_video_tools.verl_plugin.settings import plain_dict
 from verl_video_tools.video import envelope_of
 
@@ -117,7 +117,7 @@ class TrajectorySFTDataset(Dataset):
         self.rows = _read_rows([parquet_files] if isinstance(parquet_files, str) else parquet_files, max_samples)
         for row in self.rows:
             self._method(row)  # a mistake in the options or in a row should show before training starts
-        self._tell_other_prompts()
+        self._warn_of_other_prompts()
         if truncation == "skip":
             self._drop_long_rows()
         batch_size = int(options.get("train_batch_size", 1))
@@ -136,7 +136,7 @@ class TrajectorySFTDataset(Dataset):
 
         Returns:
             `input_ids` (L,), `loss_mask` (L,), `position_ids` (4, L), all int64, and `multi_modal_inputs`
-            (`pixel_values`, a `LazyPixelValues`; `image_grid_thw`).
+            (`images`, a `LazyPixelValues`; `image_grid_thw`).
 
         Raises:
             RowError: names the row; its turns do not replay, or the sequence is longer than `max_length`.
@@ -232,7 +232,7 @@ class TrajectorySFTDataset(Dataset):
             self._methods[name, settings] = method
         return self._methods[name, settings]
 
-    def _tell_other_prompts(self) -> None:
+    def _warn_of_other_prompts(self) -> None:
         recorded = Counter(
             other_prompt(row["prompt_digest"], prompt_digest(self._method(row).prompt_file))
             for row in self.rows
@@ -368,3 +368,72 @@ def _last_error(trajectory: Trajectory) -> str | None:
 def _where(row: Mapping[str, Any]) -> str:
     extra_info = row.get("extra_info") or {}
     return f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"
+
+
+# -------------------------------------------------------------------------------------------------------------- packing
+
+
+_TAIL_TOKENS = 8
+"""Of a prompt, enough for the tag of a reasoning that its end may open."""
+
+
+class PackedSequence:
+    """A training sequence in the making.
+
+    Args:
+        stop: stop strings of the method; a turn that ends with one has no end-of-turn token.
+    """
+
+    def __init__(self, stream: TokenStream, tokenizer: Any, end_of_turn_id: int, stop: tuple[str, ...]) -> None:
+        self.stream = stream
+        self._tokenizer = tokenizer
+        self._end_of_turn_id = end_of_turn_id
+        self._stop = stop
+
+    def append_messages(self, messages: Sequence[Message]) -> None:
+        """The prompt, and from then on observations."""
+        if self.stream.prompt_ids:
+            self.stream.append_observation(messages[0].content, self._end_of_turn_id)
+        else:
+            self.stream.start(messages)
+
+    def append_turn(self, text: str, reasoning: str | None = None, *, trained: bool = True) -> None:
+        """An assistant turn as the policy should sample it: its end token is learned, unless a stop string ends it.
+
+        Args:
+            reasoning: native reasoning before it, which goes on where the chat template has opened one.
+            trained: the loss is on it.
+        """
+        opened = opens_reasoning(self._tokenizer.decode(self.stream.ids[-_TAIL_TOKENS:], skip_special_tokens=False))
+        whole = with_reasoning(text, reasoning, opened=opened)
+        ids = list(self._tokenizer.encode(whole, add_special_tokens=False))
+        if not whole.endswith(self._stop):
+            ids.append(self._end_of_turn_id)
+        if trained:
+            self.stream.append_turn(ids, None)
+        else:
+            self.stream.append_context(ids)
+
+
+class PackedScript:
+    """A policy that writes recorded turns, and packs them with what it is shown.
+
+    Args:
+        turns: texts, each with the native reasoning before it.
+        first_trained_turn: the loss is on the turns from this one on, counted from 0.
+    """
+
+    def __init__(
+        self, sequence: PackedSequence, turns: Iterable[tuple[str, str | None]], first_trained_turn: int
+    ) -> None:
+        self.sequence = sequence
+        self._turns = enumerate(turns)
+        self._first_trained_turn = first_trained_turn
+
+    async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
+        self.sequence.append_messages(messages)
+        number, (text, reasoning) = next(self._turns, (0, (None, None)))
+        if text is None:
+            return None
+        self.sequence.append_turn(text, reasoning, trained=number >= self._first_trained_turn)
+        return AssistantTurn(text)

@@ -15,12 +15,11 @@ from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.device import auto_set_device
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 
-from verl_video_tools.verl_plugin.epochs import end_with_epochs
-from verl_video_tools.verl_plugin.settings import describe_run
+from verl_video_tools.verl_plugin.settings import describe_run, end_with_epochs
 
 
 class VideoToolsSFTTrainer(SFTTrainer):
-    """- `_build_dataloader`: a run whose epochs are over early has a last step, too (`epochs`).
+    """- `_build_dataloader`: a run whose epochs are over early has a last step, too (`settings.end_with_epochs`).
     - `_init_engine`: intervals of 0 steps are never, as in reinforcement learning; verl divides by them.
     - `fit`: a checkpoint that was written at the end of an epoch holds the state of a data loader that is used up, and
       verl counts the epoch in which that gives nothing: a pass over the rows is left out. A run resumed at its last

@@ -4,7 +4,7 @@
 stands in `VideoToolsMixin`: verl's V1 trainers log nothing of a rollout's `extra_fields` in training and have no hook
 between reward and advantage, so registration alone is not enough. Overridden, each beside its reason:
 
-- `__init__`: our agent loop workers and router, unless others are configured (`trainer_options`); verl makes both
+- `__init__`: our agent loop workers and router, unless others are configured (`settings.set_defaults`); verl makes both
   after its trainer. Its option `freeze_vision_tower`, which verl tells no engine (`engine`). The replay buffer's
   polling, and a look at what it hands out (`run_logging.ReplayTap`): verl has options for neither. Where rollouts
   of a step have failed because something died, the run ends before it trains on the others.
@@ -12,7 +12,7 @@ between reward and advantage, so registration alone is not enough. Overridden, e
   (`batching`); verl's option for a buffer of one's own (`custom_sampler`) keeps the metric and the batch size
   from it.
 - `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them. A
-  run whose epochs are over early has a last step, too (`epochs`).
+  run whose epochs are over early has a last step, too (`settings.end_with_epochs`).
 - `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang. An error is left to the
   watchdog for a while, which names what is dead, and its node.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
@@ -29,7 +29,11 @@ between reward and advantage, so registration alone is not enough. Overridden, e
   would still add KL, momentum and decay.
 - `_load_checkpoint`: a run that was killed while verl named its checkpoint resumes all the same (`checkpoints`).
 - `_save_checkpoint`: checkpoints of an earlier start go, too; verl knows those of this one alone.
-- `step`, `_compute_metrics`, and all else that only tells of a run: see `run_logging`.
+- `step`, `_compute_metrics`: records, metrics and alarms of a step (`run_logging`). A rollout that never reached the
+  engine, whose policy version is -1, lags behind no policy; verl would count it as old as the run.
+- `logger`, `validation_generations_logger`, `dapo_filtered_reward_logger`: the attributes to which verl assigns what it
+  has made, and for which it has no registry. `_write_generations` writes `trainer.rollout_data_dir` and
+  `validation_data_dir`; verl raises its failure in the next step.
 - `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written, and
   so does a stop file (`STOP_FILE`): a trainer in a Ray actor gets no signal. `on_step_end` saves its checkpoint first.
 - `trainer_mode`: verl compares it with its own names, so it must not be the registered one.
@@ -40,13 +44,17 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import ray
 from ray.exceptions import RayActorError
-from transfer_queue import KVBatchMeta
+from torch.utils.data import DataLoader, Subset
 from verl.trainer.ppo.v1 import (
+    PPOTrainer,
     PPOTrainerColocateAsync,
     PPOTrainerSeparateAsync,
     PPOTrainerSync,
@@ -57,6 +65,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.machine import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG
+from verl_video_tools.records.best_effort import BestEffort
 from verl_video_tools.verl_plugin.alarms import JudgeWatch
 from verl_video_tools.verl_plugin.batching import (
     correct_by_group,
@@ -71,21 +80,67 @@ from verl_video_tools.verl_plugin.batching import (
     write_no_advantages,
 )
 from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint, remove_old_checkpoints
-from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
-from verl_video_tools.verl_plugin.epochs import end_with_epochs
+from verl_video_tools.verl_plugin.queue import KVBatchMeta, queue_controller, storage_units
 from verl_video_tools.verl_plugin.run_checks import check_batch, check_datasets, check_run_options
-from verl_video_tools.verl_plugin.run_logging import LoggingMixin, ReplayTap
-from verl_video_tools.verl_plugin.settings import describe_run, judge_config
-from verl_video_tools.verl_plugin.trainer_options import set_defaults, trainer_options
-from verl_video_tools.verl_plugin.trainer_validation import fewer_rows
+from verl_video_tools.verl_plugin.run_logging import (
+    TRACKING_FAILURES,
+    BestEffortTables,
+    BestEffortTracking,
+    ReplayTap,
+    RunLogging,
+)
+from verl_video_tools.verl_plugin.settings import (
+    NO_VERSION,
+    describe_run,
+    end_with_epochs,
+    honour_freeze_vision_tower,
+    judge_config,
+    set_defaults,
+    trainer_options,
+)
 from verl_video_tools.verl_plugin.watchdog import (
     ActorCheck,
     ServerCheck,
     Watchdog,
-    queue_controller,
-    storage_units,
-    waited_for,
+    watched_actors,
 )
+
+# ------------------------------------------------------------------------------------------------------ validation rows
+
+
+@contextmanager
+def fewer_rows(trainer: Any, num_rows: int) -> Iterator[None]:
+    """Within it, a trainer of verl that is between its first step and its last validates on `num_rows` rows. One that
+    only measures a checkpoint (`trainer.val_only`) validates on all.
+
+    Args:
+        num_rows: the first of its validation rows; 0 are all.
+    """
+    is_between = 0 < trainer.global_steps < trainer.total_training_steps
+    if not num_rows or not is_between or trainer.config.trainer.get("val_only", False):
+        yield
+        return
+    every_row = trainer.val_dataloader
+    trainer.val_dataloader = first_rows(every_row, num_rows)
+    try:
+        yield
+    finally:
+        trainer.val_dataloader = every_row
+
+
+def first_rows(loader: DataLoader, num_rows: int) -> DataLoader:
+    """A loader of the first `num_rows` rows of another's data set, in their order; of all, if there are no more.
+
+    It is of the other's class: verl's loaders have a state.
+    """
+    rows = Subset(loader.dataset, range(min(num_rows, len(loader.dataset))))
+    return type(loader)(
+        rows,
+        batch_size=min(loader.batch_size or 1, len(rows)),
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+    )
+
 
 logger = logging.getLogger(__name__)
 
@@ -102,12 +157,34 @@ class _Stopped(Exception):
     """The run was asked to stop, and has saved its checkpoint."""
 
 
-class VideoToolsMixin(LoggingMixin):
+class WrappedAttribute:
+    """An attribute that holds what is assigned to it in a wrapper."""
+
+    def __init__(self, wrapper: Callable[[Any], Any]) -> None:
+        self._wrapper = wrapper
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        try:
+            return instance.__dict__[self._name]
+        except (AttributeError, KeyError):
+            raise AttributeError(self._name) from None
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self._name] = self._wrapper(value)
+
+
+class VideoToolsMixin(RunLogging, PPOTrainer):
     """What every registered trainer adds; stands before verl's trainer of a mode in the list of base classes.
 
-    Options under `video_tools.trainer`: `trainer_options.TrainerOptions`.
+    Options under `video_tools.trainer`: `settings.TrainerOptions`.
     """
 
+    logger = WrappedAttribute(BestEffortTracking)
+    validation_generations_logger = WrappedAttribute(BestEffortTables)
+    dapo_filtered_reward_logger = WrappedAttribute(BestEffortTables)
     replay_buffer: Any
     verl_mode: ClassVar[str]
     """verl's own name of the mode."""
@@ -118,7 +195,7 @@ class VideoToolsMixin(LoggingMixin):
         honour_freeze_vision_tower(config)
         set_defaults(config)
         super().__init__(config)
-        self._init_telling(options)
+        self._init_logging(options)
         self._watchdog_grace_seconds = options.watchdog_grace_seconds
         self._actors = ActorCheck(self._watchdog_grace_seconds)
         self._actors.add("storage unit", storage_units(config.transfer_queue.backend))
@@ -166,7 +243,7 @@ class VideoToolsMixin(LoggingMixin):
         self._enter("sending the first weights to the engine")
         replicas = [replica for manager in self._rollout_server_managers() for replica in manager.get_replicas()]
         self._actors.add("TransferQueue controller", queue_controller())
-        for kind, handles in waited_for(self).items():
+        for kind, handles in watched_actors(self).items():
             self._actors.add(kind, handles)
         addresses = [replica._server_address for replica in replicas]
         self._servers = ServerCheck(addresses, self._watchdog_grace_seconds)
@@ -179,7 +256,7 @@ class VideoToolsMixin(LoggingMixin):
         self._actors.add("agent loop worker", getattr(agent_loop_manager, "agent_loop_workers", []))
         self._actors.announce()
         try:
-            super().fit(agent_loop_manager)
+            self._fit_logged(agent_loop_manager)
         except _Stopped:
             self._shutdown_dump_executor()
             print(
@@ -194,6 +271,13 @@ class VideoToolsMixin(LoggingMixin):
             self._stop_file.unlink(missing_ok=True)
             if self._watchdog is not None:
                 self._watchdog.stop()
+
+    def _fit_logged(self, agent_loop_manager: Any) -> None:
+        self._archive_stale_records()  # verl has loaded its checkpoint, and nothing is recorded yet
+        try:
+            super().fit(agent_loop_manager)
+        finally:
+            self._try_calls_again()
 
     def _wait_for_cause(self, error: Exception) -> None:
         """Let the watchdog find what is dead, and end the process with a message that names it.
@@ -218,7 +302,7 @@ class VideoToolsMixin(LoggingMixin):
     def _wait_for_verdict(self, watchdog: Watchdog, is_lost: bool = False) -> None:
         """Until the watchdog has ended the process, or found nothing dead that could be the cause."""
         watchdog.wait_for_round()
-        if is_lost or self._servers.any_sick() or self._actors.any_lost():
+        if is_lost or self._servers.any_unhealthy() or self._actors.any_lost():
             watchdog.join(self._watchdog_grace_seconds)
             watchdog.wait_for_round()
 
@@ -362,6 +446,39 @@ class VideoToolsMixin(LoggingMixin):
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         return batch if self._skips_update else super()._update_actor(batch, metrics)
+
+    def step(self, metrics: dict, timing_raw: dict) -> KVBatchMeta:
+        batch: KVBatchMeta = super().step(metrics, timing_raw)
+        self._record_step(batch)
+        return batch
+
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
+    ) -> None:
+        for tag in batch.tags:
+            if tag.get("max_global_steps") == NO_VERSION:
+                tag.update(min_global_steps=global_steps - 1, max_global_steps=global_steps - 1)
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        self._step_measured(batch, metrics, global_steps)
+
+    def _trackers(self) -> list[BestEffort]:
+        wrapped = ("logger", "validation_generations_logger", "dapo_filtered_reward_logger")
+        loggers = [self.__dict__[name] for name in wrapped if name in self.__dict__]
+        calls = [call for each in loggers for call in each.calls]
+        return [*calls, self._write_generations, *super()._trackers()]
+
+    def _router_metrics(self) -> dict[str, float]:
+        """`router/max_over_mean`: rollouts on the busiest server since the last step, over the mean of all. A router
+        that is not ours has no such metric."""
+        # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
+        router = self._rollout_server_managers()[-1].global_load_balancer
+        if not hasattr(router, "take_imbalance"):
+            return {}
+        return {"router/max_over_mean": ray.get(router.take_imbalance.remote())}
+
+    @cached_property
+    def _write_generations(self) -> BestEffort:
+        return BestEffort(super()._write_generations, "writing generations", TRACKING_FAILURES)
 
     def _validate(self) -> dict[str, float]:
         self._enter(_MEASURING)

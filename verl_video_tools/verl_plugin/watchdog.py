@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -28,9 +28,6 @@ from typing import Any, Protocol, TypeVar
 
 import ray
 from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
-
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.machine import page
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +52,7 @@ class Health(StrEnum):
     """What an inference server tells of itself."""
 
     HEALTHY = "healthy"
-    SICK = "sick"
+    UNHEALTHY = "unhealthy"
     """It refuses the connection, or says that its engine is dead."""
     SILENT = "silent"
     """No answer in time. vLLM processes images in the thread that answers, so a busy server may be silent long."""
@@ -66,11 +63,11 @@ def health(address: str, timeout_seconds: float = 10.0) -> Health:
     connection = http.client.HTTPConnection(address, timeout=timeout_seconds)
     try:
         connection.request("GET", "/health")
-        return Health.HEALTHY if connection.getresponse().status == 200 else Health.SICK
+        return Health.HEALTHY if connection.getresponse().status == 200 else Health.UNHEALTHY
     except TimeoutError:
         return Health.SILENT
     except (OSError, http.client.HTTPException):
-        return Health.SICK
+        return Health.UNHEALTHY
     finally:
         connection.close()
 
@@ -80,7 +77,7 @@ class ServerCheck:
 
     Args:
         addresses: "host:port" of every server.
-        grace_seconds: sickness after which an engine counts as dead.
+        grace_seconds: how long an engine may be unhealthy before it counts as dead.
         silence_seconds: silence after which a server counts as stuck.
         timeout_seconds: that one answer may take.
     """
@@ -96,34 +93,34 @@ class ServerCheck:
         self._grace_seconds = grace_seconds
         self._silence_seconds = silence_seconds
         self._timeout_seconds = timeout_seconds
-        self._sick_since: dict[str, float] = {}
+        self._unhealthy_since: dict[str, float] = {}
         self._silent_since: dict[str, float] = {}
 
     def fault(self) -> str | None:
-        asked = time.monotonic()
-        for address, found in zip(self._addresses, self._ask_all(), strict=True):
-            if found is Health.SILENT:
-                silent_seconds = time.monotonic() - self._silent_since.setdefault(address, asked)
+        asked_at = time.monotonic()
+        for address, health_now in zip(self._addresses, self._ask_all(), strict=True):
+            if health_now is Health.SILENT:
+                silent_seconds = time.monotonic() - self._silent_since.setdefault(address, asked_at)
                 if silent_seconds > self._silence_seconds:
                     return (
                         f"the inference server at {address} has not answered for {silent_seconds:.0f} s: it is stuck."
                     )
                 continue  # nor does it say that it has recovered
             self._silent_since.pop(address, None)
-            if found is Health.HEALTHY:
-                self._sick_since.pop(address, None)
+            if health_now is Health.HEALTHY:
+                self._unhealthy_since.pop(address, None)
                 continue
-            sick_seconds = time.monotonic() - self._sick_since.setdefault(address, asked)
-            if sick_seconds > self._grace_seconds:
+            unhealthy_seconds = time.monotonic() - self._unhealthy_since.setdefault(address, asked_at)
+            if unhealthy_seconds > self._grace_seconds:
                 return (
-                    f"the inference server at {address} has not been healthy for {sick_seconds:.0f} s: "
+                    f"the inference server at {address} has not been healthy for {unhealthy_seconds:.0f} s: "
                     "its engine process is dead. Look for its last words above (out of memory?)."
                 )
         return None
 
-    def any_sick(self) -> bool:
+    def any_unhealthy(self) -> bool:
         """Whether a server refuses now, or says that its engine is dead; it may recover."""
-        return Health.SICK in self._ask_all()
+        return Health.UNHEALTHY in self._ask_all()
 
     def _ask_all(self) -> list[Health]:
         """All at once: silent servers must not keep the others waiting."""
@@ -317,42 +314,11 @@ class ActorCheck:
         return actor.lost_since is not None and time.monotonic() - actor.lost_since > self._grace_seconds
 
 
-def storage_units(backend: Any) -> list[Any]:
-    """Handles of TransferQueue's storage actors, which hold the batch; it has no function that gives them.
-
-    Args:
-        backend: verl's `transfer_queue.backend`. Other backends than SimpleStorage keep no actors of a known name.
-
-    Raises:
-        UsageError: they belong to another run. TransferQueue's controller has one name per cluster, and a second run
-            silently takes that of the first.
-    """
-    if backend.storage_backend != "SimpleStorage":
-        return []
-    number = backend.SimpleStorage.num_data_storage_units
-    try:
-        return [ray.get_actor(f"TransferQueueStorageUnit#{unit}") for unit in range(number)]
-    except ValueError as error:  # names of other actors than the controller are known within their own run only
-        raise UsageError(
-            "another run uses this Ray cluster, and the two would mix their rollouts in one TransferQueue: wait until "
-            f"it has ended, or give each run a cluster of its own ({page('cluster')})"
-        ) from error
-
-
-def queue_controller() -> list[Any]:
-    """Handle of TransferQueue's controller, which every put and get of a run asks first, and without a time limit; none
-    where TransferQueue has not been started."""
-    try:
-        return [ray.get_actor("TransferQueueController", namespace="transfer_queue")]
-    except ValueError:
-        return []
-
-
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:_MAX_CAUSE_CHARACTERS].rstrip(".")
 
 
-def waited_for(trainer: Any) -> dict[str, list[Any]]:
+def watched_actors(trainer: Any) -> dict[str, list[Any]]:
     """Handles by kind, each in one kind only; to be asked once verl's trainer has started them all.
 
     Args:
@@ -391,3 +357,42 @@ def _new(handles: Iterable[Any], seen: set[Any]) -> list[Any]:
     new = [handle for handle in dict.fromkeys(handles) if handle is not None and handle not in seen]
     seen.update(new)
     return new
+
+
+# ----------------------------------------------------------------------------------------------------------- lost nodes
+
+
+_PATIENCE_SECONDS = 30.0
+"""By then Ray has noticed that a node's processes are gone: five health checks, three seconds apart."""
+
+
+def lost_nodes(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Cause of death by address, of addresses where nothing lives any more.
+
+    Args:
+        nodes: as `ray.nodes()` gives them, those that died long ago included.
+    """
+    alive = {node["NodeManagerAddress"] for node in nodes if node["Alive"]}
+    return {
+        node["NodeManagerAddress"]: node.get("DeathReasonMessage") or "no cause given"
+        for node in nodes
+        if node["NodeManagerAddress"] not in alive
+    }
+
+
+def main() -> None:
+    import ray
+
+    ray.init(log_to_driver=False, logging_level="ERROR")
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while not (lost := lost_nodes(ray.nodes())) and time.monotonic() < end:
+        time.sleep(1)
+    for address, cause in lost.items():
+        print(
+            f"[verl_video_tools] node {address} is dead: {cause}. Bring it back, and start the same command again to "
+            "resume from the last checkpoint."
+        )
+
+
+if __name__ == "__main__":
+    main()

