@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from verl_video_tools.cli.names import Kind, texts_of
-from verl_video_tools.core import pages
+from verl_video_tools.core import machine as pages
 
 PACKAGE = Path(pages.__file__).parents[1]
 DOCS = PACKAGE.parent / "docs"
@@ -78,7 +78,7 @@ def test_no_message_names_a_path_of_the_repository() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{line}: {text}"
         for path, tree in modules("docs/")
-        if path.name != "pages.py"
+        if path.name != "machine.py"
         for line, text in strings(tree)
         if PATH.search(text)
     ]
