@@ -9,7 +9,7 @@ Usage: python -m benchmarks.interval_coverage
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,6 @@ import numpy.typing as npt
 from verl_video_tools.evaluation.statistics import (
     Difference,
     Interval,
-    figures_by_video,
     mean_by_video,
     paired_difference,
     share_interval,
@@ -106,22 +105,13 @@ def group_mean_covers(num_videos: int, num_evaluations: int) -> float:
     held = []
     for _ in range(num_evaluations):
         own = [_around(accuracies[group], 0.3, 1, random)[0] for group in of_videos]
-        items = [
-            (str(video), int(group), bool(random.random() < own[video]))
-            for video, group in enumerate(of_videos)
-            for _ in range(3)
-        ]
-        estimate = figures_by_video(items, [video for video, *_ in items], _mean_of_groups)["mean"]
-        held.append(_holds(share_interval(estimate), float(np.mean(accuracies))))
+        videos = [video for video in range(num_videos) for _ in range(3)]
+        right = [float(random.random() < own[video]) for video in videos]
+        groups = [str(of_videos[video]) for video in videos]
+        held.append(
+            _holds(share_interval(mean_by_video(right, [*map(str, videos)], groups)), float(np.mean(accuracies)))
+        )
     return float(np.mean(held))
-
-
-def _mean_of_groups(items: Sequence[tuple[str, int, bool]]) -> dict[str, float]:
-    sums, sizes = np.zeros(4), np.zeros(4)
-    for _, group, is_right in items:
-        sums[group] += is_right
-        sizes[group] += 1
-    return {"mean": float((sums[sizes > 0] / sizes[sizes > 0]).mean())}
 
 
 def pair(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.core.types import CallRecord, StopReason, Trajectory, Turn
-from verl_video_tools.data.classify import Classification, Evaluation, export_classified
+from verl_video_tools.data.classify import export_classified
 
 
 def teacher_record(row: int, answers: list[list[int]]) -> dict[str, Any]:
@@ -20,6 +20,7 @@ def teacher_record(row: int, answers: list[list[int]]) -> dict[str, Any]:
     return {
         "trajectory": trajectory,
         "reward": {"accuracy": 1.0},
+        "answer_label": "correct",
         "data_source": "films",
         "ground_truth": "B",
         "extra_info": {"question": question, "video_path": "video.mp4", "index": row},
@@ -31,7 +32,7 @@ def test_answers_of_searches_reach_the_rows_whichever_row_comes_first(tmp_path: 
     rows = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"extra_info": extra_info}), rows)
     teacher = {0: teacher_record(0, []), 1: teacher_record(1, [[7, 3]])}
-    found = Classification(letters={0: "e", 1: "f"})
-    export_classified(rows, tmp_path, Evaluation({}, teacher), found, sft_share=1.0)
+    base = {row: {**record, "answer_label": "incorrect"} for row, record in teacher.items()}  # "e" and "f"
+    export_classified(rows, tmp_path, base, teacher, sft_share=1.0)
     written = pq.read_table(tmp_path / "sft.parquet").to_pylist()
     assert [row["retrieved_frames"] for row in written] == [[], [[7, 3]]]

@@ -110,7 +110,7 @@ def rows_at(path: Path) -> list[dict[str, Any]]:
 def test_letters_count_the_base_model_then_the_teacher_then_its_calls() -> None:
     cells = [(base, teacher, looked) for base in (True, False) for teacher in (True, False) for looked in (False, True)]
     letters = [
-        letter_of(base_right=base, teacher_right=teacher, teacher_looked=looked) for base, teacher, looked in cells
+        letter_of(base_right=base, teacher_right=teacher, teacher_called=looked) for base, teacher, looked in cells
     ]
     assert "".join(letters) == "abcdefgh"
     assert [CATEGORY_OF_LETTER[letter] for letter in letters] == [

@@ -24,8 +24,7 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import BenchmarkFiles, get_source
 from verl_video_tools.data.formats import read_rows as format_rows
-from verl_video_tools.data.formats.dialogues import located
-from verl_video_tools.data.formats.longvt_parquet import LongVTParquet
+from verl_video_tools.data.formats.dialogues import LongVTParquet, located
 from verl_video_tools.data.rows import make_row, write_rows
 from verl_video_tools.data.validate import validate_file
 from verl_video_tools.records.records import read_records
@@ -305,7 +304,7 @@ def test_any_entry_is_read_or_told(entry: dict[str, Any], name: str) -> None:
         files = BenchmarkFiles(annotations=Path(folder) / "d.json", videos=Path(folder))
         source = get_source(name)
         for taught in (False, True):
-            for _, row in format_rows(source, files, taught=taught):
+            for _, row in format_rows(source, files, with_responses=taught):
                 assert isinstance(row, RowError) or row["extra_info"]["question"]
 
 
@@ -328,6 +327,6 @@ def test_videos_with_points_and_spaces_in_their_names_are_found(name: str, place
         messages[0]["content"] += f" The video path for this video is {path}."
         del messages[1:3]
     files = BenchmarkFiles(annotations=tmp_path / "x.parquet", videos=tmp_path)
-    row = LongVTParquet().taught_row({"id": "1", "messages": messages}, files)
+    row = LongVTParquet().sft_row({"id": "1", "messages": messages}, files)
     assert row["extra_info"]["video_path"] == str(path)
     assert "video_path" not in row["turns"][0]

@@ -18,8 +18,8 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.prompts import UNKNOWN_PROMPT
 from verl_video_tools.core.types import Sample, StopReason, Trajectory
-from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_records
 from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
+from verl_video_tools.data.filters import filter_rows, pass_rates_of_records
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.records import RecordWriter

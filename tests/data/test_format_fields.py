@@ -14,6 +14,7 @@ from verl_video_tools.core.grading import check_question
 from verl_video_tools.core.segments import clock_seconds
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, get_source
+from verl_video_tools.data.formats.dialogues import LongVTParquet
 from verl_video_tools.data.formats.fields import (
     find_moved_video,
     letter_at,
@@ -23,7 +24,6 @@ from verl_video_tools.data.formats.fields import (
     split_options,
     truth_and_type,
 )
-from verl_video_tools.data.formats.longvt_parquet import LongVTParquet
 from verl_video_tools.services.judge import JudgeConfig
 
 

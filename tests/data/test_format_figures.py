@@ -11,6 +11,7 @@ import pytest
 
 from tests.data.format_cases import CASES, SAMPLES, Case, prepare
 from tests.data.row_files import read_rows
+from tests.evaluation.made_results import protocol, record, summarised
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError
@@ -18,10 +19,12 @@ from verl_video_tools.core.grading import decided_by_rule
 from verl_video_tools.core.segments import read_segment
 from verl_video_tools.core.types import AnswerLabel, Sample, Subtitle
 from verl_video_tools.data.convert import convert_annotations
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem, get_source
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_source
 from verl_video_tools.data.formats import read_rows as read_annotations
 from verl_video_tools.data.formats.subtitles import shown_at
+from verl_video_tools.data.generate import RolloutTask
 from verl_video_tools.data.rows import ROW_SCHEMA
+from verl_video_tools.evaluation.questions import Questions
 
 
 def test_longvideobench_with_subtitles(tmp_path: Path, make_video: MakeVideo) -> None:
@@ -94,10 +97,6 @@ def test_a_conversion_without_any_of_the_subtitles_asked_for_is_refused(
     assert f"{num_rows} rows, " in capsys.readouterr().out
 
 
-def graded(row: dict[str, Any], answer: str | None, label: AnswerLabel) -> GradedItem:
-    return GradedItem(Sample.from_row(row), answer, label)
-
-
 def rows_of(name: str, tmp_path: Path) -> tuple[Benchmark, list[dict[str, Any]]]:
     case = CASES[name]
     benchmark, files = get_source(name), prepare(case, tmp_path)
@@ -135,9 +134,14 @@ def test_means_of_groups(name: str, figure: str, groups: list[dict[str, str]], t
     """Each group counts alike: three right answers of the first and one of three of the last make two thirds."""
     benchmark, rows = rows_of(name, tmp_path)
     assert [row["extra_info"]["groups"] for row in rows] == groups
-    items = [graded(rows[0], "x", AnswerLabel.CORRECT)] * 3
-    items += [graded(rows[-1], "x", label) for label in (AnswerLabel.CORRECT, *[AnswerLabel.INCORRECT] * 2)]
-    assert benchmark.metrics(items) == {figure: pytest.approx((1 + 1 / 3) / 2)}
+    tasks = [RolloutTask(str(number), 0, rows[0 if number < 3 else -1]) for number in range(6)]
+    questions = Questions(name, tasks, {}, benchmark)
+    records = [record(task, True, answer_label=AnswerLabel.CORRECT) for task in tasks]
+    for number, made in enumerate(records):
+        truth = tasks[number].row["reward_model"]["ground_truth"]
+        made |= {"ground_truth": truth}
+        made["trajectory"].answer = truth if number < 4 else None
+    assert summarised(questions, records, protocol())["overall"][figure] == pytest.approx((1 + 1 / 3) / 2)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +175,9 @@ def test_grounding(tmp_path: Path) -> None:
     """The truth is 2.4 to 9.1 s: overlaps of 1, 0.6, 0.4, and none."""
     benchmark, rows = rows_of("charades-sta", tmp_path)
     answers = ["[2.4, 9.1]", "[2.4, 6.42]", "[2.4, 5.08]", None]
-    items = [graded(rows[0], answer, AnswerLabel.INCORRECT) for answer in answers]
-    figures = benchmark.metrics(items)
-    assert figures == pytest.approx({"R@0.3": 0.75, "R@0.5": 0.5, "R@0.7": 0.25, "mIoU": 0.5})
-    assert benchmark.judge() is None
-    verdicts = [decided_by_rule(answer, items[0].sample) for answer in answers]
+    sample = Sample.from_row(rows[0])
+    figures = [benchmark.metrics(sample, answer) for answer in answers]
+    means = {name: sum(each[name] for each in figures) / len(figures) for name in figures[0]}
+    assert means == pytest.approx({"R@0.3": 0.75, "R@0.5": 0.5, "R@0.7": 0.25, "mIoU": 0.5})
+    verdicts = [decided_by_rule(answer, sample) for answer in answers]
     assert [verdict is AnswerLabel.CORRECT for verdict in verdicts] == [True, True, False, False]

@@ -13,8 +13,8 @@ from tests.data.row_files import make_row, read_rows, write_rows
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.stats import row_stats
 from verl_video_tools.data.subsets import split_by_video, video_name, youtube_id
+from verl_video_tools.data.validate import row_stats
 
 
 @pytest.mark.parametrize(

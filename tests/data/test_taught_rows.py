@@ -19,10 +19,9 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.convert import convert_annotations
 from verl_video_tools.data.formats import BenchmarkFiles
-from verl_video_tools.data.rows import TAUGHT_SCHEMA
-from verl_video_tools.data.stats import row_stats
+from verl_video_tools.data.rows import SFT_SCHEMA
 from verl_video_tools.data.subsets import split_by_video
-from verl_video_tools.data.validate import validate_file
+from verl_video_tools.data.validate import row_stats, validate_file
 from verl_video_tools.records.records import read_records
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
@@ -42,7 +41,7 @@ def media(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def taught(source: str, annotations: Path, media: Path, target: Path, method: str = "longvt") -> tuple[str, ...]:
     files = BenchmarkFiles(annotations=annotations, videos=media)
-    return convert_annotations(source, files, target, method_name=method, taught=True).skipped
+    return convert_annotations(source, files, target, method_name=method, with_responses=True).skipped
 
 
 def learnt(path: Path) -> list[str]:
@@ -92,7 +91,7 @@ def test_longvts_dialogues(media: Path, tmp_path: Path) -> None:
     target = tmp_path / "rows.parquet"
     skipped = taught("longvt-parquet", longvt_file(tmp_path), media, target)
     assert "row 3: turn 0 must answer in the strict grammar of longvt, got 'He rests.'" in skipped[0]
-    assert "row 4: the user must show one video, or images, got 0 and 0" in skipped[1]
+    assert "row 4: no video: the dialogue names none" in skipped[1]
     choice, pictures, trace = read_rows(target)
     assert choice["reward_model"]["ground_truth"] == "A"
     assert choice["extra_info"]["question"] == "What does the smith quench?\nA. A blade\nB. A nail"
@@ -123,7 +122,7 @@ def test_longvideo_reasons_reasoning(media: Path, tmp_path: Path) -> None:
         ["<think>They stop.</think>\n<answer>C</answer>"],
         ["<think>He turns.</think>\n<answer>Wait for me</answer>"],
     ]
-    assert pq.read_schema(target).names == ["data_source", "agent_name", *TAUGHT_SCHEMA.names[1:]]
+    assert pq.read_schema(target).names == ["data_source", "agent_name", *SFT_SCHEMA.names[1:]]
 
 
 @pytest.mark.parametrize(

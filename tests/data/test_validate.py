@@ -16,7 +16,8 @@ from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample
-from verl_video_tools.data.validate import PromptCosts, RowMethods, validate_file
+from verl_video_tools.data.rows import RowMethods
+from verl_video_tools.data.validate import PromptCosts, validate_file
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 from verl_video_tools.video import Video
 

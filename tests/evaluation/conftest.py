@@ -1,4 +1,4 @@
-"""The Video-MME sample with videos, as a user would bring it, and evaluations that cost no more than they have to."""
+"""The Video-MME sample with videos, as a user would bring it."""
 
 from __future__ import annotations
 
@@ -29,15 +29,3 @@ def video_mme(tmp_path: Path, make_video: MakeVideo) -> BenchmarkFiles:
         (videos / name).symlink_to(make_video(100))
     shutil.copy(SAMPLES / "video_mme.srt", subtitles / "kitchen_one.srt")
     return BenchmarkFiles(annotations=tmp_path / "test.parquet", videos=videos, subtitles=subtitles)
-
-
-@pytest.fixture
-def pictures() -> None:
-    """A test that asks for this has its evaluations' pictures drawn."""
-
-
-@pytest.fixture(autouse=True)
-def _no_other_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take twice as long as all else of an evaluation of three questions."""
-    if "pictures" not in request.fixturenames:
-        monkeypatch.setattr("verl_video_tools.evaluation.run.write_plots", lambda results, folder: [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,8 @@ from verl_video_tools.core.files import write_json, write_lines
 from verl_video_tools.core.types import AnswerLabel, CallRecord, FrameRecord, Trajectory, Turn
 from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.formats.entries import benchmark_row
-from verl_video_tools.data.generation.record import Record
-from verl_video_tools.data.generation.task import RolloutTask
-from verl_video_tools.evaluation.items import ITEMS, asked_items, item_lines
+from verl_video_tools.data.generate import Record, RolloutTask
+from verl_video_tools.evaluation.items import ITEMS, items_of
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise
 from verl_video_tools.evaluation.run import RESULTS
@@ -64,15 +64,15 @@ def protocol(**fields: Any) -> dict[str, Any]:
 
 def summarised(asked: Questions, records: Sequence[Record], told: dict[str, Any]) -> dict[str, Any]:
     """The content of `results.json`."""
-    return summarise(asked, asked_items(asked, records, told), told)
+    return summarise(asked, items_of(asked, records, told), told)
 
 
 def write_result(folder: Path, asked: Questions, records: Sequence[Record], **facts: Any) -> dict[str, Any]:
     """The folder as `vvt eval` leaves it, without rollouts and tables."""
     folder.mkdir(parents=True)
     told = protocol(**facts)
-    items = asked_items(asked, records, told)
+    items = items_of(asked, records, told)
     result = summarise(asked, items, told)
     write_json(folder / RESULTS, result)
-    write_lines(folder / ITEMS, item_lines(items))
+    write_lines(folder / ITEMS, map(asdict, items))
     return result

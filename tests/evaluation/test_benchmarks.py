@@ -23,7 +23,7 @@ from verl_video_tools.data.formats.entries import (
     read_entries,
     without_letters,
 )
-from verl_video_tools.data.formats.subtitles import ask_with_subtitles, evenly_spaced_seconds, shown_at
+from verl_video_tools.data.formats.subtitles import evenly_spaced_seconds, shown_at, with_subtitles
 from verl_video_tools.evaluation.questions import question_digest
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -91,7 +91,7 @@ def test_subtitles_of_frames_at_an_uneven_rate(tmp_path: Path) -> None:
     assert evenly_spaced_seconds(video, 3) == pytest.approx((0.0, 0.5, 9.0), abs=1e-3)
     subtitles = [Subtitle(0.4, 0.6, "early"), Subtitle(4.0, 6.0, "half way"), Subtitle(8.9, 9.5, "late")]
     shown = shown_at(subtitles, evenly_spaced_seconds(video, 3))
-    assert ask_with_subtitles("What?", shown) == "Subtitles of the video:\nearly\nlate\n\nWhat?"
+    assert with_subtitles("What?", shown) == "Subtitles of the video:\nearly\nlate\n\nWhat?"
 
 
 def test_only_benchmarks_whose_protocol_has_subtitles_show_any(video_mme: BenchmarkFiles) -> None:

@@ -63,7 +63,7 @@ def test_the_method_of_the_issue(make_video: MakeVideo, tmp_path: Path, capsys: 
         assert server.requests[0]["model"] == MODEL, "the first that is served"
         assert server.requests[0]["temperature"] == 0.0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("initial frames: 10 frames from 0 (0.00 s) to ")
+    assert lines[0].startswith("initial frames: 10 frames: 0 (0.00 s) to ")
     assert lines[-2] == "answer: Steam."
     assert any(line.startswith("  crop_video {") for line in lines)
     assert "    2 frames: 60 (2.00 s), 120 (4.00 s)" in lines

@@ -19,11 +19,11 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import BenchmarkFiles
-from verl_video_tools.data.generation.task import RolloutTask
+from verl_video_tools.data.generate import RolloutTask
 from verl_video_tools.evaluation import serve
-from verl_video_tools.evaluation.comparison import compare
 from verl_video_tools.evaluation.items import read_items
 from verl_video_tools.evaluation.questions import Questions, with_shuffled_options
+from verl_video_tools.evaluation.tables import compare
 from verl_video_tools.records.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
@@ -96,7 +96,7 @@ def test_options_are_shuffled_and_the_truth_with_them(video_mme: BenchmarkFiles,
     results = [(tmp_path / name / "results.json").read_bytes() for name in ("one", "again")]
     assert results[0] == results[1]
     pairs = compare({name: read_items(tmp_path / name) for name in asked})
-    assert {(pair.shared_items, pair.only_in_result, pair.only_in_minus) for pair in pairs} == {(3, 0, 0)}
+    assert {(pair["shared_items"], pair["only_in_result"], pair["only_in_minus"]) for pair in pairs} == {(3, 0, 0)}
 
 
 def truths_of(out: Path) -> dict[str, str]:

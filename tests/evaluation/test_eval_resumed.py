@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,15 +15,16 @@ import pytest
 
 from tests.chat_server import scripted
 from tests.evaluation.eval_command import SCRIPTS, command, result_of, serving
+from tests.evaluation.made_results import protocol, questions, record
 from tests.judge_server import JudgeServer
 from tests.verl_plugin.harness import model_dir
 from verl_video_tools.cli.main import run
-from verl_video_tools.core.types import AnswerLabel, Trajectory
+from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.data.append import appended
 from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.evaluation import serve
-from verl_video_tools.evaluation.items import graded_anew
-from verl_video_tools.evaluation.model import model_digest
+from verl_video_tools.evaluation.items import items_of
+from verl_video_tools.evaluation.serve import model_digest
 from verl_video_tools.records.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
@@ -33,7 +33,6 @@ pytestmark = pytest.mark.usefixtures("short_backoff")
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-@pytest.mark.usefixtures("pictures")
 def test_killed_and_resumed_equals_uninterrupted(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     """Each question is asked three times, at two endpoints; the command gets SIGKILL."""
     killed, whole = tmp_path / "killed" / "out", tmp_path / "whole" / "out"
@@ -72,7 +71,7 @@ def test_killed_and_resumed_equals_uninterrupted(video_mme: BenchmarkFiles, tmp_
         finished_turns = sum(len(record["trajectory"].turns) for record in finished)
         assert len(server.requests) + len(second.requests) == num_requests - finished_turns
 
-        tables = ("table.md", "table.csv", "accuracy_frames.png")
+        tables = ("table.md", "table.csv")
         for name in ("results.json", "items.jsonl", *tables, "protocol.json"):
             assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
         for each in (server, second):
@@ -159,7 +158,7 @@ def test_figures_of_two_versions_are_by_one_grader(
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
         assert run(command(video_mme, whole, server)) == 0
         with monkeypatch.context() as patch:
-            patch.setattr("verl_video_tools.data.generation.record.grade_answer", other_rule)
+            patch.setattr("verl_video_tools.data.generate.grade_answer", other_rule)
             assert run(command(video_mme, out, server)) == 0
         rollouts = (out / "rollouts.jsonl").read_text().splitlines(keepends=True)
         assert all('"answer_label": "incorrect"' in line for line in rollouts)
@@ -171,27 +170,18 @@ def test_figures_of_two_versions_are_by_one_grader(
         assert (out / "items.jsonl").read_bytes() == (whole / "items.jsonl").read_bytes()
 
 
-async def test_what_a_judge_has_said_stays_and_rules_decide_anew() -> None:
-    """The benchmark's own rule for open questions is one, too."""
-
-    class Rule:
-        async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
-            return AnswerLabel.CORRECT
-
-    def record(kind: str, answer: str, label: AnswerLabel | None) -> dict[str, Any]:
-        extra_info = {"question": "Which one?", "question_type": kind, "video_path": "v.mp4"}
-        trajectory = Trajectory("made", "Which one?", answer=answer)
-        return {"extra_info": extra_info, "ground_truth": "A", "answer_label": label, "trajectory": trajectory}
-
-    recorded = [
-        record("open", "an A", AnswerLabel.PARTIAL),
-        record("mc", "A", AnswerLabel.INCORRECT),
-        record("mc", "A", None),
+def test_what_a_judge_has_said_stays_and_rules_decide_anew() -> None:
+    asked = questions(3, 1)
+    labels = AnswerLabel.PARTIAL, AnswerLabel.INCORRECT, None
+    records = [record(task, True, answer_label=label) for task, label in zip(asked.tasks, labels, strict=True)]
+    records[0]["extra_info"] = {"question": "Which one?", "question_type": "open", "video_path": "v.mp4"}
+    records[0]["trajectory"].answer = "an A"
+    items = items_of(asked, records, protocol())
+    assert [(item.label, item.graded_by) for item in items] == [
+        ("partial", "judge"),
+        ("correct", "rule for mc"),
+        (None, None),
     ]
-    by_judge, by_rule = await graded_anew(recorded, None), await graded_anew(recorded, Rule())
-    assert [each["answer_label"] for each in by_judge] == ["partial", "correct", None]
-    assert [each["answer_label"] for each in by_rule] == ["correct", "correct", None]
-    assert recorded[1]["answer_label"] is AnswerLabel.INCORRECT, "as recorded"
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.evaluation.run import ROLLOUTS, settled_protocol
+from verl_video_tools.evaluation.run import ROLLOUTS, claim_folder
 from verl_video_tools.methods import get_method
 
 TEXT = (
@@ -26,9 +26,9 @@ def protocol(path: Path, text: str) -> dict[str, Any]:
 def test_a_composition_is_known_by_its_text(tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = protocol(tmp_path / "first.yaml", TEXT)
-    assert settled_protocol(out, first) == first
+    assert claim_folder(out, first) == first
     (out / ROLLOUTS).write_text("{}\n")
-    assert settled_protocol(out, protocol(tmp_path / "moved.yaml", TEXT)) == first
+    assert claim_folder(out, protocol(tmp_path / "moved.yaml", TEXT)) == first
     edited = protocol(tmp_path / "edited.yaml", TEXT.replace("num_frames: 4", "num_frames: 5"))
     with pytest.raises(UsageError, match=r"holds another evaluation: .*provenance\.digest was"):
-        settled_protocol(out, edited)
+        claim_folder(out, edited)

@@ -45,12 +45,12 @@ def test_every_value_is_an_option_or_a_field(protocol: Protocol) -> None:
     assert set(protocol.benchmarks) <= set(BENCHMARK_NAMES) and set(protocol.for_benchmark) <= set(BENCHMARK_NAMES)
     for benchmark in (None, *protocol.for_benchmark):
         values = protocol.of(benchmark)
-        fields = {name.removeprefix(FIELD): value.value for name, value in values.items() if name.startswith(FIELD)}
+        fields = {name.removeprefix(FIELD): value for name, (value, _) in values.items() if name.startswith(FIELD)}
         get_method(protocol.method, **fields)
         assert {name for name in values if not name.startswith(FIELD)} - {SUBTITLES} <= options
         if "extractor" in values:
-            get_extractor(values["extractor"].value)
-        assert all(value.source for value in values.values())
+            get_extractor(values["extractor"][0])
+        assert all(source for _, source in values.values())
     assert protocol.cannot_match and protocol.prompt and protocol.judge
 
 

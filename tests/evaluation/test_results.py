@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +12,25 @@ import pytest
 from tests.evaluation.made_results import protocol, questions, record, summarised, write_result
 from verl_video_tools.core.sample import clip_path
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.core.types import AnswerLabel, CallRecord, Trajectory, Turn
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
+from verl_video_tools.core.types import CallRecord, Sample, Turn
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, Row
 from verl_video_tools.evaluation.items import read_items
-from verl_video_tools.evaluation.results import call_figures
 from verl_video_tools.evaluation.statistics import mean_by_video, share_interval
 
 
 class Made(Benchmark):
-    """With one metric that is a share, and one that is a negative difference."""
+    """With a metric of each answer, and the mean of its groups."""
 
     name = "made"
     groupings = ("kind",)
+    group_mean = ("kind_mean", "kind")
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         raise NotImplementedError("its items are made here, and not read from a file")
 
-    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
-        share = sum(item.label is AnswerLabel.CORRECT for item in items) / len(items)
-        return {"share": share, "gain": share - 1.0}
+    def metrics(self, sample: Sample, answer: str | None) -> dict[str, float]:
+        return {"share": float(answer == sample.ground_truth)}
 
 
 def test_every_figure_has_its_interval() -> None:
@@ -45,8 +43,9 @@ def test_every_figure_has_its_interval() -> None:
     assert (overall["videos"], overall["accuracy"]) == (80, 0.8)
     assert overall["intervals"]["accuracy"] == pytest.approx(wanted, abs=1e-6)
     assert overall["intervals"]["share"] == pytest.approx(wanted, abs=1e-6)
-    low, high = overall["intervals"]["gain"]  # of the same width to both sides, unlike that of a share
-    assert low < -0.2 < high and low + high == pytest.approx(-0.4, abs=2e-6)
+    assert (overall["kind_mean"], overall["share"]) == pytest.approx((0.8, 0.8))
+    low, high = overall["intervals"]["kind_mean"]
+    assert low < 0.8 < high
     for group in result["groups"]["kind"].values():
         assert group["videos"] == 40
         assert group["intervals"]["accuracy"][0] < group["accuracy"] < group["intervals"]["accuracy"][1]
@@ -59,7 +58,7 @@ def test_a_group_of_few_videos_has_none() -> None:
     assert result["overall"]["intervals"]["accuracy"] is not None
     group = result["groups"]["kind"]["odd"]
     assert (group["videos"], group["items"]) == (25, 50)
-    assert group["intervals"] == dict.fromkeys(("accuracy", "partial", "share", "gain"))
+    assert group["intervals"] == dict.fromkeys(("accuracy", "partial", "share", "kind_mean"))
 
 
 def test_parts_of_a_file_are_one_video(tmp_path: Path) -> None:
@@ -71,7 +70,7 @@ def test_parts_of_a_file_are_one_video(tmp_path: Path) -> None:
     records = [record(task, int(task.uid) % 2 == 0) for task in asked.tasks]
     overall = write_result(tmp_path / "run", asked, records)["overall"]
     assert (overall["items"], overall["videos"]) == (60, 20)
-    assert overall["intervals"] == dict.fromkeys(("accuracy", "partial", "share", "gain"))
+    assert overall["intervals"] == dict.fromkeys(("accuracy", "partial", "share", "kind_mean"))
     assert len({line["video"] for line in read_items(tmp_path / "run")}) == 20
     assert len({line["item"] for line in read_items(tmp_path / "run")}) == 60
 
@@ -123,38 +122,15 @@ def test_repeats_of_an_item_are_no_further_videos() -> None:
     assert results[0]["overall"] == results[1]["overall"]
 
 
-class Joined(Made):
-    """With a metric that joins the items of a video: all of them right."""
-
-    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
-        wrong = {item.sample.video_path for item in items if item.label is not AnswerLabel.CORRECT}
-        return {"all": 1 - len(wrong) / len({item.sample.video_path for item in items})}
-
-
-def test_a_metric_joins_items_of_one_time_alone() -> None:
-    """Each of two times has all right in one half of the videos, and in none of them both times."""
-    asked = questions(40, 2, Joined(), repeats=2)
-    records = [record(task, (int(task.uid) // 2 + task.session_id) % 2 == 0) for task in asked.tasks]
-    overall = summarised(asked, records, protocol())["overall"]
-    assert overall["all"] == 0.5
-    low, high = overall["intervals"]["all"]
-    assert low < 0.5 < high
-
-
-def rollout(*calls: tuple[str, dict[str, Any], bool]) -> Trajectory:
-    turns = [Turn("", calls=[CallRecord(name, arguments, ok=ok)]) for name, arguments, ok in calls]
-    return Trajectory("made", "?", turns=[*turns, Turn("A")])
-
-
 def test_rates_by_tool_and_class() -> None:
-    zooms = [("zoom", {"fps": fps}, True) for fps in (0.5, 1, 1.5, 2, 8, 30)]
-    rollouts = [
-        rollout(*zooms, ("search", {"query": "?"}, True)),
-        rollout(("zoom", {"fps": 4}, False)),  # refused: it has not looked
-        rollout(("search", {"fps": "2"}, True), ("search", {"fps": 0}, True)),
-        rollout(),
+    zooms = [("zoom", True)] * 6
+    calls = [
+        [*zooms, ("search", True)],
+        [("zoom", False)],  # refused: it has not looked
+        [("search", True), ("search", True)],
+        [],
     ]
-    assert call_figures(rollouts, ["active", "active", "direct", None]) == {
+    assert call_figures(calls, ["active", "active", "direct", None]) == {
         "share": 0.5,
         "by_tool": {"search": 0.5, "zoom": 0.25},
         "by_class": {"active": 0.5, "direct": 1.0},
@@ -162,5 +138,17 @@ def test_rates_by_tool_and_class() -> None:
 
 
 def test_without_calls_there_are_no_rates() -> None:
-    assert call_figures([rollout(), rollout()], ["active", None]) == {}
-    assert call_figures([rollout(("search", {}, True))], [None]) == {"share": 1.0, "by_tool": {"search": 1.0}}
+    assert call_figures([[], []], ["active", None]) == {}
+    assert call_figures([[("search", True)]], [None]) == {"share": 1.0, "by_tool": {"search": 1.0}}
+
+
+def call_figures(calls: list[list[tuple[str, bool]]], classes: list[str | None]) -> Any:
+    """Of rollouts with these calls (tool, executed) on questions of these classes."""
+    asked = questions(len(calls), 1)
+    records = []
+    for task, made, name in zip(asked.tasks, calls, classes, strict=True):
+        task.row["extra_info"]["classification"] = name
+        records.append(record(task, True))
+        turns = [Turn("", calls=[CallRecord(tool, {}, ok=ok)]) for tool, ok in made]
+        records[-1]["trajectory"].turns = [*turns, Turn("A")]
+    return summarised(asked, records, protocol())["calls"]

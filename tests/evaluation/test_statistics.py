@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 
+import numpy as np
 import pytest
 
 from verl_video_tools.evaluation.statistics import (
     MIN_VIDEOS,
-    figures_by_video,
     mean_by_video,
     paired_difference,
-    plain_interval,
     share_interval,
     student_quantile,
 )
@@ -23,7 +22,7 @@ def test_fewer_videos_are_too_few() -> None:
     enough, fewer = mean_by_video(right, videos), mean_by_video(right[3:], videos[3:])
     low, high = share_interval(enough) or (0, 0)
     assert low < 2 / 3 < high
-    assert share_interval(fewer) is plain_interval(fewer) is None
+    assert share_interval(fewer) is None
     assert paired_difference(right[3:], videos[3:]).p_value is None
 
 
@@ -43,15 +42,19 @@ def test_errors_are_those_of_independent_videos() -> None:
     assert share_interval(copied) == pytest.approx(share_interval(single))
 
 
-@pytest.mark.parametrize("num_videos", [40, 250])
-def test_a_mean_as_any_figure_has_the_error_of_a_mean(num_videos: int) -> None:
-    values = [float(number * 7 % 5) for number in range(3 * num_videos)]
-    videos = [str(number % num_videos) for number in range(3 * num_videos)]
-    found = figures_by_video(values, videos, lambda items: {"mean": sum(items) / len(items)})["mean"]
-    wanted = mean_by_video(values, videos)
-    assert (found.value, found.num_videos) == (pytest.approx(wanted.value), num_videos)
-    # Blocks of videos give the error itself with an error, of 1 / sqrt(2 * 99).
-    assert found.standard_error == pytest.approx(wanted.standard_error, rel=1e-9 if num_videos < 100 else 0.2)
+def test_the_mean_of_groups_has_the_error_of_the_jackknife() -> None:
+    """Each video left out once: 30 videos, of which some are in both groups."""
+    random = np.random.default_rng(0)
+    values, videos = random.integers(0, 2, 90).astype(float), random.integers(0, 30, 90)
+    groups = np.where(random.random(90) < 0.3, "a", "b")
+
+    def mean(chosen: np.ndarray) -> float:
+        return float(np.mean([values[chosen & (groups == group)].mean() for group in "ab"]))
+
+    without = np.array([mean(videos != video) for video in range(30)])
+    found = mean_by_video(values.tolist(), videos.astype(str).tolist(), groups.tolist())
+    assert found.value == pytest.approx(mean(np.full(90, True)))
+    assert found.standard_error == pytest.approx((29 / 30 * ((without - found.value) ** 2).sum()) ** 0.5)
 
 
 def test_where_all_are_right_each_video_counts_once() -> None:

@@ -100,9 +100,9 @@ class Evaluate(Asking, Served, GivenOptions):
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
-        from verl_video_tools.evaluation.model import envelope_of_model, model_digest
         from verl_video_tools.evaluation.questions import controlled, scoped
         from verl_video_tools.evaluation.run import PROTOCOL, WRITTEN, evaluate
+        from verl_video_tools.evaluation.serve import envelope_of_model, model_digest
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
         from verl_video_tools.methods.run_settings import NAME, RunSettings, read_run_settings, with_run_settings
@@ -174,10 +174,6 @@ class Evaluate(Asking, Served, GivenOptions):
                 )
             )
         print(markdown({self.out.name: result}))
-        if name := result.get("submission"):
-            typer.echo(f"answers to hand in: {self.out / name}", err=True)
-            if questions.scope is not None:
-                typer.echo(f"{name} is of a part of the questions only (--where, --limit)", err=True)
         _print_failures(result)
         return int(result["overall"]["failed"] == result["overall"]["items"])
 
@@ -233,33 +229,21 @@ def _print_failures(result: dict[str, Any]) -> None:
 
 @command
 class EvalTable:
-    """Compare evaluations: tables, paired differences and plots."""
+    """Compare evaluations: tables and paired differences."""
 
     results: Annotated[list[Path], typer.Argument(help="Folders that `vvt eval` wrote.")]
-    out: Annotated[Path, typer.Option(help="Folder for table.md, table.csv, paired.json and the plots.")]
+    out: Annotated[Path, typer.Option(help="Folder for table.md, table.csv and paired.json.")]
     overwrite: Overwrite = False
 
     def run(self) -> None:
-        from verl_video_tools.evaluation.comparison import (
-            PAIRED,
-            compare,
-            comparison_table,
-            write_comparisons,
-        )
         from verl_video_tools.evaluation.items import read_items
-        from verl_video_tools.evaluation.plots import PLOTS, write_plots
         from verl_video_tools.evaluation.run import read_result
-        from verl_video_tools.evaluation.tables import TABLES, write_tables
+        from verl_video_tools.evaluation.tables import PAIRED, TABLES, compare, write_tables
 
-        names = (*TABLES, PAIRED, *PLOTS)
-        check_outputs(texts=(self.out / name for name in names), overwrite=self.overwrite)
+        check_outputs(texts=(self.out / name for name in (*TABLES, PAIRED)), overwrite=self.overwrite)
         paths = _names(self.results)
         read = {name: read_result(path) for name, path in paths.items()}
-        comparisons = compare({name: read_items(path) for name, path in paths.items()})
-        print(write_tables(read, self.out, [comparison_table(comparisons)]))
-        if comparisons:
-            write_comparisons(comparisons, self.out)
-        write_plots(read, self.out)
+        print(write_tables(read, self.out, compare({name: read_items(path) for name, path in paths.items()})))
 
 
 def _names(paths: Sequence[Path]) -> dict[str, Path]:
@@ -285,7 +269,7 @@ class Chat(ToolServices, Served):
 
     def run(self) -> int:
         from verl_video_tools.evaluation.chat import ask, plain
-        from verl_video_tools.evaluation.model import envelope_of_model
+        from verl_video_tools.evaluation.serve import envelope_of_model
         from verl_video_tools.methods import get_method
         from verl_video_tools.methods.run_settings import read_run_settings, with_run_settings
         from verl_video_tools.rollout.chat_policy import PolicyConfig

@@ -51,7 +51,7 @@ def _benchmarks() -> Texts:
 
 def _formats() -> Texts:
     from verl_video_tools.data.formats import SOURCE_NAMES
-    from verl_video_tools.data.table.reader import Table
+    from verl_video_tools.data.table import Table
 
     own = _about(Table)
     return {Table.name: (_first_paragraph(own), own), **_readers(SOURCE_NAMES)}

@@ -33,7 +33,7 @@ from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from verl_video_tools.data.generation.task import RolloutTask
+    from verl_video_tools.data.generate import RolloutTask
 
 
 @command
@@ -66,15 +66,15 @@ class Generate(Asking):
             return self._reflect()
         if self.method is None:
             raise UsageError("give --method")
-        from verl_video_tools.data.generation.task import tasks_of_rows
-        from verl_video_tools.data.generation.templates import load_templates
+        from verl_video_tools.data.dialogue_templates import load_templates
+        from verl_video_tools.data.generate import tasks_of_rows
 
         forms = () if self.templates is None else load_templates(self.templates)
         tasks = tasks_of_rows(self.source, self.num_samples, forms, self.seed)
         return self._make(tasks, self.method, {"templates": [asdict(form) for form in forms]} if forms else {})
 
     def _reflect(self) -> int:
-        from verl_video_tools.data.generation.task import reflection_prompt, tasks_of_failures
+        from verl_video_tools.data.generate import reflection_prompt, tasks_of_failures
 
         if self.method is not None or self.templates is not None:
             raise UsageError("with --reflect the method is that of the rollouts, and there are no --templates")
@@ -85,7 +85,7 @@ class Generate(Asking):
         self, tasks: Sequence[RolloutTask], method: str, settings: dict[str, Any], instruction: str | None = None
     ) -> int:
         from verl_video_tools.cli.progress import progress_bars
-        from verl_video_tools.data.generation.generate import generate
+        from verl_video_tools.data.generate import generate
         from verl_video_tools.methods import get_method
 
         check_continued(self.out, (self.source,))
@@ -109,7 +109,7 @@ class Generate(Asking):
                 )
             )
         print(f"{self.out}: {summary}")
-        return int(summary.num_flagged == len(summary.records))
+        return int(summary.num_flagged == len(summary))
 
 
 @command
@@ -126,7 +126,7 @@ class Logic:
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
-        from verl_video_tools.data.logic import check_logic
+        from verl_video_tools.data.filters import check_logic
         from verl_video_tools.services.config import EndpointConfig
 
         check_continued(self.out, (self.records,))
@@ -137,7 +137,7 @@ class Logic:
         for verdict, named in (("rejected", summary.rejected), ("failed", summary.failed)):
             for (step, uid, session_id), reason in sorted(named.items()):
                 typer.echo(f"{verdict}: step {step}, {uid}, rollout {session_id}: {reason}", err=True)
-        return int(bool(summary.failed) and not summary.consistent and not summary.rejected)
+        return int(bool(summary.failed) and not summary.verdicts)
 
 
 @command
@@ -166,14 +166,14 @@ class Classify(Asking):
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
-        from verl_video_tools.data.classify import Evaluator, classify, evaluate, export_classified, write_report
+        from verl_video_tools.data.classify import Evaluator, evaluate, export_classified
         from verl_video_tools.methods import get_method
 
         if not (self.out_dir / "base.jsonl").exists():  # else the folder of such a run, which goes on there
             tables = (self.out_dir / name for name in ("sft.parquet", "rl.parquet"))
             check_outputs(rows=tables, texts=(self.out_dir / "report.json",))
         with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
-            evaluation = asyncio.run(
+            rollouts = asyncio.run(
                 evaluate(
                     self.rows,
                     self.out_dir,
@@ -194,21 +194,14 @@ class Classify(Asking):
                     settings={"retrieval": self.retrieval_fields()},
                 )
             )
-        classified = classify(evaluation)
-        exported = export_classified(
-            self.rows,
-            self.out_dir,
-            evaluation,
-            classified,
-            sft_share=self.sft_share,
-        )
-        for source, counts in write_report(self.out_dir, evaluation, classified, exported).items():
+        report, exported = export_classified(self.rows, self.out_dir, *rollouts, sft_share=self.sft_share)
+        for source, counts in report["counts"].items():
             print(f"{source}: {listed(counts)}")
-        print(f"{self.out_dir / 'sft.parquet'}: {len(exported.sft_rows)} rows; teacher's rollouts {exported.rollouts}")
-        print(f"{self.out_dir / 'rl.parquet'}: {len(exported.rl_rows)} rows")
-        for failure in classified.failures:
-            typer.echo(f"row {failure.row}, {failure.model}: {failure.reason}", err=True)
-        return int(not classified.letters)
+        print(f"{self.out_dir / 'sft.parquet'}: {len(report['sft_rows'])} rows; teacher's rollouts {exported}")
+        print(f"{self.out_dir / 'rl.parquet'}: {len(report['rl_rows'])} rows")
+        for failure in report["failures"]:
+            typer.echo(f"row {failure['row']}, {failure['model']}: {failure['reason']}", err=True)
+        return int(not report["letters"])
 
 
 _OF_ROLLOUTS = ("min_accuracy", "min_iou", "well_formed", "keep_reasoning", "min_step", "max_step", "cold_start")

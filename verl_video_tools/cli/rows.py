@@ -34,8 +34,6 @@ _TABLE = "table"
 _OF_PUBLISHED = ("turns", "questions", "replay", "subtitles", "subtitle_frames")
 _OF_TABLE = ("column_map", "yes")
 _SKIPPED_SHOWN = 20
-_WIDTH = 140
-"""Of a table's preview where standard output is no terminal."""
 
 
 @command
@@ -74,7 +72,7 @@ class Convert(GivenOptions):
         typer.Option(
             "--map",
             metavar="FIELD=COLUMN,...",
-            help="--from table: columns instead of the guessed ones, such as question=Q,options=a+b+c; repeatable.",
+            help="--from table: columns of other names than the fields, such as question=Q,options=a+b+c; repeatable.",
         ),
     ] = None
     yes: Annotated[
@@ -153,22 +151,18 @@ class Convert(GivenOptions):
             UsageError: the table cannot be read, no column is found for a needed field, no row is good, or the user
                 does not agree, or there is no terminal to ask at.
         """
-        from rich.console import Console
-
         from verl_video_tools.data.convert import convert_annotations
         from verl_video_tools.data.formats import BenchmarkFiles
-        from verl_video_tools.data.table.columns import find_columns
-        from verl_video_tools.data.table.files import open_table
-        from verl_video_tools.data.table.reader import Table, show
+        from verl_video_tools.data.table import Table, find_columns, preview
+        from verl_video_tools.data.table_files import open_table
 
         if self.videos is not None and not self.videos.is_dir():
             raise UsageError(f"{self.videos}: no such folder")
         table = open_table(self.source, self.split)
         reader = Table(table, find_columns(table, self.column_map or []), self.videos)
-        console = Console(markup=False, highlight=False, emoji=False)
-        if not console.is_terminal:
-            console.width = _WIDTH
-        if show(reader, console) and not self.yes:
+        lines, is_writable = preview(reader)
+        print(*lines, sep="\n")
+        if is_writable and not self.yes:
             _ask(self.target)
         files = BenchmarkFiles(annotations=self.source, videos=self.videos)
         return convert_annotations(reader, files, self.target, method_name=self.method, split=self.split)
@@ -186,7 +180,7 @@ class Convert(GivenOptions):
             self.target,
             method_name=self.method,
             split=self.split,
-            taught=self.turns,
+            with_responses=self.turns,
             records=self.replay,
         )
 
@@ -245,7 +239,8 @@ class Validate(GivenOptions):
     overwrite: Overwrite = False
 
     def run(self) -> int:
-        from verl_video_tools.data.validate import PromptCosts, RowMethods, validate_file
+        from verl_video_tools.data.rows import RowMethods
+        from verl_video_tools.data.validate import PromptCosts, validate_file
 
         check_outputs(rows=(self.out,), texts=(self.report,), sources=(self.source,), overwrite=self.overwrite)
         if self.processor is None:
@@ -283,7 +278,7 @@ class Stats:
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
 
     def run(self) -> None:
-        from verl_video_tools.data.stats import row_stats
+        from verl_video_tools.data.validate import row_stats
 
         counts = row_stats(self.source, probe_videos(self.source) if self.probe else None)
         if self.as_json:
@@ -330,7 +325,7 @@ class Filter:
     overwrite: Overwrite = False
 
     def run(self) -> None:
-        from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_records
+        from verl_video_tools.data.filters import filter_rows, pass_rates_of_records
 
         sources = (self.in_parquet, self.records)
         check_outputs(rows=(self.out_parquet,), sources=sources, overwrite=self.overwrite)

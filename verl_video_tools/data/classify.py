@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,13 +19,9 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import write_json
 from verl_video_tools.core.types import AnswerLabel, Method, Retriever
 from verl_video_tools.data.append import no_progress
-from verl_video_tools.data.export_rollouts import rows_of_records, table_of_rows
-from verl_video_tools.data.generation.generate import generate
-from verl_video_tools.data.generation.record import Record
-from verl_video_tools.data.generation.summary import RolloutProgress
-from verl_video_tools.data.generation.task import tasks_of_rows
+from verl_video_tools.data.export_rollouts import ExportReport, rows_of_records, table_of_rows
+from verl_video_tools.data.generate import Progress, Record, generate, tasks_of_rows
 from verl_video_tools.data.parquet import read_table, with_texts, write_table
-from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import PolicyConfig
 from verl_video_tools.services.config import JudgeConfig, ToolModelConfig
@@ -47,6 +42,11 @@ CATEGORY_OF_LETTER: Mapping[str, Category] = {
 
 ModelRole = Literal["base", "teacher"]
 
+LETTER_FIELD, CATEGORY_FIELD = "classification", "question_category"
+"""Fields of `extra_info`: the letter, by which VideoBrain's reward pays, and the name of its category."""
+
+_LEARNABLE: tuple[Category, ...] = ("direct", "adaptive", "active")
+
 
 @dataclass(frozen=True)
 class Evaluator:
@@ -58,36 +58,20 @@ class Evaluator:
 
     method: Method
     policy: PolicyConfig
-    progress: RolloutProgress = no_progress
+    progress: Progress = no_progress
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The recorded rollouts of both models, by the row's place in its file, from 0."""
-
-    base: Mapping[int, Record]
-    teacher: Mapping[int, Record]
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A rollout that leaves its row unclassified.
-
-    Attributes:
-        reason: its flags, and what happened.
-    """
-
-    row: int
-    model: ModelRole
-    reason: str
+Rollouts = Mapping[int, Record]
+"""Recorded rollouts by the row's place in its file, from 0."""
 
 
 @dataclass
 class Classification:
-    """The letters of a file's rows, by place in the file, and why other rows have none."""
+    """The letters of a file's rows, by place in the file, and the failures (`row`, `model`, `reason`: the rollout's
+    flags and what happened) that leave other rows without one."""
 
     letters: dict[int, str] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
 
     def in_category(self, *categories: Category) -> list[int]:
         """Rows of these categories, in their order."""
@@ -105,16 +89,19 @@ async def evaluate(
     tool_model: ToolModelConfig | None = None,
     retry_flagged: bool = False,
     settings: Mapping[str, Any] | None = None,
-) -> Evaluation:
+) -> tuple[Rollouts, Rollouts]:
     """Let both models answer each row once, side by side, going on where an earlier run into `folder` stopped.
 
     Args:
-        folder: gets `base.jsonl` and `teacher.jsonl`: records of `data.generation.generate`, with labelled answers.
+        folder: gets `base.jsonl` and `teacher.jsonl`: records of `data.generate`, with labelled answers.
         judge: for open questions.
         retriever: for a teacher that finds frames by text.
         tool_model: for a teacher whose tools ask a model.
         retry_flagged: make those rollouts again that are recorded as failed.
         settings: as `generate` takes them.
+
+    Returns:
+        The rollouts of the base model, and those of the teacher.
 
     Raises:
         UsageError: as `generate`.
@@ -122,7 +109,7 @@ async def evaluate(
     """
     tasks = tasks_of_rows(rows_parquet, num_samples=1)
 
-    async def recorded(name: ModelRole, evaluator: Evaluator) -> dict[int, Record]:
+    async def recorded(name: ModelRole, evaluator: Evaluator) -> Rollouts:
         path = folder / f"{name}.jsonl"
         await generate(
             tasks,
@@ -137,15 +124,15 @@ async def evaluate(
             settings=settings,
             progress=evaluator.progress,
         )
-        wanted = {task.key for task in tasks}
+        keys = {task.key for task in tasks}
         # Of a rollout that was made again the last record holds.
-        lines = (line for line in read_records(path) if (line["uid"], line["session_id"]) in wanted)
+        lines = (line for line in read_records(path) if (line["uid"], line["session_id"]) in keys)
         return {int(line["uid"]): line for line in lines}
 
-    return Evaluation(*await asyncio.gather(recorded("base", base), recorded("teacher", teacher)))
+    return await asyncio.gather(recorded("base", base), recorded("teacher", teacher))
 
 
-def classify(evaluation: Evaluation) -> Classification:
+def classify(base: Rollouts, teacher: Rollouts) -> Classification:
     """The letter of each row.
 
     A row with a flagged rollout gets none: an endpoint, a judge or a video failed, and no model was wrong.
@@ -153,32 +140,32 @@ def classify(evaluation: Evaluation) -> Classification:
     Raises:
         UsageError: an answer has no label.
     """
-    found = Classification()
-    for row in sorted(evaluation.base.keys() & evaluation.teacher.keys()):
-        records: dict[ModelRole, Record] = {"base": evaluation.base[row], "teacher": evaluation.teacher[row]}
+    classified = Classification()
+    for row in sorted(base.keys() & teacher.keys()):
+        records: dict[ModelRole, Record] = {"base": base[row], "teacher": teacher[row]}
         failures = [
-            Failure(row, model, f"{', '.join(record['trajectory'].flags)}: {record['trajectory'].error}")
+            {"row": row, "model": model, "reason": f"{', '.join(trajectory.flags)}: {trajectory.error}"}
             for model, record in records.items()
-            if record["trajectory"].flags
+            if (trajectory := record["trajectory"]).flags
         ]
-        found.failures += failures
+        classified.failures += failures
         if not failures:
-            found.letters[row] = letter_of(
-                base_right=_is_right(records["base"]),
-                teacher_right=_is_right(records["teacher"]),
-                teacher_looked=bool(records["teacher"]["trajectory"].executed_calls()),
+            classified.letters[row] = letter_of(
+                base_right=_is_right(base[row]),
+                teacher_right=_is_right(teacher[row]),
+                teacher_called=bool(teacher[row]["trajectory"].executed_calls()),
             )
-    return found
+    return classified
 
 
-def letter_of(*, base_right: bool, teacher_right: bool, teacher_looked: bool) -> str:
+def letter_of(*, base_right: bool, teacher_right: bool, teacher_called: bool) -> str:
     """One of a to h: first those with the base model right, of these first those with the teacher right, of these
     first the one in which the teacher called no tool.
 
     The published reward pays by letters and does not say what they stand for. In this order its matrix agrees with the
     three categories of the paper.
     """
-    return "abcdefgh"[4 * (not base_right) + 2 * (not teacher_right) + teacher_looked]
+    return "abcdefgh"[4 * (not base_right) + 2 * (not teacher_right) + teacher_called]
 
 
 def _is_right(record: Record) -> bool:
@@ -189,98 +176,72 @@ def _is_right(record: Record) -> bool:
     return AnswerLabel(label) is AnswerLabel.CORRECT
 
 
-# ------------------------------------------------------------------------------------------------- what becomes of them
-
-LETTER_FIELD, CATEGORY_FIELD = "classification", "question_category"
-"""Fields of `extra_info`: the letter, by which VideoBrain's reward pays, and the name of its category."""
-
-_KEPT: tuple[Category, ...] = ("direct", "adaptive", "active")
-
-
-@dataclass(frozen=True)
-class Export:
-    """Which rows went where; none went into both files.
-
-    Attributes:
-        rollouts: what became of the teacher's rollouts on Adaptive and Active rows.
-    """
-
-    sft_rows: list[int]
-    rl_rows: list[int]
-    rollouts: ExportReport
-
-
 def export_classified(
     rows_parquet: str | Path,
     folder: Path,
-    evaluation: Evaluation,
-    found: Classification,
+    base: Rollouts,
+    teacher: Rollouts,
     *,
     sft_share: float,
-) -> Export:
-    """Write `sft.parquet` and `rl.parquet` into `folder`; a file that would have no rows is not written.
+) -> tuple[dict[str, Any], ExportReport]:
+    """Write `sft.parquet`, `rl.parquet` and `report.json` into `folder`; a file that would have no rows is not written.
 
     Fine-tuning takes rollouts of the teacher on Adaptive and Active rows (paper 3.3), with and without calls. The paper
     does not say whether these are right; ours are, and follow the method's grammar to the letter. Reinforcement
-    learning takes all other rows of the three categories. Letter and category are in `extra_info` of both.
+    learning takes all other rows of the three categories. No row goes into both files. Letter and category are in
+    `extra_info` of both.
 
     Args:
         sft_share: of the rows with such a rollout, the share that fine-tuning takes, 0 to 1; every run draws the same.
 
+    Returns:
+        The content of `report.json`: counts of categories and of rows without a letter by data source, letters,
+        failures, and the rows of both files; and what became of the teacher's rollouts.
+
     Raises:
-        UsageError: the file of rows cannot be read.
+        UsageError: the file of rows cannot be read, or an answer has no label.
     """
+    classified = classify(base, teacher)
     report = ExportReport()
     usable: dict[int, dict[str, Any]] = {}
-    for row in found.in_category("adaptive", "active"):
-        rows, one = rows_of_records([evaluation.teacher[row]], min_accuracy=None, min_iou=0.0, well_formed=True)
+    for row in classified.in_category("adaptive", "active"):
+        rows, one = rows_of_records([teacher[row]], min_accuracy=None, min_iou=0.0, well_formed=True)
         report.kept.update(one.kept)
         report.dropped.update(one.dropped)
         for sft_row in rows:
-            usable[row] = {**sft_row, "extra_info": {**sft_row["extra_info"], **_labels(found.letters[row])}}
+            labels = _labels([classified.letters[row]])
+            extra_info = sft_row["extra_info"] | {name: texts[0] for name, texts in labels.items()}
+            usable[row] = {**sft_row, "extra_info": extra_info}
     sft_rows = sorted(random.Random(0).sample(sorted(usable), round(sft_share * len(usable))))
-    rl_rows = sorted(set(found.in_category(*_KEPT)) - set(sft_rows))
+    rl_rows = sorted(set(classified.in_category(*_LEARNABLE)) - set(sft_rows))
     rl_table = read_table(rows_parquet).take(pa.array(rl_rows, pa.int64()))
-    tables = {
-        "sft.parquet": table_of_rows([usable[row] for row in sft_rows]),
-        "rl.parquet": _with_labels(rl_table, [found.letters[row] for row in rl_rows]) if rl_rows else rl_table,
-    }
+    if rl_rows:
+        extra_info = with_texts(
+            rl_table.column("extra_info").combine_chunks(), _labels([classified.letters[row] for row in rl_rows])
+        )
+        rl_table = rl_table.set_column(rl_table.column_names.index("extra_info"), "extra_info", extra_info)
+    tables = {"sft.parquet": table_of_rows([usable[row] for row in sft_rows]), "rl.parquet": rl_table}
     for name, table in tables.items():
         if table.num_rows:
             write_table(table, folder / name)
         else:
             (folder / name).unlink(missing_ok=True)  # of an earlier run, with other options
-    return Export(sft_rows, rl_rows, report)
-
-
-def write_report(folder: Path, evaluation: Evaluation, found: Classification, exported: Export) -> dict[str, Any]:
-    """Write `report.json`: counts of categories and of rows without a letter by data source, letters, failures, and the
-    rows of both files.
-
-    Returns:
-        The counts.
-    """
-    counts: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys((*_KEPT, "filtered", "failed"), 0))
-    for row, record in sorted(evaluation.base.items()):
-        letter = found.letters.get(row)
-        counts[str(record["data_source"])]["failed" if letter is None else CATEGORY_OF_LETTER[letter]] += 1
-    report = {
+    counts: dict[str, dict[str, int]] = {}
+    for row, record in sorted(base.items()):
+        letter = classified.letters.get(row)
+        of_source = counts.setdefault(str(record["data_source"]), dict.fromkeys((*_LEARNABLE, "filtered", "failed"), 0))
+        of_source["failed" if letter is None else CATEGORY_OF_LETTER[letter]] += 1
+    content = {
         "counts": counts,
-        "letters": {str(row): letter for row, letter in sorted(found.letters.items())},
-        "failures": [asdict(failure) for failure in found.failures],
-        "sft_rows": exported.sft_rows,
-        "rl_rows": exported.rl_rows,
+        "letters": {str(row): letter for row, letter in sorted(classified.letters.items())},
+        "failures": classified.failures,
+        "sft_rows": sft_rows,
+        "rl_rows": rl_rows,
     }
-    write_json(folder / "report.json", report)
-    return dict(counts)
+    write_json(folder / "report.json", content)
+    return content, report
 
 
-def _labels(letter: str) -> dict[str, str]:
-    return {LETTER_FIELD: letter, CATEGORY_FIELD: CATEGORY_OF_LETTER[letter]}
-
-
-def _with_labels(table: pa.Table, letters: Sequence[str]) -> pa.Table:
-    """The rows with letter and category in `extra_info`, whose other fields keep value and type."""
-    labels = {LETTER_FIELD: letters, CATEGORY_FIELD: [CATEGORY_OF_LETTER[letter] for letter in letters]}
-    extra_info = with_texts(table.column("extra_info").combine_chunks(), labels)
-    return table.set_column(table.column_names.index("extra_info"), "extra_info", extra_info)
+def _labels(letters: Sequence[str]) -> dict[str, list[str]]:
+    """The fields of `extra_info` for rows with these letters."""
+    return {LETTER_FIELD: [*letters], CATEGORY_FIELD: [CATEGORY_OF_LETTER[letter] for letter in letters]}

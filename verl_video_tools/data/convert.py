@@ -5,31 +5,29 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 
 from verl_video_tools.core.errors import RowError, UsageError, writing
-from verl_video_tools.core.files import whole_file
+from verl_video_tools.core.files import write_lines
 from verl_video_tools.core.method import zero_reward
 from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
-from verl_video_tools.data.append import append_record, work_through
+from verl_video_tools.data.append import work_through
 from verl_video_tools.data.formats import SOURCE_NAMES, Benchmark, BenchmarkFiles, get_source, read_rows
 from verl_video_tools.data.formats.entries import Row
 from verl_video_tools.data.parquet import ROWS_PER_BATCH, row_writer
 from verl_video_tools.data.picture_rows import turns_fault
-from verl_video_tools.data.rows import ROW_SCHEMA, TAUGHT_SCHEMA
+from verl_video_tools.data.rows import ROW_SCHEMA, SFT_SCHEMA
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.services.retrieval import RecordedRetriever
 
 _SUBTITLE = pa.struct([("start_seconds", pa.float64()), ("end_seconds", pa.float64()), ("text", pa.string())])
-_DIALOGUES_PER_BATCH = 32
 _DIALOGUES_AT_ONCE = 4
 
 
@@ -48,7 +46,7 @@ def convert_annotations(
     *,
     method_name: str | None = None,
     split: str | None = None,
-    taught: bool = False,
+    with_responses: bool = False,
     records: Path | None = None,
 ) -> Conversion:
     """Write the questions of published files as rows. `target` appears only once all of it is written.
@@ -57,7 +55,7 @@ def convert_annotations(
         source_format: its name, one of `formats.SOURCE_NAMES`, or a Python path (`get_source`); or its reader.
         method_name: `agent_name` of all rows; None: no such column, so that the run's default decides.
         split: replaces the format's own `extra_info.split`.
-        taught: write rows for fine-tuning, whose turns the format holds; `method_name` says whose turns they are.
+        with_responses: write rows for fine-tuning, whose turns the format holds; `method_name` says whose they are.
         records: execute these turns first, and leave out those that do not replay; the others' records are written
             here, one JSON line each, as `vvt data generate` writes them.
 
@@ -68,57 +66,46 @@ def convert_annotations(
     source = get_source(source_format) if isinstance(source_format, str) else source_format
     if method_name is not None and method_name not in method_names():
         raise UsageError(f"there is no method {method_name!r}; choose one of: {', '.join(method_names())}")
-    if taught and not source.has_turns:
+    if with_responses and not source.has_turns:
         with_turns = ", ".join(name for name in SOURCE_NAMES if get_source(name).has_turns)
         raise UsageError(f"{source.name} has no turns to learn; these have: {with_turns}")
-    if not taught and records is not None:
+    if not with_responses and records is not None:
         raise UsageError("only dialogues are replayed: those of a format with turns (--turns)")
-    if taught and method_name is None:
+    if with_responses and method_name is None:
         raise UsageError("turns are written in a method's grammar; name it, such as longvt")
-    method = get_method(method_name) if taught and method_name is not None else None
-    schema = ROW_SCHEMA if method is None else TAUGHT_SCHEMA
+    method = get_method(method_name) if with_responses and method_name is not None else None
+    schema = ROW_SCHEMA if method is None else SFT_SCHEMA
     if method_name is not None:
         schema = schema.insert(1, pa.field("agent_name", pa.string()))
     if files.subtitles is not None and source.subtitle_form == "interleaved":
         schema = _with_subtitles(schema)
-    if method is not None and source.has_found_frames:
+    if method is not None and source.has_retrieved_frames:
         schema = schema.append(pa.field("retrieved_frames", pa.list_(pa.list_(pa.int64()))))
     faults: dict[int, str] = {}
+    lines: list[dict[str, Any]] = []
     num_written = 0
-    with ExitStack() as stack:
-        writer = stack.enter_context(row_writer(target, schema))
-        record_file = None if records is None else stack.enter_context(_lines_file(records))
-        good_rows = _good_rows(read_rows(source, files, taught=taught), faults, method)
-        while rows := list(islice(good_rows, ROWS_PER_BATCH if records is None else _DIALOGUES_PER_BATCH)):
+    with row_writer(target, schema) as writer:
+        good_rows = _good_rows(read_rows(source, files, with_responses=with_responses), faults, method)
+        while rows := list(islice(good_rows, ROWS_PER_BATCH)):
             replayed: Mapping[int, dict[str, Any]] = {}
-            if method is not None and record_file is not None:
+            if method is not None and records is not None:
                 replayed = asyncio.run(_replay(rows, method, faults))
                 rows = [(number, row) for number, row in rows if number in replayed]
             for number, row in rows:
                 _finish(row, num_written, method_name, split)
                 num_written += 1
-                if record_file is not None:
-                    append_record(record_file, {**replayed[number], "extra_info": row["extra_info"]})
+                if records is not None:
+                    lines.append({**replayed[number], "extra_info": row["extra_info"]})
             writer.write_table(pa.Table.from_pylist([row for _, row in rows], schema=schema))
         skipped = tuple(f"{files.annotations}: row {number}: {faults[number]}" for number in sorted(faults))
         if not num_written:
             first = f"; the first was left out: {skipped[0]}" if skipped else ""
             raise UsageError(f"{files.annotations} gives no row{first}")
+        if records is not None:
+            with writing(records, "name a file in a folder that can be written"):
+                records.parent.mkdir(parents=True, exist_ok=True)
+                write_lines(records, lines)
     return Conversion(num_written, skipped)
-
-
-@contextmanager
-def _lines_file(path: Path) -> Iterator[BinaryIO]:
-    """A file of JSON lines that appears once the block has ended without an exception.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
-    with ExitStack() as stack:
-        with writing(path, "name a file in a folder that can be written"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(stack.enter_context(whole_file(path)).open("wb"))
-        yield file
 
 
 def _with_subtitles(schema: pa.Schema) -> pa.Schema:

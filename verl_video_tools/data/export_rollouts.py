@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,6 @@ from verl_video_tools.core.segments import RIGHT_OVERLAP
 from verl_video_tools.core.temporal import temporal_iou
 from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data.parquet import read_table, write_table
-from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.metrics import components_of
 from verl_video_tools.records.records import read_records
@@ -32,6 +33,28 @@ from verl_video_tools.services.tool_model import recorded_exchanges
 COLD_SHARE = 0.94
 """Share of cold-start rows in LongVT's published data for RFT: 247,996 beside 15,353 rollouts (sizes of table 1; the
 published configuration lists the files of both)."""
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What became of the rows of an export.
+
+    Attributes:
+        kept: rows written, by kind (cold start: by template).
+        dropped: rows left out, by reason: "wrong answer", "inconsistent", "flagged", or the stop reason of a rollout
+            that did not end in an answer.
+    """
+
+    kept: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        def listed(counts: Counter[str]) -> str:
+            return ", ".join(f"{name}: {count}" for name, count in sorted(counts.items())) or "none"
+
+        return (
+            f"kept {self.kept.total()} ({listed(self.kept)}), dropped {self.dropped.total()} ({listed(self.dropped)})"
+        )
 
 
 def export_rollouts(
@@ -80,7 +103,8 @@ def export_rollouts(
     """
     if min_step is not None and max_step is not None and min_step > max_step:
         raise UsageError(f"no step lies between min_step={min_step} and max_step={max_step}")
-    lines = _within_steps(read_records(Path(records), must_exist=True), min_step, max_step)
+    first, last = (-math.inf if min_step is None else min_step), (math.inf if max_step is None else max_step)
+    lines = (line for line in read_records(Path(records), must_exist=True) if first <= int(line["step"]) <= last)
     rows, report = rows_of_records(
         lines, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed, keep_reasoning=keep_reasoning
     )
@@ -138,9 +162,12 @@ def rows_of_records(
         fault = _fault(line, min_accuracy, min_iou, well_formed)
         if fault is None:
             row = _row(line, keep_reasoning)
-            asked = row["extra_info"]
-            media = asked.get("video_path") or (*(asked.get("video_paths") or ()), *(asked.get("image_paths") or ()))
-            key = (media, asked["question"], *row["turns"])
+            extra_info = row["extra_info"]
+            media = extra_info.get("video_path") or (
+                *(extra_info.get("video_paths") or ()),
+                *(extra_info.get("image_paths") or ()),
+            )
+            key = (media, extra_info["question"], *row["turns"])
             fault = "repetition" if key in seen else None
         if fault is not None:
             report.dropped[fault] += 1
@@ -156,18 +183,10 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     table = pa.Table.from_pylist(rows)  # its columns are those of the first row, so all rows have the same
     if not rows:
         return table
+    empty = {"retrieved_frames": [], "model_calls": "[]"}
+    table = table.drop_columns([name for name, value in empty.items() if all(row[name] == value for row in rows)])
     number = table.column_names.index("prompt_digest")
-    table = table.set_column(number, "prompt_digest", table["prompt_digest"].cast(pa.string()))
-    if not any(row["retrieved_frames"] for row in rows):  # as in `_row`
-        table = table.drop_columns("retrieved_frames")
-    return table if any(row["model_calls"] != "[]" for row in rows) else table.drop_columns("model_calls")
-
-
-def _within_steps(
-    lines: Iterable[dict[str, Any]], min_step: int | None, max_step: int | None
-) -> Iterator[dict[str, Any]]:
-    first, last = (-math.inf if min_step is None else min_step), (math.inf if max_step is None else max_step)
-    return (line for line in lines if first <= int(line["step"]) <= last)
+    return table.set_column(number, "prompt_digest", table["prompt_digest"].cast(pa.string()))
 
 
 def last_segment_iou(trajectory: Trajectory, video_segment: Any) -> float:

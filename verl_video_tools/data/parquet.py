@@ -73,8 +73,8 @@ def row_batches(
     """
     with _reading(path, content), pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
-        wanted = None if columns is None else [name for name in columns if name in names]
-        yield from file.iter_batches(rows_per_batch, columns=wanted)
+        columns_to_read = None if columns is None else [name for name in columns if name in names]
+        yield from file.iter_batches(rows_per_batch, columns=columns_to_read)
 
 
 def read_column(path: str | Path, name: str) -> Iterator[Any]:

@@ -80,6 +80,6 @@ def turns_fault(turns: Sequence[str], method: Method) -> str | None:
         is_last = number == len(turns) - 1
         fits = turn.answer is not None if is_last else turn.answer is None and method.continues_after(turn)
         if not (fits and turn.well_formed):
-            wanted = "answer" if is_last else "ask for another one"
-            return f"turn {number} must {wanted} in the strict grammar of {method.name}, got {turns[number]!r:.120}"
+            expected = "answer" if is_last else "ask for another one"
+            return f"turn {number} must {expected} in the strict grammar of {method.name}, got {turns[number]!r:.120}"
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import string
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ import pyarrow as pa
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.truths import canonical_number, default_question_type
-from verl_video_tools.core.types import QuestionType, Sample
+from verl_video_tools.core.types import Method, QuestionType, Sample
 from verl_video_tools.data.formats.entries import Row, benchmark_row, without_letters
-from verl_video_tools.data.formats.fields import letter_of, split_options
+from verl_video_tools.data.formats.fields import letter_of, segment, split_options
 from verl_video_tools.data.parquet import write_table
-from verl_video_tools.methods import method_names
+from verl_video_tools.methods import get_method, method_names
 
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 _EXTRA_INFO = pa.struct(
@@ -43,7 +44,7 @@ ROW_SCHEMA = pa.schema(
     ]
 )
 """The columns of converted files, the same for all formats, so that one run can read several files."""
-TAUGHT_SCHEMA = pa.schema(
+SFT_SCHEMA = pa.schema(
     [
         *(field for field in ROW_SCHEMA if field.name != "extra_info"),
         ("extra_info", pa.struct([*_EXTRA_INFO, ("image_paths", pa.list_(pa.string()))])),
@@ -148,21 +149,21 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], 
     target = Path(path)
     if target.exists() and not overwrite:
         raise UsageError(f"{target} exists; give another name, or overwrite=True to replace it")
-    given = [dict(row) for row in rows]
-    if not given:
+    all_rows = [dict(row) for row in rows]
+    if not all_rows:
         raise UsageError(f"there are no rows to write to {target}")
     schema = ROW_SCHEMA
-    if any("agent_name" in row for row in given):
+    if any("agent_name" in row for row in all_rows):
         schema = schema.insert(1, pa.field("agent_name", pa.string()))
-    known = {field.name for field in schema.field("extra_info").type}
-    for number, row in enumerate(given):
-        unknown = sorted({*row} - {*schema.names}) + sorted({*row["extra_info"]} - known)
-        missing = sorted({*schema.names} - {*row})
-        if unknown or missing:
-            told = f"has no field {missing[0]!r}, which others have" if missing else f"has the field {unknown[0]!r}"
-            raise RowError(f"row {number} {told}; files of rows hold what make_row makes, the same for all rows")
-    write_table(pa.Table.from_pylist(given, schema=schema), target)
-    return len(given)
+    entries = {field.name for field in schema.field("extra_info").type}
+    for number, row in enumerate(all_rows):
+        if different := ({*row} ^ {*schema.names}) or ({*row["extra_info"]} - entries):
+            raise RowError(
+                f"row {number} lacks {min(different)!r}, or has it and others do not; files of rows hold what make_row "
+                "makes, the same for all rows"
+            )
+    write_table(pa.Table.from_pylist(all_rows, schema=schema), target)
+    return len(all_rows)
 
 
 def _check_only(letter: str, options: Sequence[str]) -> None:
@@ -184,10 +185,47 @@ def _type_of(truth: str, options: Sequence[str]) -> QuestionType:
 
 
 def _ends_of(segment_seconds: Sequence[float]) -> tuple[float, float]:
-    try:
-        start, end = map(float, segment_seconds)
-    except (TypeError, ValueError) as error:
-        raise RowError(f"the segment must be [start, end] in seconds, got {segment_seconds!r:.80}") from error
-    if not 0.0 <= start < end < float("inf"):
-        raise RowError(f"the segment must be [start, end] in seconds with 0 <= start < end, got [{start:g}, {end:g}]")
-    return start, end
+    ends = segment(*segment_seconds) if len(segment_seconds) == 2 else None
+    if ends is None:
+        raise RowError(
+            f"the segment must be [start, end] in seconds with 0 <= start < end, got {segment_seconds!r:.80}"
+        )
+    return ends
+
+
+class RowMethods:
+    """The methods that rows name, as a run would configure them.
+
+    Args:
+        default: method of rows that name none.
+        settings: fields of the methods that differ from their defaults, as `field`, or `method.field` where only one of
+            several methods has it.
+
+    Raises:
+        UsageError: no such method or field.
+    """
+
+    def __init__(self, default: str | None = None, settings: Mapping[str, Any] | None = None) -> None:
+        self.default = default
+        self._methods: dict[str, Method] = {}
+        self._fields: dict[str, dict[str, Any]] = defaultdict(dict)
+        for key, value in (settings or {}).items():
+            name, _, field = key.rpartition(".")
+            if name and name not in method_names():
+                raise UsageError(f"setting {key!r}: there is no method {name!r}; write it as FIELD or METHOD.FIELD")
+            self._fields[name][field] = value
+        for named in {default, *self._fields} - {None, ""}:
+            self.of(named)
+
+    def of(self, agent_name: str | None) -> Method | None:
+        """The method of a row; None where it is none of ours.
+
+        Raises:
+            UsageError: the settings do not fit it.
+        """
+        name = agent_name or self.default
+        if name is None or name not in method_names():
+            return None
+        if name not in self._methods:
+            self._methods[name] = get_method(name, **{**self._fields[""], **self._fields[name]})
+        return self._methods[name]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Unpack
@@ -15,9 +13,11 @@ import pyarrow as pa
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Method, Retriever, Sample, StopReason, Trajectory
 from verl_video_tools.data.append import work_through
+from verl_video_tools.data.export_rollouts import ExportReport
 from verl_video_tools.data.parquet import read_table, write_table
+from verl_video_tools.data.rows import RowMethods
 from verl_video_tools.data.synthetic_rows import make_row, question_from_row, questions_about
-from verl_video_tools.methods import get_method, method_names
+from verl_video_tools.methods import method_names
 from verl_video_tools.methods.toolkit.oracle import Habits, Oracle
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import ScriptedPolicy
@@ -29,28 +29,6 @@ from verl_video_tools.synthetic.world import VideoSpec
 _EPISODES_AT_ONCE = 4
 _FRESH_SEEDS = 1_000_000
 """Added to the seed of fresh questions, so that they differ from those of `vvt demo` with a small seed."""
-
-
-@dataclass(frozen=True)
-class ExportReport:
-    """What became of the rows of an export.
-
-    Attributes:
-        kept: rows written, by kind (cold start: by template).
-        dropped: rows left out, by reason: "wrong answer", "inconsistent", "flagged", or the stop reason of a rollout
-            that did not end in an answer.
-    """
-
-    kept: Counter[str] = field(default_factory=Counter)
-    dropped: Counter[str] = field(default_factory=Counter)
-
-    def __str__(self) -> str:
-        def listed(counts: Counter[str]) -> str:
-            return ", ".join(f"{name}: {count}" for name, count in sorted(counts.items())) or "none"
-
-        return (
-            f"kept {self.kept.total()} ({listed(self.kept)}), dropped {self.dropped.total()} ({listed(self.dropped)})"
-        )
 
 
 def write_sft_rows(
@@ -139,8 +117,8 @@ def export_sft(
         questions_per_video: ask so many fresh questions about each video of the file instead of the file's own; a tiny
             model needs more examples than videos are worth rendering for.
         kinds: keep only questions of these kinds; all by default.
-        settings: fields of the methods' configs that differ from their defaults, as `field`, or `method.field` where
-            the rows name several methods; reinforcement learning must use the same.
+        settings: fields of the methods that differ from their defaults, as `RowMethods` takes them; reinforcement
+            learning must use the same.
         retriever: for methods that find frames by text.
         habits: how the experts err and answer; their meanings and defaults are those of `ScriptedOracle`.
 
@@ -158,26 +136,15 @@ def export_sft(
         rows = [row for row in rows if _truth(row)[1].kind in kinds]
     report = ExportReport()
     kept = []
-    for name, fields in _fields_of(names, settings or {}).items():
-        method = get_method(name, **fields)
+    methods = RowMethods(settings=settings)
+    for name in names:
+        method = methods.of(name)
+        assert method is not None  # the names are those of methods
         expert = scripted_oracle(method, open_ended, seed=seed, **habits)
         mine = [row for row in rows if row["agent_name"] == name]
         kept += _kept_rows(mine, expert, method, keep_wrong, report, retriever)
     _write(kept, report, out_parquet)
     return report
-
-
-def _fields_of(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings of each method. Raises UsageError for one whose method is not named or unknown."""
-    fields: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for key, value in settings.items():
-        name, _, field_name = key.rpartition(".")
-        if not name and len(names) == 1:
-            name = names[0]
-        if name not in fields:
-            raise UsageError(f"setting {key!r}: write it as METHOD.FIELD, with one of the methods {', '.join(names)}")
-        fields[name][field_name] = value
-    return fields
 
 
 def scripted_oracle(method: Method, open_ended: bool = False, *, seed: int = 0, **habits: Unpack[Habits]) -> Oracle:

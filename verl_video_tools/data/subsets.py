@@ -9,31 +9,22 @@ name counts.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import random
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.sample import all_media_of, read_clip
 from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES
-from verl_video_tools.data.parquet import read_column, read_schema, row_batches, row_writer, with_texts
+from verl_video_tools.data.parquet import read_column, read_table, with_texts, write_table
 
-logger = logging.getLogger(__name__)
-
-Identity = tuple[Literal["text", "name", "youtube", "content"], str]
-"""What a video, or a question without one, is known by. Two that share an identity are one."""
-
-_TEXT = "\0text alone\0"
-"""Before the question of a row without a video, in the place of a path; no path begins so."""
 _EDGE_BYTES = 1 << 20
 _PIECE = "(?:scene|clip|split|part|seg|segment|shot|chunk|trim)"
 # "dQw4w9WgXcQ", "v_dQw4w9WgXcQ", "ytb_dQw4w9WgXcQ", with what tools that cut or fetch videos write after it:
@@ -66,100 +57,82 @@ def split_by_video(source: Path, first: Path, second: Path, *, second_share: flo
     """
     if first.resolve() == second.resolve():
         raise UsageError(f"both parts would be written to {first}; give two files")
-    rows = list(files_of_rows(source))
-    known_by = _identities(file for files in rows for file in files)
-    videos = [
-        (sorted({file for number in numbers for file in rows[number]}), numbers)
-        for numbers in _same_video([frozenset().union(*map(known_by.__getitem__, files)) for files in rows])
-    ]
-    videos.sort()
-    random.Random(seed).shuffle(videos)
-    if len(videos) < 2 or not 0 < second_share < 1:
+    files_of_rows: list[tuple[str, ...]] = []
+    texts: dict[int, str] = {}
+    for number, extra_info in enumerate(read_column(source, "extra_info")):
+        files_of_rows.append(_files_of(extra_info))
+        if not files_of_rows[-1]:
+            if not isinstance(extra_info, Mapping) or extra_info.get("visuals") != "none":
+                raise UsageError(f"{source}: row {number} names no video; `vvt data validate` finds bad rows")
+            texts[number] = str(extra_info.get("question"))
+    known_by = _identities({file for files in files_of_rows for file in files})
+    groups = _linked(
+        [
+            {f"text {texts[number]}"} if number in texts else set[str]().union(*map(known_by.__getitem__, files))
+            for number, files in enumerate(files_of_rows)
+        ]
+    )
+    # By what they are about, and not by their place in the file.
+    groups.sort(key=lambda numbers: sorted({file for n in numbers for file in files_of_rows[n] or (f"\0{texts[n]}",)}))
+    random.Random(seed).shuffle(groups)
+    if len(groups) < 2 or not 0 < second_share < 1:
         raise UsageError(
-            f"{source}: {len(videos)} videos with {len(rows)} rows cannot be split with a share of {second_share:g}"
+            f"{source}: {len(groups)} videos with {len(files_of_rows)} rows cannot be split with a share of "
+            f"{second_share:g}"
         )
     chosen: list[int] = []
-    num_chosen = 0
-    for files, numbers in videos[:-1]:
-        if len(chosen) >= second_share * len(rows):
+    for numbers in groups[:-1]:
+        if len(chosen) >= second_share * len(files_of_rows):
             break
         chosen += numbers
-        num_chosen += not files[0].startswith(_TEXT)
-    _write_parts(source, {first: set(range(len(rows))).difference(chosen), second: set(chosen)})
-    num_videos = sum(not files[0].startswith(_TEXT) for files, _ in videos)
-    return Split((len(rows) - len(chosen), len(chosen)), (num_videos - num_chosen, num_chosen))
-
-
-def files_of_rows(source: Path) -> Iterator[tuple[str, ...]]:
-    """The videos or images that each row is about, at least one, in its order; of a clip the file; of a text alone what
-    tells it apart.
-
-    Raises:
-        UsageError: the file cannot be read, or a row has none.
-    """
-    for number, extra_info in enumerate(read_column(source, "extra_info")):
-        files = _files_of(extra_info)
-        if not files:
-            raise UsageError(f"{source}: row {number} has no extra_info.video_path; `vvt data validate` finds bad rows")
-        yield files
+    others = sorted({*range(len(files_of_rows))}.difference(chosen))
+    table = read_table(source)
+    for path, numbers in ((first, others), (second, sorted(chosen))):
+        write_table(_with_split(table.take(numbers), path.stem), path)
+    in_second = set(chosen)
+    videos = Counter(numbers[0] in in_second for numbers in groups if numbers[0] not in texts)
+    return Split((len(others), len(chosen)), (videos[False], videos[True]))
 
 
 def _files_of(extra_info: Any) -> tuple[str, ...]:
-    if not isinstance(extra_info, Mapping):
-        return ()
-    media = all_media_of(extra_info)
-    if not media and extra_info.get("visuals") == "none":
-        return (f"{_TEXT}{extra_info.get('question')}",)
+    """The videos or images that a row is about; of a clip the file."""
+    media = all_media_of(extra_info) if isinstance(extra_info, Mapping) else ()
     return tuple(dict.fromkeys(read_clip(path).file for path in media))
 
 
-def _write_parts(source: Path, parts: Mapping[Path, set[int]]) -> None:
-    """Each part gets the rows of these numbers. `extra_info.split`, where there is such a field, becomes its name."""
-    with ExitStack() as stack:
-        schema = read_schema(source)
-        writers = {part: stack.enter_context(row_writer(part, schema)) for part in parts}
-        first = 0
-        for batch in row_batches(source):
-            for part, numbers in parts.items():
-                mask = [number in numbers for number in range(first, first + len(batch))]
-                rows = batch.filter(pa.array(mask, pa.bool_()))
-                writers[part].write_batch(_with_split(rows, part.stem))
-            first += len(batch)
-
-
-def _with_split(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-    position = batch.schema.get_field_index("extra_info")
-    extra_info = batch.column(position)
-    if all(field.name != "split" or field.type != pa.string() for field in extra_info.type):
-        return batch
-    renamed = with_texts(extra_info, {"split": [name] * len(batch)})
-    return batch.set_column(position, batch.schema.field(position), renamed)
+def _with_split(table: pa.Table, name: str) -> pa.Table:
+    """`extra_info.split`, where there is such a field, becomes the name."""
+    place = table.schema.get_field_index("extra_info")
+    if all(field.name != "split" for field in table.schema.field(place).type):
+        return table
+    extra_info = with_texts(table.column(place).combine_chunks(), {"split": [name] * table.num_rows})
+    return table.set_column(place, "extra_info", extra_info)
 
 
 # ------------------------------------------------------------------------------------------------- identity of a video
 
 
-def _identities(paths: Iterable[str]) -> dict[str, set[Identity]]:
-    """What each video, or text alone, is known by. Files are read only where two of the same size are among `paths`:
-    others cannot be equal."""
-    found: dict[str, set[Identity]] = {}
-    for path in dict.fromkeys(paths):
-        if path.startswith(_TEXT):
-            found[path] = {("text", path)}
-            continue
-        found[path] = {("name", name) for name in _names(path)}
-        if (found_id := youtube_id(path)) is not None:
-            found[path].add(("youtube", found_id))
-    for path, digest in _digests(path for path in found if not path.startswith(_TEXT)).items():
-        found[path].add(("content", digest))
-    return found
+def _identities(paths: set[str]) -> dict[str, set[str]]:
+    """What each video is known by. Files are read only where two of the same size are among `paths`: others cannot be
+    equal."""
+    identities = {path: set(_names(path)) for path in paths}
+    by_size: dict[int, list[str]] = defaultdict(list)
+    for path in paths:
+        try:
+            by_size[os.path.getsize(path)].append(path)
+        except (OSError, ValueError):
+            continue  # not there, or no path, with a NUL in it: known by its name only
+    for size, alike in by_size.items():
+        for path in alike if len(alike) > 1 else ():
+            identities[path].add(f"content {_digest(path, size)}")
+    return identities
 
 
-def _same_video(known_by: Sequence[Iterable[Identity]]) -> list[list[int]]:
+def _linked(known_by: Sequence[set[str]]) -> list[list[int]]:
     """Numbers of rows, grouped by video: what is linked by a chain of shared identities is one."""
-    leader: dict[int | Identity, int | Identity] = {}
+    leader: dict[int | str, int | str] = {}
 
-    def find(node: int | Identity) -> int | Identity:
+    def find(node: int | str) -> int | str:
         while (above := leader.setdefault(node, node)) != node:
             leader[node] = node = leader[above]  # halves the way for the next one
         return node
@@ -167,10 +140,24 @@ def _same_video(known_by: Sequence[Iterable[Identity]]) -> list[list[int]]:
     for number, identities in enumerate(known_by):
         for identity in identities:
             leader[find(identity)] = find(number)
-    groups: dict[int | Identity, list[int]] = defaultdict(list)
+    groups: dict[int | str, list[int]] = defaultdict(list)
     for number in range(len(known_by)):
         groups[find(number)].append(number)
     return list(groups.values())
+
+
+def _names(path: str) -> Iterator[str]:
+    """The names that a path is known by, and the YouTube id in it."""
+    whole, folder = video_name(path), Path(path).parent.name
+    names = [whole]
+    if (clip := _TIMED_CLIP.fullmatch(whole)) is not None:
+        _, start, end = clip.groups()
+        if "." in start + end and float(start) < float(end):  # whole numbers count frames, parts, days as well
+            names.append(clip[1])
+    for name in names:
+        yield f"name {folder}/{name}" if folder and _ONLY_A_PIECE.fullmatch(name) else f"name {name}"
+    if (video_id := youtube_id(path)) is not None:
+        yield f"youtube {video_id}"
 
 
 def video_name(path: str) -> str:
@@ -188,56 +175,22 @@ def youtube_id(path: str) -> str | None:
     there, though 6 of 100 ids do.
     """
     name = video_name(path)
-    if _ONLY_A_PIECE.fullmatch(name) is None:
-        return _id_in(name)
-    found = _id_in(Path(path).parent.name)
-    return None if found is None or _WORDS.fullmatch(found) else found
-
-
-def _id_in(name: str) -> str | None:
+    is_piece = _ONLY_A_PIECE.fullmatch(name) is not None
+    if is_piece:
+        name = Path(path).parent.name
     match = _BARE_ID.fullmatch(name) or _ID_IN_BRACKETS.search(name)
     if match is None:
         return None
-    found, names_a_piece = match[1], re.search("[a-zA-Z]", name[match.end(1) :]) is not None
-    if names_a_piece and _WORDS.fullmatch(found):
+    names_a_piece = is_piece or re.search("[a-zA-Z]", name[match.end(1) :]) is not None
+    if names_a_piece and _WORDS.fullmatch(match[1]):
         return None
-    return found if re.search("[a-z]", found) and re.search("[A-Z]", found) else None
-
-
-def _names(path: str) -> Iterator[str]:
-    """The names that a path is known by."""
-    whole = video_name(path)
-    names = [whole]
-    if (clip := _TIMED_CLIP.fullmatch(whole)) is not None:
-        _, start, end = clip.groups()
-        if "." in start + end and float(start) < float(end):  # whole numbers count frames, parts, days as well
-            names.append(clip[1])
-    folder = Path(path).parent.name
-    for name in names:
-        yield f"{folder}/{name}" if folder and _ONLY_A_PIECE.fullmatch(name) else name
-
-
-def _digests(paths: Iterable[str]) -> dict[str, str]:
-    by_size: dict[int, list[str]] = defaultdict(list)
-    for path in paths:
-        try:
-            by_size[os.path.getsize(path)].append(path)
-        except (OSError, ValueError):
-            continue  # not there, or no path, with a NUL in it: known by its name only
-    found: dict[str, str] = {}
-    for size, alike in by_size.items():
-        for path in alike if len(alike) > 1 else ():
-            try:
-                found[path] = _digest(path, size)
-            except OSError as error:
-                logger.warning("%s cannot be read and is known by its name only: %s", path, error.strerror)
-    return found
+    return match[1] if re.search("[a-z]", match[1]) and re.search("[A-Z]", match[1]) else None
 
 
 def _digest(path: str, size: int) -> str:
-    digest = hashlib.sha256(size.to_bytes(8, "big"))
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         digest.update(file.read(_EDGE_BYTES))
         file.seek(max(0, size - _EDGE_BYTES))
         digest.update(file.read(_EDGE_BYTES))
-    return digest.hexdigest()
+    return f"{size} {digest.hexdigest()}"

@@ -88,8 +88,8 @@ def make_demo(
         raise ValueError(f"agent_names must list at least one method, got {agent_names!r}")
     if needle and spatial:
         raise ValueError("needle and spatial are two worlds; ask for one of them")
-    wanted = {"train videos": num_train_videos, "test videos": num_test_videos, "questions": questions_per_video}
-    for name, count in wanted.items():
+    counts = {"train videos": num_train_videos, "test videos": num_test_videos, "questions": questions_per_video}
+    for name, count in counts.items():
         if count < 1:
             raise ValueError(f"number of {name} is {count}; it must be at least 1")
     folder = Path(out_dir).resolve()
@@ -172,22 +172,22 @@ def make_row(
     `classification` is VideoBrain's: direct where the world's own number of initial frames shows the answer,
     else active. Nothing here can be guessed from what was seen, so that no question is adaptive.
     """
-    asked: dict[str, Any]
+    fields: dict[str, Any]
     if open_ended:
         opened = open_question(spec, question)
-        truth, asked = opened.truth, {"question": opened.text, "question_type": opened.question_type}
+        truth, fields = opened.truth, {"question": opened.text, "question_type": opened.question_type}
     else:
         variant = _as_asked(agent_name, spec, question)
         options = list(variant.options.values())
-        truth, asked = variant.answer, {"question": variant.text, "question_type": "mc", "options": options}
+        truth, fields = variant.answer, {"question": variant.text, "question_type": "mc", "options": options}
     return {
         "data_source": DATA_SOURCE,
         "agent_name": agent_name,
-        "prompt": [{"role": "user", "content": asked["question"]}],
+        "prompt": [{"role": "user", "content": fields["question"]}],
         "ability": "video_qa",
         "reward_model": {"style": "rule", "ground_truth": truth},
         "extra_info": {
-            **asked,
+            **fields,
             "video_path": str(video_path),
             "video_segment": list(evidence_seconds(spec, question)),
             "classification": "direct" if question.kind == "direct" else "active",

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 import string
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.formats.entries import without_letters
 from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, row_writer
 from verl_video_tools.data.picture_rows import is_picture_row, picture_faults
+from verl_video_tools.data.rows import RowMethods
 from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.rollout.cost import GROUP_SIZE, planned_images
@@ -70,44 +71,6 @@ class RowReport:
     problems: tuple[str, ...]
     truth: str | None = None
     cost: PromptCost | None = None
-
-
-class RowMethods:
-    """The methods that rows name, as a run would configure them.
-
-    Args:
-        default: method of rows that name none.
-        settings: fields of the methods that differ from their defaults, as `field`, or `method.field` where only one of
-            several methods has it.
-
-    Raises:
-        UsageError: no such method or field.
-    """
-
-    def __init__(self, default: str | None = None, settings: Mapping[str, Any] | None = None) -> None:
-        self.default = default
-        self._methods: dict[str, Method] = {}
-        self._fields: dict[str, dict[str, Any]] = defaultdict(dict)
-        for key, value in (settings or {}).items():
-            name, _, field = key.rpartition(".")
-            if name and name not in method_names():
-                raise UsageError(f"setting {key!r}: there is no method {name!r}; write it as FIELD or METHOD.FIELD")
-            self._fields[name][field] = value
-        for named in {default, *self._fields} - {None, ""}:
-            self.of(named)
-
-    def of(self, agent_name: str | None) -> Method | None:
-        """The method of a row; None where it is none of ours.
-
-        Raises:
-            UsageError: the settings do not fit it.
-        """
-        name = agent_name or self.default
-        if name is None or name not in method_names():
-            return None
-        if name not in self._methods:
-            self._methods[name] = get_method(name, **{**self._fields[""], **self._fields[name]})
-        return self._methods[name]
 
 
 class PromptCosts:
@@ -177,7 +140,7 @@ def validate_file(
     """
     if not count_rows(source):  # whatever wrote it failed, though no row is bad
         raise RowError(f"{source} has no rows; {page('rows')} describes what a file of rows holds")
-    checker = RowChecker(methods or RowMethods(), videos, costs)
+    methods = methods or RowMethods()
     number = 0
     with ExitStack() as stack:
         writer = None if out is None else stack.enter_context(row_writer(out, read_schema(source)))
@@ -185,7 +148,7 @@ def validate_file(
             columns = [name for name in CHECKED_COLUMNS if name in batch.schema.names]
             good = []
             for row in batch.select(columns).to_pylist():
-                report = checker.report(number, row)
+                report = row_report(number, row, methods, videos, costs)
                 good.append(not report.problems)
                 number += 1
                 yield report
@@ -218,15 +181,15 @@ def probe_videos(
         except VideoError as error:
             return str(error)
 
-    found: dict[str, VideoInfo | str] = {}
+    facts: dict[str, VideoInfo | str] = {}
     executor = ThreadPoolExecutor(jobs)
     try:
         for path, fact in zip(paths, executor.map(opened, paths), strict=True):
-            found[path] = fact
-            progress(len(found), len(paths))
+            facts[path] = fact
+            progress(len(facts), len(paths))
     finally:
         executor.shutdown(cancel_futures=True)  # where the user stops it, videos that wait are not opened
-    return found
+    return facts
 
 
 def _video_path(row: Mapping[str, Any]) -> str | None:
@@ -238,64 +201,56 @@ def _video_path(row: Mapping[str, Any]) -> str | None:
 # -------------------------------------------------------------------------------------------------------------- one row
 
 
-class RowChecker:
-    """Says all that is wrong with a row.
-
-    Args:
-        methods: of the rows.
-        videos, costs: as of `validate_file`.
-    """
-
-    def __init__(
-        self, methods: RowMethods, videos: Mapping[str, VideoInfo | str] | None, costs: PromptCosts | None
-    ) -> None:
-        self._methods = methods
-        self._videos = videos
-        self._costs = costs
-        self._is_file = cache(os.path.isfile)
-
-    def report(self, number: int, row: Mapping[str, Any]) -> RowReport:
-        problems = list(_column_problems(row))
-        if is_picture_row(row) and row.get("turns"):
-            name = row.get("agent_name")
-            defaults = get_method(name) if name in method_names() else None
-            return RowReport(number, (*problems, *picture_faults(row, defaults)))
+def row_report(
+    number: int,
+    row: Mapping[str, Any],
+    methods: RowMethods,
+    videos: Mapping[str, VideoInfo | str] | None = None,
+    costs: PromptCosts | None = None,
+) -> RowReport:
+    """All that is wrong with a row; the arguments are as of `validate_file`."""
+    problems = list(_column_problems(row))
+    name = row.get("agent_name")
+    if is_picture_row(row) and row.get("turns"):
+        defaults = get_method(name) if name in method_names() else None
+        return RowReport(number, (*problems, *picture_faults(row, defaults)))
+    try:
+        sample = Sample.from_row(row)
+    except (RowError, TypeError, ValueError, IndexError, AttributeError) as error:
+        return RowReport(number, (*problems, f"the row is invalid: {error}"))
+    method = methods.of(name)
+    problems += _question_problems(sample, method)
+    problems += _media_problems(sample, method)
+    # The first of several videos says nothing about the whole prompt, nor about a segment.
+    info = None if sample.more_video_paths else (videos or {}).get(sample.video_path)
+    if isinstance(info, str):
+        problems.append(info)
+        info = None
+    problems += _segment_problems(sample, info)
+    cost = None
+    if costs is not None and info is not None and not problems:
         try:
-            sample = Sample.from_row(row)
-        except (RowError, TypeError, ValueError, IndexError, AttributeError) as error:
-            return RowReport(number, (*problems, f"the row is invalid: {error}"))
-        method = self._methods.of(row.get("agent_name"))
-        problems += _question_problems(sample, method)
-        problems += self._media_problems(sample, method)
-        # The first of several videos says nothing about the whole prompt, nor about a segment.
-        info = None if sample.more_video_paths else (self._videos or {}).get(sample.video_path)
-        if isinstance(info, str):
-            problems.append(info)
-            info = None
-        problems += _segment_problems(sample, info)
-        cost = None
-        if self._costs is not None and info is not None and not problems:
-            try:
-                cost = self._costs.of(sample, row.get("agent_name"), info)
-                problems += _cost_problems(cost)
-            except VideoToolsError as error:
-                problems.append(str(error))
-        return RowReport(number, tuple(problems), sample.ground_truth, cost)
+            cost = costs.of(sample, name, info)
+            problems += _cost_problems(cost)
+        except VideoToolsError as error:
+            problems.append(str(error))
+    return RowReport(number, tuple(problems), sample.ground_truth, cost)
 
-    def _media_problems(self, sample: Sample, method: Method | None) -> Iterator[str]:
-        """What is wrong with videos and images; their content is not checked."""
-        files = [read_clip(path).file for path in sample.videos]
-        yield from (f"no such video file: {file}" for file in files if not self._is_file(file))
-        yield from (f"no such image file: {path}" for path in sample.image_paths if not self._is_file(path))
-        if method is None:
-            return
-        if sample.more_video_paths and not method.asks_about_several_videos:
-            yield f"{method.name} does not ask about several videos"
-        if not sample.video_path:
-            try:
-                method.picture_prompt(sample.question, ())
-            except UsageError as error:
-                yield str(error)
+
+def _media_problems(sample: Sample, method: Method | None) -> Iterator[str]:
+    """What is wrong with videos and images; their content is not checked."""
+    files = [read_clip(path).file for path in sample.videos]
+    yield from (f"no such video file: {file}" for file in files if not os.path.isfile(file))
+    yield from (f"no such image file: {path}" for path in sample.image_paths if not os.path.isfile(path))
+    if method is None:
+        return
+    if sample.more_video_paths and not method.asks_about_several_videos:
+        yield f"{method.name} does not ask about several videos"
+    if not sample.video_path:
+        try:
+            method.picture_prompt(sample.question, ())
+        except UsageError as error:
+            yield str(error)
 
 
 def _column_problems(row: Mapping[str, Any]) -> Iterator[str]:
@@ -320,9 +275,9 @@ def _question_problems(sample: Sample, method: Method | None) -> Iterator[str]:
         yield "reward_model.ground_truth is empty"
         return
     if sample.question_type == "mc":
-        asked = plain_text(sample.question)
+        question = plain_text(sample.question)
         for letter, option in zip(string.ascii_uppercase, without_letters(sample.options), strict=False):
-            if plain_text(option) not in asked:
+            if plain_text(option) not in question:
                 yield f"the question does not tell option {letter}, {option!r:.80}"
     try:
         if method is None:
@@ -352,3 +307,68 @@ def _cost_problems(cost: PromptCost) -> Iterator[str]:
         yield f"the prompt takes {cost.tokens} tokens, the run reserves {cost.max_tokens}"
     if cost.images > cost.max_images:
         yield f"the prompt takes {cost.images} images, the run allows {cost.max_images}"
+
+
+# -------------------------------------------------------------------------------------------------------------- counts
+
+
+_COUNTED_COLUMNS = ("data_source", "agent_name", "reward_model", "extra_info")
+
+
+def row_stats(source: Path, videos: Mapping[str, VideoInfo | str] | None = None) -> dict[str, Any]:
+    """Counts of the rows of a file by what they are, and of videos, as JSON-able values.
+
+    Invalid rows are under "unreadable" alone. Rows without a method or a class are under "none". "number of options" is
+    0 where only the question lists them.
+
+    Args:
+        videos: facts about the rows' files by path (`validate.probe_videos`), for the lengths of videos.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    counts: dict[str, Counter[str]] = {
+        name: Counter()
+        for name in (
+            *("data_source", "agent_name", "question_type", "classification"),
+            *("number of options", "letter of the truth"),
+        )
+    }
+    questions_of_video = Counter[str]()
+    segment_seconds: list[float] = []
+    num_rows = num_unreadable = 0
+    for row in (row for batch in row_batches(source, _COUNTED_COLUMNS) for row in batch.to_pylist()):
+        num_rows += 1
+        try:
+            sample = Sample.from_row(row)
+        except (RowError, TypeError, ValueError, IndexError, AttributeError):
+            num_unreadable += 1
+            continue
+        counts["data_source"][str(row.get("data_source"))] += 1
+        counts["agent_name"][str(row.get("agent_name") or "none")] += 1
+        counts["question_type"][sample.question_type] += 1
+        counts["classification"][str(sample.extra_info.get("classification") or "none")] += 1
+        if sample.question_type == "mc":
+            counts["number of options"][str(len(sample.options))] += 1
+            counts["letter of the truth"][sample.ground_truth.strip().upper()] += 1
+        questions_of_video.update({read_clip(path).file for path in sample.videos})
+        if sample.video_segment_seconds is not None:
+            start, end = sample.video_segment_seconds
+            segment_seconds.append(end - start)
+    infos = [(videos or {}).get(path) for path in questions_of_video]
+    return {
+        "rows": num_rows,
+        "unreadable": num_unreadable,
+        **{name: dict(sorted(values.items())) for name, values in counts.items()},
+        "videos": len(questions_of_video),
+        "questions per video": _spread(list(questions_of_video.values())),
+        "segment seconds": _spread(segment_seconds),
+        "video seconds": _spread([info.duration_seconds for info in infos if isinstance(info, VideoInfo)]),
+    }
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    """Least, median and largest value; empty where there are none."""
+    if not values:
+        return {}
+    return {"least": min(values), "median": statistics.median(values), "largest": max(values)}

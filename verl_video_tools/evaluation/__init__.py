@@ -1,16 +1,13 @@
 """Measure a model with the loop, the prompts, the frames and the graders of training.
 
 questions.py        what is asked: rows or a benchmark, which of them, how often, under which controls
-run.py              one evaluation in one folder, `data.generation.generate` doing the asking
+run.py              one evaluation in one folder, `data.generate.generate` doing the asking
 items.py            what became of each item: verdicts and costs
 results.py          the result, from these
 statistics.py       by how much a figure may be chance: intervals and paired tests
-comparison.py       paired differences of runs
-tables.py           results as tables
-plots.py            accuracy against what it costs
+tables.py           results as tables, and paired differences of runs
 protocols.py        options of published evaluations; protocols.yaml has them
-serve.py            a vLLM of its own
-model.py            the model that is evaluated: a digest of its files, the sizes of its images
+serve.py            the model that is evaluated: a vLLM of its own, its digest, the sizes of its images
 chat.py             one question, shown turn by turn
 lmms_eval_model.py  our loop as a model of lmms-eval
 

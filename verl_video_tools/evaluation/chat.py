@@ -16,8 +16,7 @@ from verl_video_tools.records.view import write_rollout
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 
-_MOST_TIMES_TOLD = 8
-_MOST_CHARACTERS_TOLD = 2000
+_MOST_TIMES, _MOST_CHARACTERS = 8, 2000
 
 
 async def ask(
@@ -64,9 +63,11 @@ async def ask(
             policy = replace(policy, model=(await lister.client.served_models())[0])
         chat = await stack.enter_async_context(ChatPolicy(policy))
         await chat.check_usable()
-        asked = None if tool_model is None else await stack.enter_async_context(EndpointToolModel(tool_model))
+        asked_model = None if tool_model is None else await stack.enter_async_context(EndpointToolModel(tool_model))
         run = method.for_session(0, 1, validate=True)
-        rollout = await chat.rollout(run, sample, seed=seed, retriever=retriever, tool_model=asked, watch=account.shown)
+        rollout = await chat.rollout(
+            run, sample, seed=seed, retriever=retriever, tool_model=asked_model, watch=account.shown
+        )
         if rollout.trajectory.flags:
             await chat.check_usable()
     account.end(rollout.trajectory)
@@ -81,7 +82,7 @@ class _Account:
     """What is told of a rollout."""
 
     tell: Callable[[str], None]
-    _turns_told: int = field(default=0, init=False)
+    _num_turns_shown: int = field(default=0, init=False)
 
     def shown(self, trajectory: Trajectory, messages: Sequence[Message]) -> None:
         """The model is about to read the newest messages of the rollout."""
@@ -98,26 +99,26 @@ class _Account:
             self.tell(f"no answer; the rollout ended with {trajectory.stop_reason}")
 
     def _tell_turns(self, trajectory: Trajectory) -> None:
-        for number, turn in enumerate(trajectory.turns[self._turns_told :], self._turns_told + 1):
+        for number, turn in enumerate(trajectory.turns[self._num_turns_shown :], self._num_turns_shown + 1):
             self.tell(f"turn {number}: {plain(_thought(turn))}")
             for call in turn.calls:
                 self.tell(f"  {plain(call.name)} {plain(json.dumps(call.arguments, ensure_ascii=False))}")
                 self.tell(f"    {_result(call)}")
-        self._turns_told = len(trajectory.turns)
+        self._num_turns_shown = len(trajectory.turns)
 
 
 def plain(text: str) -> str:
     """On one line, cut where it is very long, and without characters that would steer a terminal."""
     line = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
-    return line if len(line) <= _MOST_CHARACTERS_TOLD else f"{line[:_MOST_CHARACTERS_TOLD]} ..."
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]} ..."
 
 
 def _thought(turn: Turn) -> str:
     """Why the model does what it does; the whole turn where it cannot be told apart and neither calls nor answers."""
-    said = turn.thought or turn.reasoning
-    if said is None and not turn.calls and turn.answer is None:
+    thought = turn.thought or turn.reasoning
+    if thought is None and not turn.calls and turn.answer is None:
         return turn.text
-    return said or ""
+    return thought or ""
 
 
 def _result(call: CallRecord) -> str:
@@ -130,21 +131,11 @@ def _result(call: CallRecord) -> str:
 
 
 def _frames(records: Sequence[FrameRecord]) -> str:
-    """Their number, numbers in the video and times."""
-    frames = [tile for record in records for tile in record.single_frames]
+    """Their number, and numbers in the video and times; of many the first and the last."""
+    frames = [f"{tile.index} ({tile.timestamp_seconds:.2f} s)" for record in records for tile in record.single_frames]
     if not frames:
         return "none"
-    if len(frames) == 1:
-        told = f"1 frame: {frames[0].index} ({frames[0].timestamp_seconds:.2f} s)"
-    elif len(frames) <= _MOST_TIMES_TOLD:
-        told = f"{len(frames)} frames: " + ", ".join(
-            f"{each.index} ({each.timestamp_seconds:.2f} s)" for each in frames
-        )
-    else:
-        first, last = frames[0], frames[-1]
-        told = (
-            f"{len(frames)} frames from {first.index} ({first.timestamp_seconds:.2f} s) "
-            f"to {last.index} ({last.timestamp_seconds:.2f} s)"
-        )
+    listed = ", ".join(frames) if len(frames) <= _MOST_TIMES else f"{frames[0]} to {frames[-1]}"
     regions = {record.region for record in records if record.region is not None}
-    return told + "".join(f", pixels {list(region)}" for region in sorted(regions))
+    shown = f"{len(frames)} frame{'s' if len(frames) > 1 else ''}: {listed}"
+    return shown + "".join(f", pixels {list(region)}" for region in sorted(regions))

@@ -1,4 +1,4 @@
-"""What became of each item: its rollout with verdicts and costs, and `items.jsonl`, by whose lines runs are joined.
+"""What became of each item of an evaluation: `items.jsonl`, of which all figures are made and by which runs are joined.
 
 The file has a line for each time that an item was asked, in the order of the questions. An item is known by its
 question (`question_digest`), and where several are the same, by which of them it is.
@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.grading import grade_answer
+from verl_video_tools.core.grading import decided_by_rule, is_readable
 from verl_video_tools.core.sample import media_of, read_clip
-from verl_video_tools.core.types import AnswerLabel, Judge, Sample, Trajectory
+from verl_video_tools.core.trajectory import JUDGE_FLAG
+from verl_video_tools.core.truths import option_letter
+from verl_video_tools.core.types import AnswerLabel, Sample, Trajectory
 from verl_video_tools.data.extractors import Extractor
-from verl_video_tools.data.formats import GradedItem
-from verl_video_tools.data.generation.record import Record
+from verl_video_tools.data.generate import Record
 from verl_video_tools.evaluation.questions import Questions, question_digest
 from verl_video_tools.video import image_tokens
 
@@ -36,121 +37,161 @@ COSTS = ("visual_tokens", "prompt_tokens", "completion_tokens", "requests")
 - `requests`: replies of the endpoint that the rollout consists of.
 """
 
-Line = dict[str, Any]
-"""`item` (its key), `index`, `video`, `repeat` (from 0), `answer`, `label`, `label_published`, `frames` and the costs.
-The labels are null where the rollout failed or the item has no truth, the published one also without an extractor."""
 
-
-@dataclass(frozen=True, slots=True)
-class AskedItem:
-    """An item as it was asked once.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """An item as it was asked once: a line of `items.jsonl`.
 
     Attributes:
-        graded: as the metrics need it; None if it failed, or has no truth.
-        published: the same with the published extractor's reading as the answer and its verdict as the label; ours
-            where the extractor is made for another type of question. None without an extractor.
-        costs: `COSTS`.
+        item: its key.
+        uid: its place in its file, however often it is asked.
+        index: what its file calls it.
+        video: the file, the first of several, the first image, or of a text alone the question. Questions about one
+            tend to be right together, and questions about parts of a file (`core.clips`), too.
+        repeat: which time it was, from 0.
+        label: None if the rollout failed, or the item has no truth.
+        label_published: by the published extractor; ours where the extractor is not for this type of question.
+        readable, readable_published: whether the answer gives an option, a number or a segment.
+        metrics: the benchmark's own figures of the answer.
+        groups: values of each of the benchmark's groupings.
+        tools: names of the tools that were called and executed.
+        graded_by: who decided: a rule or the judge.
     """
 
-    record: Record
-    graded: GradedItem | None
-    published: GradedItem | None
-    costs: Mapping[str, int | None]
-
-    @property
-    def uid(self) -> str:
-        """Of the item, however often it is asked."""
-        return str(self.record["uid"])
-
-    @property
-    def repeat(self) -> int:
-        """Which time it was, from 0."""
-        return int(self.record["session_id"])
-
-    @property
-    def video(self) -> str:
-        """The file, the first of several, the first image, or of a text alone the question: questions about one tend to
-        be right together, those about parts of a file (`core.sample`), too."""
-        extra_info = self.record["extra_info"]
-        return read_clip(str(media_of(extra_info) or extra_info.get("question"))).file
-
-    @property
-    def is_failed(self) -> bool:
-        return bool(self.record["trajectory"].flags)
+    item: str
+    uid: str
+    index: Any
+    video: str
+    repeat: int
+    data_source: str
+    groups: Mapping[str, list[str]]
+    classification: str | None
+    answer: str | None
+    label: AnswerLabel | None
+    label_published: AnswerLabel | None
+    readable: bool
+    readable_published: bool
+    metrics: Mapping[str, float]
+    graded_by: str | None
+    initial_frames: int
+    tool_frames: int
+    executed_calls: int
+    turns: int
+    tools: list[str]
+    visual_tokens: int | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    requests: int
+    stop_reason: str
+    flags: list[str]
+    error: str | None
 
     @property
     def differs(self) -> bool:
         """Whether one of our verdict and the published one is right and the other is not."""
-        if self.graded is None or self.published is None:
-            return False
-        return (self.graded.label is AnswerLabel.CORRECT) != (self.published.label is AnswerLabel.CORRECT)
+        return self.label_published is not None and (self.label is AnswerLabel.CORRECT) != (
+            self.label_published is AnswerLabel.CORRECT
+        )
 
 
-def asked_items(
+def items_of(
     questions: Questions, records: Iterable[Record], protocol: Mapping[str, Any], extractor: Extractor | None = None
-) -> list[AskedItem]:
-    """What became of each task, in the order of the tasks; nothing of one that was not asked yet.
+) -> list[Item]:
+    """What became of each task that was asked, in the order of the tasks.
 
     Args:
         records: with `answer_label` where a rollout did not fail and has a truth; of several of a task the last holds.
-        protocol: of the evaluation.
         extractor: the published rule that answers are read by beside ours.
     """
     last = {(str(record["uid"]), int(record["session_id"])): record for record in records}
-    items = []
+    items, keys = [], dict[str, str]()
+    occurrences: Counter[str] = Counter()
     for task in questions.tasks:
-        if task.key in last:
-            record = last[task.key]
-            graded = _graded(record)
-            published = None if graded is None or extractor is None else read_by(extractor, graded)
-            items.append(AskedItem(record, graded, published, costs_of(record, protocol)))
+        if (record := last.get(task.key)) is None:
+            continue
+        if task.uid not in keys:
+            digest = question_digest(record["extra_info"])
+            keys[task.uid] = f"{digest[:16]}-{occurrences[digest]}"
+            occurrences[digest] += 1
+        items.append(_item(keys[task.uid], record, questions, protocol, extractor))
     return items
 
 
-async def graded_anew(records: Iterable[Record], rule: Judge | None) -> list[Record]:
-    """The records with verdicts by the rules of this version, as all other figures are. Another version may have
-    recorded them, when a run goes on after an update. What a language model has judged stays.
+def _item(
+    key: str, record: Record, questions: Questions, protocol: Mapping[str, Any], extractor: Extractor | None
+) -> Item:
+    trajectory, extra_info = record["trajectory"], record["extra_info"]
+    counts, usage = trajectory.counts(), record["usage"]
+    groups = extra_info.get("groups")
+    return Item(
+        item=key,
+        uid=str(record["uid"]),
+        index=extra_info.get("index"),
+        video=read_clip(str(media_of(extra_info) or extra_info.get("question"))).file,
+        repeat=int(record["session_id"]),
+        data_source=str(record["data_source"]),
+        # Rows of a user may hold groups in any form: what is no list is one value.
+        groups={
+            name: [str(each) for each in (value if isinstance(value, list) else [value])]
+            for name, value in (groups.items() if isinstance(groups, Mapping) else ())
+            if value not in (None, "")
+        },
+        classification=extra_info.get("classification"),
+        answer=trajectory.answer,
+        **_verdicts(record, questions, extractor),
+        initial_frames=counts["initial_frames"],
+        tool_frames=counts["tool_frames"],
+        executed_calls=counts["executed_calls"],
+        turns=counts["assistant_turns"],
+        tools=sorted({call.name for call in trajectory.executed_calls()}),
+        visual_tokens=_visual_tokens(trajectory, protocol["pictures"]),
+        prompt_tokens=usage["prompt_tokens"] or None,
+        completion_tokens=usage["completion_tokens"] or None,
+        requests=usage["requests"],
+        stop_reason=str(trajectory.stop_reason),
+        flags=trajectory.flags,
+        error=trajectory.error,
+    )
 
-    Args:
-        rule: the benchmark's own for open questions; None: a language model has judged these.
-    """
-    anew = []
-    for record in records:
-        if record["answer_label"] is not None:
-            recorded = AnswerLabel(record["answer_label"])
-            answer, sample = record["trajectory"].answer, _sample(record)
-            record = {**record, "answer_label": await grade_answer(answer, sample, rule or _Judged(recorded))}
-        anew.append(record)
-    return anew
+
+def _verdicts(record: Record, questions: Questions, extractor: Extractor | None) -> dict[str, Any]:
+    """The fields of an `Item` that say how good its answer is."""
+    trajectory, recorded = record["trajectory"], record["answer_label"]
+    if trajectory.flags or recorded is None:
+        by = "judge failed" if JUDGE_FLAG in trajectory.flags else None
+        return (
+            dict.fromkeys(("label", "label_published"))
+            | dict.fromkeys(("readable", "readable_published"), False)
+            | {"metrics": {}, "graded_by": by}
+        )
+    sample = Sample.from_row(
+        {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
+    )
+    # Rules decide anew: another version may have recorded the label, when a run goes on after an update.
+    by_rule = decided_by_rule(trajectory.answer, sample)
+    label = AnswerLabel(recorded) if by_rule is None else by_rule
+    readable = readable_published = is_readable(trajectory.answer, sample)
+    label_published = None if extractor is None else label
+    if extractor is not None and sample.question_type == "mc":
+        letter = extractor.read(trajectory.answer or "", sample.options)
+        is_right = letter is not None and letter == option_letter(sample.ground_truth, sample.options)
+        label_published = AnswerLabel.CORRECT if is_right else AnswerLabel.INCORRECT
+        readable_published = letter is not None
+    return {
+        "label": label,
+        "label_published": label_published,
+        "readable": readable,
+        "readable_published": readable_published,
+        "metrics": {} if questions.benchmark is None else questions.benchmark.metrics(sample, trajectory.answer),
+        "graded_by": "judge" if by_rule is None else f"rule for {sample.question_type}",
+    }
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """A judge that says what one has said when the rollout was recorded."""
-
-    label: AnswerLabel
-
-    async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
-        return self.label
-
-
-def read_by(extractor: Extractor, item: GradedItem) -> GradedItem:
-    """The item as a published extractor reads its answer. A missing answer is an empty one to it."""
-    reading = extractor.read(item.answer or "", item.sample)
-    if reading is None:
-        return item
-    label = AnswerLabel.CORRECT if reading.is_correct else AnswerLabel.INCORRECT
-    return replace(item, answer=reading.text, label=label)
-
-
-def costs_of(record: Record, protocol: Mapping[str, Any]) -> dict[str, int | None]:
-    """The `COSTS` of a recorded rollout."""
-    usage = record["usage"]
-    tokens = {name: usage[name] or None for name in ("prompt_tokens", "completion_tokens")}
-    sizes, visual = protocol["pictures"]["sizes"], None
-    if isinstance(sizes, Mapping):  # else the server fits the frames to a processor that we do not know
-        visual = visual_tokens(record["trajectory"], sizes["factor"], protocol["pictures"].get("frames_per_patch", 1))
-    return {"visual_tokens": visual, **tokens, "requests": usage["requests"]}
+def _visual_tokens(trajectory: Trajectory, pictures: Mapping[str, Any]) -> int | None:
+    sizes = pictures["sizes"]
+    if not isinstance(sizes, Mapping):  # the server fits the frames to a processor that we do not know
+        return None
+    return visual_tokens(trajectory, sizes["factor"], pictures.get("frames_per_patch", 1))
 
 
 def visual_tokens(trajectory: Trajectory, factor: int, frames_per_patch: int = 1) -> int:
@@ -168,50 +209,7 @@ def visual_tokens(trajectory: Trajectory, factor: int, frames_per_patch: int = 1
     return sum(image_tokens(frame.width, frame.height, factor) for frame in frames)
 
 
-def _sample(record: Record) -> Sample:
-    return Sample.from_row(
-        {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
-    )
-
-
-def _graded(record: Record) -> GradedItem | None:
-    label = record["answer_label"]
-    if record["trajectory"].flags or label is None:
-        return None
-    return GradedItem(_sample(record), record["trajectory"].answer, AnswerLabel(label), int(record["session_id"]))
-
-
-# ---------------------------------------------------------------------------------------------------------- items.jsonl
-
-
-def item_lines(items: Iterable[AskedItem]) -> list[Line]:
-    """The lines of an evaluation."""
-    lines, keys = [], dict[str, str]()
-    occurrences: Counter[str] = Counter()
-    for item in items:
-        trajectory, extra_info = item.record["trajectory"], item.record["extra_info"]
-        if item.uid not in keys:
-            digest = question_digest(extra_info)
-            keys[item.uid] = f"{digest[:16]}-{occurrences[digest]}"
-            occurrences[digest] += 1
-        counts = trajectory.counts()
-        lines.append(
-            {
-                "item": keys[item.uid],
-                "index": extra_info.get("index"),
-                "video": item.video,  # a file's name alone may be that of many: 0001/video.mp4
-                "repeat": item.repeat,
-                "answer": trajectory.answer,
-                "label": None if item.graded is None else item.graded.label,
-                "label_published": None if item.published is None else item.published.label,
-                "frames": counts["initial_frames"] + counts["tool_frames"],
-                **item.costs,
-            }
-        )
-    return lines
-
-
-def read_items(folder: Path) -> list[Line]:
+def read_items(folder: Path) -> list[dict[str, Any]]:
     """Lines of a folder that `vvt eval` wrote, or of that of its `results.json`.
 
     Raises:
@@ -227,18 +225,3 @@ def read_items(folder: Path) -> list[Line]:
             f"cannot read items from {path}: {error}; give `vvt eval` again to write it, which asks nothing anew"
         ) from error
     return lines
-
-
-def correctness(lines: Iterable[Line], label: str = "label") -> dict[str, tuple[float, str]]:
-    """The share of an item's answers that are right, and its video, by item; without items that failed each time.
-
-    Args:
-        label: `label_published` for the verdicts of the published extractor.
-    """
-    answers: dict[str, list[bool]] = {}
-    videos: dict[str, str] = {}
-    for line in lines:
-        if line.get(label) is not None:
-            answers.setdefault(line["item"], []).append(line[label] == AnswerLabel.CORRECT)
-            videos[line["item"]] = line["video"]
-    return {item: (sum(right) / len(right), videos[item]) for item, right in answers.items()}

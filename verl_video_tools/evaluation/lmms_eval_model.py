@@ -26,7 +26,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.machine import page
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.append import work_through
-from verl_video_tools.evaluation.model import envelope_of_model
+from verl_video_tools.evaluation.serve import envelope_of_model
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.encoders import load_encoder
@@ -71,16 +71,20 @@ class VideoToolsModel(lmms):
         **fields: Any,
     ) -> None:
         super().__init__()
-        own = inspect.signature(PolicyConfig).parameters
-        asked = {name: value for name, value in fields.items() if name in own}
+        policy_fields = inspect.signature(PolicyConfig).parameters
+        given_policy = {name: value for name, value in fields.items() if name in policy_fields}
         self._policy = PolicyConfig(
-            **checked_fields(PolicyConfig, {"temperature": 0.0, **asked}),
+            **checked_fields(PolicyConfig, {"temperature": 0.0, **given_policy}),
             envelope=envelope_of_model(processor, min_pixels, max_pixels),
         )
         retrieval = {
             name.removeprefix(_RETRIEVAL): value for name, value in fields.items() if name.startswith(_RETRIEVAL)
         }
-        rest = {name: value for name, value in fields.items() if name not in own and not name.startswith(_RETRIEVAL)}
+        rest = {
+            name: value
+            for name, value in fields.items()
+            if name not in policy_fields and not name.startswith(_RETRIEVAL)
+        }
         self._method = get_method(method, **rest).for_session(0, 1, validate=True)
         if self._method.searches and not retrieval:
             raise UsageError(

@@ -27,13 +27,9 @@ CHANGES_ANSWERS = frozenset(
 SUBTITLES = "subtitles"
 """Name of the value that says whether questions are asked with subtitles; their folder is the user's to give."""
 
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A published value and where it stands: section or table of the paper, file of the code, or an address."""
-
-    value: Any
-    source: str
+Values = Mapping[str, tuple[Any, str]]
+"""Options of `vvt eval` by name, and fields of the method's config after `set.`: each published value, and where it
+stands: section or table of the paper, file of the code, or an address."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +40,6 @@ class Protocol:
         about: what was measured, in a line.
         table: where its results are printed.
         benchmarks: those of the table that there are readers for.
-        values: options of `vvt eval` by name; fields of the method's config after `set.`.
         for_benchmark: what differs for a benchmark, by its name.
         prompt, judge: how questions were put and open answers judged, which no option sets.
         cannot_match: what stays different whatever the options.
@@ -55,13 +50,13 @@ class Protocol:
     table: str
     method: str
     benchmarks: list[str]
-    values: Mapping[str, Value]
-    for_benchmark: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    values: Values
+    for_benchmark: Mapping[str, Values] = field(default_factory=dict)
     prompt: str
     judge: str
     cannot_match: list[str]
 
-    def of(self, benchmark: str | None) -> dict[str, Value]:
+    def of(self, benchmark: str | None) -> dict[str, tuple[Any, str]]:
         """The values for a benchmark; None, for rows of a file, takes those for all."""
         return {**self.values, **self.for_benchmark.get(benchmark or "", {})}
 
@@ -91,33 +86,31 @@ def apply(
         given_options: options on the command line, by name; `subtitles` whether there are any, given or not.
         given_fields: fields of `--set`.
     """
-    values = protocol.of(benchmark)
-    options = {name: value.value for name, value in values.items() if not name.startswith(FIELD)}
-    fields = {name.removeprefix(FIELD): value.value for name, value in values.items() if name.startswith(FIELD)}
-    published = {**options, **{f"{FIELD}{name}": value for name, value in fields.items()}}
+    published = {name: value for name, (value, _) in protocol.of(benchmark).items()}
     used = {**given_options, **{f"{FIELD}{name}": value for name, value in given_fields.items()}}
-    overrides = {
-        name: {"published": value, "used": used[name]}
-        for name, value in published.items()
-        if name in used and _plain(used[name]) != _plain(value)
-    }
+    overrides: dict[str, dict[str, Any]] = {}
     if benchmark is not None and benchmark not in protocol.benchmarks:
-        overrides["benchmark"] = {"published": list(protocol.benchmarks), "used": benchmark}
-    # What the user sets and the profile leaves as it is by default differs from the published run, too.
-    for name in used.keys() - published.keys():
-        if name.startswith(FIELD):
-            overrides[name] = {"published": "the method's default", "used": used[name]}
-        elif name in CHANGES_ANSWERS:
-            overrides[name] = {"published": "not set", "used": used[name]}
+        overrides["benchmark"] = {"published": protocol.benchmarks, "used": benchmark}
+    for name, value in used.items():
+        # What the user sets and the profile leaves as it is by default differs from the published run, too.
+        if name in published or name in CHANGES_ANSWERS or name.startswith(FIELD):
+            default = "the method's default" if name.startswith(FIELD) else "not set"
+            if (other := published.get(name, default)) != (list(value) if isinstance(value, tuple) else value):
+                overrides[name] = {"published": other, "used": value}
+    merged = {**published, **used}
     return Applied(
-        {name: value for name, value in options.items() if name not in given_options},
-        {**fields, **given_fields},
+        {name: value for name, value in published.items() if name not in used and not name.startswith(FIELD)},
+        {name.removeprefix(FIELD): value for name, value in merged.items() if name.startswith(FIELD)},
         dict(sorted(overrides.items())),
     )
 
 
 def described(protocol: Protocol) -> str:
     """A profile in full: what it is of, values with their sources, and what it cannot match."""
+
+    def listed(values: Values) -> list[str]:
+        return [f"  {name} = {value} ({source})" for name, (value, source) in values.items()]
+
     lines = [
         protocol.about,
         "",
@@ -128,34 +121,17 @@ def described(protocol: Protocol) -> str:
         f"Judge: {protocol.judge}",
         "",
         "Options and fields (set.) with their sources:",
-        *_described_values(protocol.values),
+        *listed(protocol.values),
     ]
     for benchmark, values in protocol.for_benchmark.items():
-        lines += [f"  for {benchmark}:", *(f"  {line}" for line in _described_values(values))]
+        lines += [f"  for {benchmark}:", *(f"  {line}" for line in listed(values))]
     return "\n".join([*lines, "", "Cannot be matched:", *(f"  {reason}" for reason in protocol.cannot_match)])
-
-
-def _described_values(values: Mapping[str, Value]) -> list[str]:
-    return [f"  {name} = {_plain(value.value)} ({value.source})" for name, value in values.items()]
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _read() -> dict[str, Protocol]:
     text = files(__package__).joinpath("protocols.yaml").read_text(encoding="utf-8")
     content = cast("dict[str, dict[str, Any]]", OmegaConf.to_container(OmegaConf.create(text)))
-    return {name: _protocol(name, **fields) for name, fields in content.items()}
-
-
-def _protocol(name: str, values: Any, for_benchmark: Any = None, **texts: Any) -> Protocol:
-    by_benchmark = {benchmark: _values(each) for benchmark, each in (for_benchmark or {}).items()}
-    return Protocol(name=name, values=_values(values), for_benchmark=by_benchmark, **texts)
-
-
-def _values(entries: Mapping[str, Any]) -> dict[str, Value]:
-    return {name: Value(*entry) for name, entry in entries.items()}
+    return {name: Protocol(name=name, **fields) for name, fields in content.items()}
 
 
 PROTOCOLS = _read()

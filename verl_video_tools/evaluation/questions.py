@@ -15,8 +15,8 @@ from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.sample import media_of
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles, without_subtitles
-from verl_video_tools.data.generation.task import RolloutTask, tasks_of_rows
+from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, has_subtitles, without_subtitles
+from verl_video_tools.data.generate import RolloutTask, tasks_of_rows
 from verl_video_tools.evaluation import Control
 from verl_video_tools.methods.direct import Direct
 
@@ -91,11 +91,11 @@ def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
         if isinstance(row, RowError):
             faults[number] = row
         else:
-            tasks.append(RolloutTask(str(number), 0, row, is_graded=benchmark.is_graded))
+            tasks.append(RolloutTask(str(number), 0, row))
     if not tasks:
         first = f"; the first: {next(iter(faults.values()))}" if faults else ""
         raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {benchmark.name}{first}")
-    num_with_subtitles = None if files.subtitles is None else sum(asked_with_subtitles(task.row) for task in tasks)
+    num_with_subtitles = None if files.subtitles is None else sum(has_subtitles(task.row) for task in tasks)
     return Questions(benchmark.name, tasks, faults, benchmark, _subtitles(benchmark, files), num_with_subtitles)
 
 
@@ -137,7 +137,7 @@ def scoped(
         tasks = [task for task in tasks if task.key in chosen]
     is_part = bool(where) or limit is not None
     scope = {"where": dict(where or {}), "limit": limit} if is_part else None
-    with_subtitles = None if questions.num_with_subtitles is None else sum(asked_with_subtitles(t.row) for t in tasks)
+    with_subtitles = None if questions.num_with_subtitles is None else sum(has_subtitles(t.row) for t in tasks)
     return replace(
         questions,
         tasks=[replace(task, session_id=number) for task in tasks for number in range(repeats)],
@@ -149,11 +149,12 @@ def scoped(
 
 
 def _check(tasks: Sequence[RolloutTask], field: str, value: Any) -> None:
+    """Raises UsageError where no question has the field, or none has a value of it."""
     fields = [_fields(task.row) for task in tasks]
-    names = dict.fromkeys(name for each in fields for name in each)
-    if field not in names:
+    values = {text: None for each in fields for text in each.get(field, ())}
+    if not values:
+        names = dict.fromkeys(name for each in fields for name in each)
         raise UsageError(f"--where: no question has a field {field!r}; there are {_names(list(names))}")
-    values = dict.fromkeys(text for each in fields for text in each.get(field, ()))
     for text in sorted(_wanted(value) - values.keys()):
         raise UsageError(f"--where: no question has {field} = {text!r}; its values are {_names(list(values))}")
 
@@ -161,13 +162,12 @@ def _check(tasks: Sequence[RolloutTask], field: str, value: Any) -> None:
 def _fields(row: Mapping[str, Any]) -> dict[str, list[str]]:
     """A row's values as texts, by field; those of the groups first."""
     extra_info = row.get("extra_info")
-    given = dict(extra_info) if isinstance(extra_info, Mapping) else {}
-    groups = given.pop("groups", None)
-    found = {**(groups if isinstance(groups, Mapping) else {})}
-    for name, value in (*given.items(), ("data_source", row.get("data_source"))):
-        found.setdefault(name, value)
-    lists = {name: value if isinstance(value, list) else [value] for name, value in found.items()}
-    return {name: [str(each) for each in values if each is not None] for name, values in lists.items() if values}
+    others = {"data_source": row.get("data_source"), **(extra_info if isinstance(extra_info, Mapping) else {})}
+    groups = others.pop("groups", None)
+    groups = dict(groups) if isinstance(groups, Mapping) else {}
+    fields = groups | {name: value for name, value in others.items() if name not in groups}
+    lists = {name: value if isinstance(value, list) else [value] for name, value in fields.items()}
+    return {name: [str(each) for each in values if each is not None] for name, values in lists.items()}
 
 
 def _wanted(value: Any) -> set[str]:
@@ -222,10 +222,10 @@ def with_shuffled_options(questions: Questions, seed: int) -> Questions:
         except RowError as error:
             faults[int(task.uid)] = error
     if not any(AS_PUBLISHED in task.row["extra_info"] for task in tasks):
-        own = [error for number, error in faults.items() if number not in questions.faults]
+        errors = [error for number, error in faults.items() if number not in questions.faults]
         raise UsageError(
             f"--control shuffled-options: of {questions.num_questions} questions none has options that can be shuffled"
-            f"{f'; the first: {own[0]}' if own else ''}. Leave the control out, or choose other questions"
+            f"{f'; the first: {errors[0]}' if errors else ''}. Leave the control out, or choose other questions"
         )
     return replace(questions, tasks=tasks, faults=faults)
 

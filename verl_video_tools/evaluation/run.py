@@ -4,9 +4,8 @@
 |---|---|
 | `protocol.json` | what is evaluated, and how; once there are rollouts, only the same evaluation goes on there |
 | `rollouts.jsonl` | a line for each finished item, as `records.records` describes it |
-| `results.json`, `table.*`, `accuracy_*.png` | the result: `results`, `tables`, `plots` |
 | `items.jsonl` | what became of each item: `items` |
-| `timing.json` | seconds per item, the one file that another run of the same evaluation writes otherwise |
+| `results.json`, `table.*` | the result: `results`, `tables` |
 """
 
 from __future__ import annotations
@@ -16,36 +15,33 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.files import write_json, write_lines, write_text
+from verl_video_tools.core.files import write_json, write_lines
 from verl_video_tools.core.method import rollout_overrides
-from verl_video_tools.core.types import Judge, Method, Retriever
+from verl_video_tools.core.types import Method, Retriever
 from verl_video_tools.data.append import appended, no_progress
 from verl_video_tools.data.extractors import get_extractor
-from verl_video_tools.data.generation.generate import generate
-from verl_video_tools.data.generation.protocol import generation_settings, settled
-from verl_video_tools.data.generation.summary import RolloutProgress
+from verl_video_tools.data.generate import Progress, generate
+from verl_video_tools.data.protocol import generation_settings, record_protocol
 from verl_video_tools.evaluation import Control
-from verl_video_tools.evaluation.items import ITEMS, asked_items, graded_anew, item_lines
-from verl_video_tools.evaluation.plots import PLOTS, write_plots
+from verl_video_tools.evaluation.items import ITEMS, items_of
 from verl_video_tools.evaluation.questions import Questions
-from verl_video_tools.evaluation.results import submission_of, summarise, timing
+from verl_video_tools.evaluation.results import summarise
 from verl_video_tools.evaluation.tables import TABLES, write_tables
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 
-PROTOCOL, ROLLOUTS = "protocol.json", "rollouts.jsonl"
-RESULTS, TIMING = "results.json", "timing.json"
-WRITTEN = (RESULTS, TIMING, ITEMS, *TABLES, *PLOTS)
-"""Files of a folder beside those that tell which evaluation it holds, but for a submission."""
+PROTOCOL, ROLLOUTS, RESULTS = "protocol.json", "rollouts.jsonl", "results.json"
+WRITTEN = (RESULTS, ITEMS, *TABLES)
+"""Files of a folder beside those that say which evaluation it holds."""
 
 _VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers")
 """Packages that a result may depend on: images, requests, grading, sizes."""
@@ -68,14 +64,14 @@ async def evaluate(
     seed: int | None = None,
     max_attempts: int = 1,
     controls: Sequence[Control] = (),
-    progress: RolloutProgress = no_progress,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Let a model answer each question, going on where an earlier run into `folder` stopped; what failed is repeated.
 
     Args:
         policy: without a model's name, the first that the endpoint lists.
         server: gives the policy's `base_url`; entered only where an item is left to ask. The model must then be named.
-        judge: for open questions, unless the benchmark has a rule for them.
+        judge: for open questions.
         retriever: for methods that find frames by text.
         tool_model: for methods whose tools ask a model; without its name, the first that its endpoint lists.
         extractor: name of the published rule (`data.extractors`) to read answers by beside ours; None: the benchmark's.
@@ -100,16 +96,13 @@ async def evaluate(
     if questions.repeats > 1 and seed is None:
         seed = 0
     run, method = method, method.for_session(0, 1, validate=True)
-    own = rollout_overrides(method, run)
+    overrides = rollout_overrides(method, run)
     if max_attempts > 1:
         run.attempt(1, max_attempts)  # refused before anything is asked
-    found_versions = versions(serves=server is not None)
+    installed_versions = versions(serves=server is not None)
     if server is None:
-        policy, found_versions["server"] = await _asked_endpoint(policy)
-    rule = None if questions.benchmark is None else questions.benchmark.judge()
-    if rule is not None:
-        judge = None
-    elif judge is not None and judge.prompt_file is None and questions.benchmark is not None:
+        policy, installed_versions["server"] = await _asked_endpoint(policy)
+    if judge is not None and judge.prompt_file is None and questions.benchmark is not None:
         judge = replace(judge, prompt_file=questions.benchmark.judge_prompt_file())
     extractor = extractor or (None if questions.benchmark is None else questions.benchmark.published_extractor)
     published = None if extractor is None else get_extractor(extractor)
@@ -127,41 +120,34 @@ async def evaluate(
         "label": f"{method.label}, shuffled options" if Control.SHUFFLED_OPTIONS in controls else method.label,
         "controls": [str(control) for control in controls],
         "attempts": max_attempts,
-        "grader": _grader(rule),
+        "grader": "verl_video_tools.core.grading",
         "extractor": extractor,
         **await generation_settings(method, policy, seed=seed, judge=judge, tool_model=tool_model),
         **(settings or {}),
     }
-    protocol = settled_protocol(folder, protocol)
+    protocol = claim_folder(folder, protocol)
     await generate(
-        [replace(task, settings=own) for task in questions.tasks],
+        [replace(task, settings=overrides) for task in questions.tasks],
         folder / ROLLOUTS,
         run,
         policy,
         server=server,
-        judge=judge if rule is None else rule,
+        judge=judge,
         retriever=retriever,
         tool_model=tool_model,
         seed=seed,
         retry_flagged=True,
         label_answers=True,
         max_attempts=max_attempts,
-        versions=found_versions,
+        versions=installed_versions,
         progress=progress,
     )
-    records = await graded_anew(read_records(folder / ROLLOUTS), rule)
-    items = asked_items(questions, records, protocol, published)
-    facts = {"items_with_subtitles": questions.num_with_subtitles, "versions": found_versions}
-    result = summarise(questions, items, {**protocol, **facts}, published)
-    write_lines(folder / ITEMS, item_lines(items))
-    write_json(folder / TIMING, timing([item.record for item in items if not item.is_failed], policy.concurrency))
-    submission = submission_of(questions, [item.record for item in items])
-    if submission is not None:
-        result["submission"] = submission.name
-        write_text(folder / submission.name, submission.content)
+    items = items_of(questions, read_records(folder / ROLLOUTS), protocol, published)
+    facts = {"items_with_subtitles": questions.num_with_subtitles, "versions": installed_versions}
+    result = summarise(questions, items, {**protocol, **facts})
+    write_lines(folder / ITEMS, map(asdict, items))
     write_json(folder / RESULTS, result)
     write_tables({folder.name: result}, folder)
-    write_plots({folder.name: result}, folder)
     return result
 
 
@@ -171,13 +157,13 @@ def versions(*, serves: bool) -> dict[str, str | None]:
     Args:
         serves: the model is served here, so that the result also depends on vLLM.
     """
-    found: dict[str, str | None] = {"verl_video_tools": __version__, "python": platform.python_version()}
+    installed: dict[str, str | None] = {"verl_video_tools": __version__, "python": platform.python_version()}
     for name in (*_VERSIONED, *(_SERVERS if serves else ())):
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def read_result(folder: Path) -> dict[str, Any]:
@@ -199,7 +185,7 @@ def read_result(folder: Path) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------ protocol
 
 
-def settled_protocol(folder: Path, protocol: Mapping[str, Any]) -> dict[str, Any]:
+def claim_folder(folder: Path, protocol: Mapping[str, Any]) -> dict[str, Any]:
     """Take a folder for an evaluation, or continue the same one.
 
     Returns:
@@ -209,7 +195,7 @@ def settled_protocol(folder: Path, protocol: Mapping[str, Any]) -> dict[str, Any
         UsageError: the folder holds another evaluation, is in use by one, or cannot be written.
     """
     with appended(folder / ROLLOUTS) as rollouts:  # locked: nobody else is about to write its first line
-        return settled(
+        return record_protocol(
             folder / PROTOCOL,
             protocol,
             has_rollouts=rollouts.seek(0, os.SEEK_END) > 0,
@@ -226,8 +212,3 @@ async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | Non
         else:
             await chat.client.check_reachable()
         return policy, await chat.client.server_version()
-
-
-def _grader(rule: Judge | None) -> str:
-    grader = "verl_video_tools.core.grading"
-    return grader if rule is None else f"{grader}, open questions by {type(rule).__module__}.{type(rule).__qualname__}"

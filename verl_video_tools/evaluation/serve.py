@@ -1,9 +1,11 @@
-"""A model served by vLLM for as long as it is asked, sampled as in training."""
+"""The model that is evaluated: served by vLLM for as long as it is asked, a digest of its files, and the sizes of its
+images."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import hashlib
 import json
 import os
 import re
@@ -13,15 +15,15 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools.config import VLLM_CPU_ENVIRONMENT
 from verl_video_tools.core.errors import EndpointError, SetupError, UsageError
-from verl_video_tools.core.machine import detect_device
-from verl_video_tools.core.types import RolloutLimits
+from verl_video_tools.core.machine import detect_device, locate_model
+from verl_video_tools.core.types import PixelEnvelope, RolloutLimits
 
 # Not `vllm serve`: that command asks for the metadata of a distribution `vllm`, which the CPU build is not named.
 COMMAND = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
@@ -79,7 +81,7 @@ async def served_model(
     on_cpu = detect_device() == "cpu"
     max_tokens = _max_tokens(model, limits)
     # vLLM reserves what 14 frames of a video take, or what it may compute in one pass.
-    shown = (
+    limits_of_media = (
         {"limit-mm-per-prompt": {"image": 0, "video": 1}, "max-num-batched-tokens": max_tokens}
         if takes_video
         else {"limit-mm-per-prompt": {"image": limits.images, "video": 0}}
@@ -92,7 +94,7 @@ async def served_model(
         # Else vLLM samples by the model's own generation_config.json, such as with a penalty on repetition.
         "generation-config": "vllm",
         "max-model-len": max_tokens,
-        **shown,
+        **limits_of_media,
         **(_CPU_OPTIONS if on_cpu else {}),
         **(options or {}),
     }
@@ -176,19 +178,19 @@ def _arguments(values: Mapping[str, Any]) -> list[str]:
 
 def _max_tokens(model: str, limits: RolloutLimits) -> int:
     """What the method's recipe reserves for a sequence, or what the model can read, where that is less and known."""
-    wanted = limits.prompt_tokens + limits.response_tokens
+    reserved = limits.prompt_tokens + limits.response_tokens
     try:
         config = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
-        known = (config.get("text_config") or {}).get("max_position_embeddings") or config["max_position_embeddings"]
+        readable = (config.get("text_config") or {}).get("max_position_embeddings") or config["max_position_embeddings"]
     except (OSError, ValueError, KeyError, AttributeError):
-        return wanted
-    return min(wanted, int(known))
+        return reserved
+    return min(reserved, int(readable))
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
         return port
 
 
@@ -198,3 +200,67 @@ def _tail(log: Path) -> str:
     errors = [found[1] for line in lines[:-_LOG_LINES_SHOWN] if (found := _ERROR.search(line))]
     cause = f"tells {errors[-1][:300]!r} and " if errors else ""
     return f"{log} {cause}ends with: {' / '.join(lines[-_LOG_LINES_SHOWN:])}" if lines else f"{log} is empty"
+
+
+# ----------------------------------------------------------------------------------------------- files and images
+
+
+_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".safetensors", ".bin", ".pt", ".gguf")
+"""Of the files that decide what a model says: config, tokenizer, processor, chat template, weights."""
+_DIGITS = 16
+
+
+def model_digest(model: str) -> str | None:
+    """Of the names and contents of a model's files, 16 hexadecimal digits; None for a name of a hub.
+
+    Every byte is read, as serving does too: weights before and after training differ in nothing else. Files in folders
+    below, which may be other models, do not count.
+
+    Args:
+        model: folder, file (GGUF) or name.
+
+    Raises:
+        UsageError: a file cannot be read.
+    """
+    path = Path(model)
+    if path.is_dir():
+        files: Iterable[Path] = (file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
+    elif path.is_file():
+        files = (path,)
+    else:
+        return None
+    return hashlib.sha256("".join(sorted(map(_line, files))).encode()).hexdigest()[:_DIGITS]
+
+
+def _line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n"
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def envelope_of_model(model: str | None, min_pixels: int | None = None, max_pixels: int | None = None) -> PixelEnvelope:
+    """The envelope of a model's image processor; any size where no model is named.
+
+    Args:
+        model: folder or name on Hugging Face.
+        min_pixels, max_pixels: as `data.mm_processor_kwargs` in training; both or neither.
+
+    Raises:
+        UsageError: it cannot be loaded, is of another kind, or only one bound is given, or bounds without a model.
+    """
+    if model is None:
+        if min_pixels is not None or max_pixels is not None:
+            raise UsageError("min_pixels and max_pixels are bounds of a processor; name the model as well")
+        return PixelEnvelope()
+    model = locate_model(model)
+    from transformers import AutoImageProcessor
+
+    from verl_video_tools.video import envelope_of
+
+    try:
+        processor = AutoImageProcessor.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot load a processor from {model!r}: {error}") from error
+    return envelope_of(processor, {"min_pixels": min_pixels, "max_pixels": max_pixels})

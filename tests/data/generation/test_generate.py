@@ -23,9 +23,8 @@ from tests.verl_plugin.harness import tokenizer
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import EndpointError, RowError, UsageError
 from verl_video_tools.core.types import StopReason
-from verl_video_tools.data.difficulty import pass_rates_of_records
-from verl_video_tools.data.generation.generate import generate
-from verl_video_tools.data.generation.task import RolloutTask, tasks_of_rows
+from verl_video_tools.data.filters import pass_rates_of_records
+from verl_video_tools.data.generate import RolloutTask, generate, tasks_of_rows
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.chat_policy import PolicyConfig

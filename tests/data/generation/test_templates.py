@@ -20,7 +20,7 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.prompts import file_beside
 from verl_video_tools.core.types import CallRecord, Trajectory, Turn
-from verl_video_tools.data.generation.templates import allotted, load_templates
+from verl_video_tools.data.dialogue_templates import allotted, load_templates
 from verl_video_tools.methods.framethinker.method import FrameThinker
 from verl_video_tools.records.records import read_records
 
@@ -193,10 +193,9 @@ def test_shares_are_those_asked_for_and_c_waits_for_a_time(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[A]\nshare = ", "no TOML file"),
+        ("[A]\nshare = ", "cannot read templates from .*forms.toml"),
         ("", "has a table for each"),
         ("share = 1", "has a table for each"),
-        ("[A]\ncalls = []", "template A has no share"),
         ("[A]\nshare = -1", "share must be at least 0, got -1"),
         ("[A]\nshare = 1\nsegments = 'inside'", "segments must be left out where there are no two calls"),
         ("[A]\nshare = 1\nturns = 2", "has no field 'turns'"),

@@ -12,7 +12,7 @@ import pytest
 
 from tests.data.table.tables import touch, write_csv, write_jsonl, write_parquet
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.data.table.files import open_table
+from verl_video_tools.data.table_files import open_table
 
 RECORDS = [{"question": "Who?", "video": "a.mp4"}, {"question": "What, then?", "video": "b.mp4"}]
 

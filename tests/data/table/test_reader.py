@@ -78,7 +78,13 @@ def test_columns_and_rows_are_shown_and_nothing_is_written(
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert convert(table, target, "--map", "segment=") == 2
     shown = capsys.readouterr()
-    for text in ("What does she carry?", "row 2", "  | B. a chair", "truth 'B', type mc", "relative paths"):
+    for text in (
+        "  question: question",
+        "    What does she carry?",
+        "  | B. a chair",
+        "truth 'B', type mc",
+        "relative paths",
+    ):
         assert text in shown.out
     assert "nothing was written, as standard input is no terminal to ask at: add --yes" in shown.err
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
@@ -107,7 +113,7 @@ def test_nothing_is_overwritten(table: Path, tmp_path: Path, capsys: pytest.Capt
 
 
 def test_bad_rows_are_told_and_good_ones_kept(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good = {"qid": 1, "options": ["x", "y"], "question": "Who?", "answer": "B", "video": "videos/a.mp4", "segment": ""}
+    good = {"id": 1, "options": ["x", "y"], "question": "Who?", "answer": "B", "video": "videos/a.mp4", "segment": ""}
     bad = [
         ({"video": "videos/z.mp4"}, "no video 'videos/z.mp4' (looked for"),
         ({"video": ""}, "no video is named"),
@@ -126,8 +132,8 @@ def test_bad_rows_are_told_and_good_ones_kept(table: Path, tmp_path: Path, capsy
         ({"options": None, "type": "segment", "answer": "soon"}, "the segment must name one start and end"),
         ({"options": None, "type": "segment", "answer": "[[1, 2], [3, 4]]"}, "the segment must name one start"),
     ]
-    records = [good, *({**good, "qid": 2 + place, **fault} for place, (fault, _) in enumerate(bad))]
-    records.append({**good, "qid": 99, "type": "mc"})
+    records = [good, *({**good, "id": 2 + place, **fault} for place, (fault, _) in enumerate(bad))]
+    records.append({**good, "id": 99, "type": "mc"})
     target = tmp_path / "rows.parquet"
     source = write_csv(tmp_path / "bad.csv", records)
     assert convert(source, target, "--yes", "--map", "type=type") == 0
@@ -235,6 +241,14 @@ def test_questions_come_back(asked: list[dict[str, Any]], form: str, kind: str) 
         string.ascii_uppercase[one["place"]] for one in asked
     ]
     assert [row["extra_info"]["question"].splitlines()[0] for row in rows] == [one["question"].strip() for one in asked]
+
+
+def test_signs_that_would_steer_a_terminal_are_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    touch(tmp_path, "a.mp4")
+    good = {**QUESTIONS[2], "video": "a.mp4"}
+    source = write_jsonl(tmp_path / "t.jsonl", [{**good, "question": "Who\x1b[2J?\ud800"}, good])
+    assert convert(source, tmp_path / "rows.parquet", "--yes") == 0
+    assert "Who[2J?" in capsys.readouterr().out and len(read_rows(tmp_path / "rows.parquet")) == 1
 
 
 def test_rows_are_no_table(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

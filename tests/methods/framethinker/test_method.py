@@ -23,9 +23,9 @@ from verl_video_tools.core.types import (
     VideoInfo,
     content_text,
 )
+from verl_video_tools.data.generate import Attempt, attempted
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.framethinker import FrameThinker
-from verl_video_tools.rollout.attempts import Attempts, attempted
 
 SHORT_VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1280, height=720)
 LONG_VIDEO = VideoInfo(duration_seconds=301.0, num_frames=9030, average_fps=30.0, width=1280, height=720)
@@ -286,8 +286,8 @@ NO_NUMBERS = rollout(replace(choose(100, 200), thought="look closer"), answer("C
 TWO_TIMES = rollout(get("0:10", 239), get("0:34", 815), choose(700, 900), answer("B"))
 
 
-def num_images(attempts: Attempts) -> int:
-    counts = attempts.trajectory.counts()
+def num_images(attempts: list[Attempt]) -> int:
+    counts = attempts[-1].trajectory.counts()
     return counts["initial_frames"] + counts["tool_frames"]
 
 
@@ -309,16 +309,16 @@ async def test_attempts(
 ) -> None:
     runs = ScriptedRuns(*(looked(trajectory, 8) for trajectory in trajectories))
     attempts = await attempted(framethinker(), runs, 3)
-    assert (attempts.trajectory.answer, attempts.taken, len(attempts.made)) == (expected_answer, taken, taken or 3)
+    last = attempts[-1]
+    assert (None if last.fault else last.trajectory.answer, len(attempts)) == (expected_answer, taken or 3)
     assert num_images(attempts) == images
     assert [method.answer_only for method in runs.methods] == [False, False, True][: taken or 3]
     assert {method.ccv_profile for method in runs.methods} == {"inference"}
 
 
-async def test_an_inconsistent_answer_is_none_but_stays_in_its_record() -> None:
+async def test_an_inconsistent_answer_does_not_count_but_stays_in_its_record() -> None:
     attempts = await attempted(framethinker(), ScriptedRuns(*[INCONSISTENT] * 3), 3)
-    assert attempts.trajectory.answer is None and attempts.trajectory.turns == INCONSISTENT.turns
-    summary = attempts.made[-1].summary()
+    summary = attempts[-1].summary()
     assert (summary["stop_reason"], summary["answer"]) == ("answer", INCONSISTENT.answer)
     assert str(summary["fault"]).startswith(f"{framethinker().attempt(1, 3).verify(INCONSISTENT).failed}: turn ")
 
@@ -327,7 +327,7 @@ async def test_a_lost_rollout_is_not_made_again() -> None:
     """The video or the endpoint failed, and no model was wrong."""
     lost = replace(BROKEN, flags=["aborted"])
     attempts = await attempted(framethinker(), ScriptedRuns(lost), 3)
-    assert attempts.trajectory is lost and len(attempts.made) == 1
+    assert [attempt.trajectory for attempt in attempts] == [lost] and attempts[0].fault is None
 
 
 async def test_long_videos_count_twelve_images_per_look() -> None:
@@ -337,22 +337,20 @@ async def test_long_videos_count_twelve_images_per_look() -> None:
 
 async def test_nine_frames_apart_are_too_few_on_a_long_video() -> None:
     nine = rollout(choose(100, 109), answer("B"))
-    assert (await attempted(framethinker(), ScriptedRuns(nine), 3)).trajectory.answer == "B"
+    assert (await attempted(framethinker(), ScriptedRuns(nine), 3))[0].fault is None
     on_long = replace(nine, video=LONG_VIDEO)
     attempts = await attempted(framethinker(), ScriptedRuns(on_long, DIRECT_RIGHT), 2)
-    assert attempts.taken == 2 and str(attempts.made[0].fault).startswith("min_gap: ")
+    assert attempts[1].fault is None and str(attempts[0].fault).startswith("min_gap: ")
 
 
 async def test_without_verification_any_answer_counts() -> None:
     attempts = await attempted(framethinker(ccv=False), ScriptedRuns(looked(TWO_TIMES, 8)), 3)
-    assert (attempts.trajectory.answer, len(attempts.made)) == ("B", 1)
+    assert (attempts[0].trajectory.answer, attempts[0].fault, len(attempts)) == ("B", None, 1)
 
 
 async def test_one_attempt_is_the_rollout_itself() -> None:
     runs = ScriptedRuns(INCONSISTENT)
     attempts = await attempted(framethinker(), runs, 1)
-    assert attempts.trajectory is INCONSISTENT and runs.methods == [framethinker()]
-    with pytest.raises(UsageError, match="at least 1 attempt, got 0"):
-        await attempted(framethinker(), runs, 0)
+    assert [attempt.trajectory for attempt in attempts] == [INCONSISTENT] and runs.methods == [framethinker()]
     with pytest.raises(UsageError, match="videozoomer makes one attempt at a question: leave --attempts out"):
         await attempted(get_method("videozoomer"), runs, 2)

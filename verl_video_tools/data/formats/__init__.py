@@ -1,9 +1,11 @@
 """Benchmarks: their published annotation files as our rows. `get_benchmark` gives one by name.
 
-Files and videos are the user's; nothing is downloaded. A benchmark is a class: those that are a map of
-fields stand together in `plain`, others have a module of their own. What several need is in `mapped`
-(rows by a map of fields), `entries` (annotation files, videos, rows), `fields` (letters, options, times), `subtitles`
-and `metrics`.
+Files and videos are the user's; nothing is downloaded.
+
+benchmarks.py, training_sets.py, dialogues.py  a class for each format
+mapped.py                                      formats that are a map of fields
+entries.py, fields.py                          annotation files, videos and rows; letters, options, answers, times
+subtitles.py                                   subtitles of a video, and how a benchmark shows them
 """
 
 from __future__ import annotations
@@ -11,27 +13,24 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import isabstract
 from pathlib import Path
-from statistics import fmean
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from verl_video_tools.core.config import resolve
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.types import AnswerLabel, Judge, Sample
+from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats.entries import (
     Entry,
-    Group,
     ReadEntry,
     Row,
     error_in_its_file,
     numbered,
     read_entries,
 )
-from verl_video_tools.data.formats.subtitles import SubtitleForm, asked_with_subtitles
+from verl_video_tools.data.formats.subtitles import SubtitleForm, has_subtitles
 
 __all__ = [
     "BENCHMARKS",
@@ -40,43 +39,39 @@ __all__ = [
     "SOURCE_NAMES",
     "Benchmark",
     "BenchmarkFiles",
-    "GradedItem",
-    "Prediction",
-    "Submission",
     "get_benchmark",
     "get_source",
     "read_rows",
 ]
 
 BENCHMARKS = {
-    "charades-sta": "verl_video_tools.data.formats.charades_sta:CharadesSTA",
-    "clevrer": "verl_video_tools.data.formats.clevrer:CLEVRER",
-    "dream-1k": "verl_video_tools.data.formats.dream_1k:DREAM1K",
-    "longvideo-reason": "verl_video_tools.data.formats.longvideo_reason:LongVideoReason",
-    "longvideobench": "verl_video_tools.data.formats.longvideobench:LongVideoBench",
-    "lvbench": "verl_video_tools.data.formats.plain:LVBench",
-    "mlvu-dev": "verl_video_tools.data.formats.plain:MLVUDev",
-    "mlvu-test": "verl_video_tools.data.formats.plain:MLVUTest",
-    "mvbench": "verl_video_tools.data.formats.mvbench:MVBench",
-    "video-holmes": "verl_video_tools.data.formats.plain:VideoHolmes",
-    "video-mme": "verl_video_tools.data.formats.plain:VideoMME",
-    "video-mmlu": "verl_video_tools.data.formats.video_mmlu:VideoMMLU",
-    "video-mmmu": "verl_video_tools.data.formats.video_mmmu:VideoMMMU",
-    "videosiah-eval": "verl_video_tools.data.formats.plain:VideoSIAHEval",
+    "charades-sta": "verl_video_tools.data.formats.benchmarks:CharadesSTA",
+    "clevrer": "verl_video_tools.data.formats.benchmarks:CLEVRER",
+    "longvideo-reason": "verl_video_tools.data.formats.benchmarks:LongVideoReason",
+    "longvideobench": "verl_video_tools.data.formats.benchmarks:LongVideoBench",
+    "lvbench": "verl_video_tools.data.formats.benchmarks:LVBench",
+    "mlvu-dev": "verl_video_tools.data.formats.benchmarks:MLVUDev",
+    "mlvu-test": "verl_video_tools.data.formats.benchmarks:MLVUTest",
+    "mvbench": "verl_video_tools.data.formats.benchmarks:MVBench",
+    "video-holmes": "verl_video_tools.data.formats.benchmarks:VideoHolmes",
+    "video-mme": "verl_video_tools.data.formats.benchmarks:VideoMME",
+    "video-mmlu": "verl_video_tools.data.formats.benchmarks:VideoMMLU",
+    "video-mmmu": "verl_video_tools.data.formats.benchmarks:VideoMMMU",
+    "videosiah-eval": "verl_video_tools.data.formats.benchmarks:VideoSIAHEval",
 }
 
 BENCHMARK_NAMES: tuple[str, ...] = tuple(BENCHMARKS)
 
 TRAINING_SETS = {
-    "framethinker-sft": "verl_video_tools.data.formats.framethinker_sft:FrameThinkerSFT",
-    "framethinker-parquet": "verl_video_tools.data.formats.framethinker_parquet:FrameThinkerParquet",
-    "llava-video-178k": "verl_video_tools.data.formats.llava_video:LLaVAVideo",
-    "longvt-parquet": "verl_video_tools.data.formats.longvt_parquet:LongVTParquet",
-    "video-espresso": "verl_video_tools.data.formats.plain:VideoEspresso",
-    "video-r1": "verl_video_tools.data.formats.video_r1:VideoR1",
-    "videobrain-sft": "verl_video_tools.data.formats.videobrain_sft:VideoBrainSFT",
-    "videozoomer-sft": "verl_video_tools.data.formats.videozoomer_sft:VideoZoomerSFT",
-    "videozoomer-json": "verl_video_tools.data.formats.videozoomer_json:VideoZoomerJSON",
+    "framethinker-sft": "verl_video_tools.data.formats.dialogues:FrameThinkerSFT",
+    "framethinker-parquet": "verl_video_tools.data.formats.training_sets:FrameThinkerParquet",
+    "llava-video-178k": "verl_video_tools.data.formats.training_sets:LLaVAVideo",
+    "longvt-parquet": "verl_video_tools.data.formats.dialogues:LongVTParquet",
+    "video-espresso": "verl_video_tools.data.formats.training_sets:VideoEspresso",
+    "video-r1": "verl_video_tools.data.formats.training_sets:VideoR1",
+    "videobrain-sft": "verl_video_tools.data.formats.dialogues:VideoBrainSFT",
+    "videozoomer-sft": "verl_video_tools.data.formats.dialogues:VideoZoomerSFT",
+    "videozoomer-json": "verl_video_tools.data.formats.training_sets:VideoZoomerJSON",
 }
 
 SOURCES = dict(sorted({**BENCHMARKS, **TRAINING_SETS}.items()))
@@ -105,46 +100,6 @@ class BenchmarkFiles:
     questions: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GradedItem:
-    """A finished item, as the metrics of a benchmark need it. Failed items are none.
-
-    Attributes:
-        answer: text of the answer; None if the model gave none.
-        repeat: which time it was that the item was asked, from 0.
-    """
-
-    sample: Sample
-    answer: str | None
-    label: AnswerLabel
-    repeat: int = 0
-
-    @property
-    def groups(self) -> Mapping[str, Group]:
-        """The item's value, or values, of each of the benchmark's `groupings`."""
-        groups: Mapping[str, Group] = self.sample.extra_info.get("groups") or {}
-        return groups
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What a model said to a question that is not graded here.
-
-    Attributes:
-        answer: None if it gave none, or the item failed.
-    """
-
-    sample: Sample
-    answer: str | None
-
-
-class Submission(NamedTuple):
-    """A file for the code that grades a benchmark."""
-
-    name: str
-    content: str
-
-
 class Benchmark(ABC):
     """How to read a benchmark, and which figures to report of results on it."""
 
@@ -158,16 +113,14 @@ class Benchmark(ABC):
     subtitle_form: ClassVar[SubtitleForm | None] = None
     """How it shows subtitles; None: its protocol has none."""
     has_turns: ClassVar[bool] = False
-    """Its questions come with an assistant's turns, for fine-tuning: `taught_row` makes rows of them."""
-    has_found_frames: ClassVar[bool] = False
-    """Those turns find frames by text: `taught_row` gives `retrieved_frames`, too."""
+    """Its questions come with an assistant's turns, for fine-tuning: `sft_row` makes rows of them."""
+    has_retrieved_frames: ClassVar[bool] = False
+    """Those turns find frames by text: `sft_row` gives `retrieved_frames`, too."""
     columns: ClassVar[tuple[str, ...] | None] = None
     """Columns to read of a parquet file, as far as it has them, so that images stay unread; None: all."""
     place_field: ClassVar[str | None] = None
     """Field that an entry gets with its place in the file, from 0, if it has no such field; for questions without a
     name."""
-    is_graded: ClassVar[bool] = True
-    """False: its questions are only asked; others' code grades what was answered (`submission`)."""
     judge_prompt: ClassVar[str | None] = None
     """File beside the benchmark's module with the judge's instructions, unless the user gives others (docs/judge.md);
     None: the packaged ones."""
@@ -194,7 +147,7 @@ class Benchmark(ABC):
             RowError: the entry lacks something, or its video (`entries.find_video`) or subtitles are missing.
         """
 
-    def taught_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+    def sft_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         """One question as a row for fine-tuning (docs/cold-start.md): a row with `turns` and `template`, which may be
         about images instead of a video.
 
@@ -209,33 +162,10 @@ class Benchmark(ABC):
             return None
         return str(Path(inspect.getfile(type(self))).with_name(self.judge_prompt))
 
-    def judge(self) -> Judge | None:
-        """A rule that grades the benchmark's open questions, as that for grounding (`video_segment`); None: they need
-        a language model."""
-        return None
-
-    def submission(self, predictions: Sequence[Prediction]) -> Submission | None:
-        """What was answered as the file that its own code grades; None for a benchmark that is graded here.
-
-        Args:
-            predictions: in the order of the annotations, at least one.
-        """
-        return None
-
-    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
-        """Figures beyond accuracy, under the same names for any items; asked for all items and for each group. NaN is
-        left out.
-
-        Args:
-            items: at least one.
-        """
-        if self.group_mean is None:
-            return {}
-        name, grouping = self.group_mean
-        right: dict[str, list[bool]] = defaultdict(list)
-        for item in items:
-            right[str(item.groups[grouping])].append(item.label is AnswerLabel.CORRECT)
-        return {name: fmean(fmean(group) for group in right.values())}
+    def metrics(self, sample: Sample, answer: str | None) -> dict[str, float]:
+        """Figures of an answer beyond right and wrong, each from 0 to 1, under the same names for any answer. Results
+        have their means."""
+        return {}
 
 
 def get_benchmark(spec: str, registered: Mapping[str, str] = BENCHMARKS, kind: str = "benchmark") -> Benchmark:
@@ -244,13 +174,13 @@ def get_benchmark(spec: str, registered: Mapping[str, str] = BENCHMARKS, kind: s
     Raises:
         UsageError: there is none, or what is there is no benchmark.
     """
-    found = resolve(spec, registered, kind)
-    is_benchmark = isinstance(found, type) and issubclass(found, Benchmark)
-    if not is_benchmark or isabstract(found) or not hasattr(found, "name"):
+    benchmark = resolve(spec, registered, kind)
+    is_benchmark = isinstance(benchmark, type) and issubclass(benchmark, Benchmark)
+    if not is_benchmark or isabstract(benchmark) or not hasattr(benchmark, "name"):
         raise UsageError(
-            f"the {kind} {spec!r} must be a subclass of Benchmark with `name` and `row`, got {found!r:.80}"
+            f"the {kind} {spec!r} must be a subclass of Benchmark with `name` and `row`, got {benchmark!r:.80}"
         )
-    return found()
+    return benchmark()
 
 
 def get_source(spec: str) -> Benchmark:
@@ -263,12 +193,12 @@ def get_source(spec: str) -> Benchmark:
 
 
 def read_rows(
-    benchmark: Benchmark, files: BenchmarkFiles, *, taught: bool = False
+    benchmark: Benchmark, files: BenchmarkFiles, *, with_responses: bool = False
 ) -> Iterator[tuple[int, Row | RowError]]:
     """Each entry's place in the annotations, from 0, with its row, or with what is wrong with it.
 
     Args:
-        taught: rows for fine-tuning (`Benchmark.taught_row`).
+        with_responses: rows for fine-tuning (`Benchmark.sft_row`).
 
     Raises:
         UsageError: the annotations cannot be read, the folder of videos or subtitles does not exist, the benchmark has
@@ -281,10 +211,10 @@ def read_rows(
         raise UsageError(f"{benchmark.name} has no subtitles")
     num_rows = num_with_subtitles = 0
     for number, entry in enumerate(benchmark.entries(files.annotations)):
-        row = _row_or_error(benchmark, entry, files, taught)
+        row = _row_or_error(benchmark, entry, files, with_responses)
         if files.subtitles is not None and not isinstance(row, RowError):
             num_rows += 1
-            num_with_subtitles += asked_with_subtitles(row)
+            num_with_subtitles += has_subtitles(row)
         yield number, row
     if num_rows and not num_with_subtitles:  # some videos may have none, but not all
         raise UsageError(
@@ -293,13 +223,13 @@ def read_rows(
         )
 
 
-def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles, taught: bool) -> Row | RowError:
+def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles, with_responses: bool) -> Row | RowError:
     if isinstance(entry, RowError):
         return entry
     if not isinstance(entry, Mapping):
         return RowError(f"an entry is an object with named fields, got {entry!r:.80}")
     try:
-        row = (benchmark.taught_row if taught else benchmark.row)(entry, files)
+        row = (benchmark.sft_row if with_responses else benchmark.row)(entry, files)
         json.dumps(row, ensure_ascii=False, default=str).encode()
         return row
     except RowError as error:

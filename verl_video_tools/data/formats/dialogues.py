@@ -9,46 +9,75 @@ from rows of the same questions (`BenchmarkFiles.questions`), which know the tru
 
 from __future__ import annotations
 
+import json
+import re
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
-from pathlib import Path, PurePath
+from itertools import islice, pairwise
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.sample import Sample, read_clip
 from verl_video_tools.core.truths import QuestionType
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
-from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, required
-from verl_video_tools.data.formats.fields import find_moved_video, question_of_text, without_media_marks
+from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES, Entry, Row, benchmark_row, required
+from verl_video_tools.data.formats.fields import (
+    find_moved_video,
+    question_of_text,
+    segment,
+    tagged_answer,
+    without_media_marks,
+)
 from verl_video_tools.data.parquet import row_batches
 
+_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 _ROLES = {"human": "user", "gpt": "assistant", "function_call": "assistant", "observation": "tool"}
 
 
-def _messages(entry: Entry) -> list[dict[str, str]]:
-    """The messages of a dialogue as `role` and `content`."""
+@dataclass(frozen=True)
+class Message:
+    """A message of a dialogue.
+
+    Attributes:
+        text: with calls that stand beside it, in the form of the chat template.
+        videos, images: paths of media among its parts.
+    """
+
+    role: str
+    text: str
+    videos: Sequence[str]
+    images: Sequence[str]
+
+
+def _messages(entry: Entry) -> list[Message]:
     messages = []
     for message in required(entry, "messages" if "messages" in entry else "conversations"):
         role = str(message.get("role") or message.get("from"))
         content = message.get("content") or message.get("value") or ""
-        if not isinstance(content, str):
-            content = "".join(str(part.get("text") or "") for part in content)
-        messages.append({"role": _ROLES.get(role, role), "content": content})
+        parts = [{"text": content}] if isinstance(content, str) else content
+        text = "".join(str(part.get("text") or "") for part in parts).strip()
+        calls = () if _CALL.search(text) else message.get("tool_calls") or ()
+        text = "\n".join([text, *(_call_text(call.get("function") or call) for call in calls)]).strip()
+        messages.append(Message(_ROLES.get(role, role), text, _media(parts, "video"), _media(parts, "image")))
     return messages
 
 
-def named_videos(entry: Entry) -> Iterator[str]:
-    """Paths of videos that the fields of an entry name."""
-    for name in ("video", "video_path", "videos"):
-        value = entry.get(name)
-        if isinstance(value, list) and len(value) == 1:
-            (value,) = value
-        if isinstance(value, str) and value:
-            yield value
+def _media(parts: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
+    places = (part.get(f"{kind}_url") or part.get(kind) for part in parts)
+    return [str(required(place, "url") if isinstance(place, Mapping) else place) for place in places if place]
+
+
+def _call_text(function: Mapping[str, Any], without: str | None = None) -> str:
+    """A call in the form of the chat template, without one of its arguments."""
+    arguments = function.get("arguments") or {}
+    if isinstance(arguments, str):
+        arguments = json.loads(arguments)
+    others = {name: value for name, value in arguments.items() if value is not None and name != without}
+    return f"<tool_call>\n{json.dumps({'name': function.get('name'), 'arguments': others})}\n</tool_call>"
 
 
 class Dialogues(Benchmark):
@@ -58,49 +87,58 @@ class Dialogues(Benchmark):
     place_field = "number"
 
     @abstractmethod
-    def question_of(self, asked: str) -> str:
+    def question_of(self, prompt: str) -> str:
         """The question in what the user says first, with its option lines."""
 
     @abstractmethod
     def answer_of(self, turn: str) -> str | None:
         """The answer of a turn; None where it has none."""
 
-    def video_names(self, entry: Entry) -> Iterator[str]:
-        """Paths, whole or not, by which the video may be found, the likeliest first."""
-        return named_videos(entry)
+    def turn_of(self, text: str) -> str:
+        """What the assistant says, as it is learnt: marks of media in a thought would count as media."""
+        return without_media_marks(text).strip()
 
-    def found_frames(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
-        """Frames that each search by text has shown, where there are any (`has_found_frames`)."""
+    def video_names(self, entry: Entry, messages: Sequence[Message]) -> Iterator[str]:
+        """Paths, whole or not, by which the video may be found, the likeliest first: here those of the fields."""
+        for name in ("video", "video_path", "videos"):
+            value = entry.get(name)
+            if isinstance(value, list) and len(value) == 1:
+                (value,) = value
+            if isinstance(value, str) and value:
+                yield value
+
+    def images_of(self, prompt: Message) -> Sequence[str]:
+        """Images that the question is about, in place of a video."""
+        return ()
+
+    def retrieved_frames(self, messages: Sequence[Message]) -> list[list[int]]:
+        """Frames that each search by text has shown, where there are any (`has_retrieved_frames`)."""
         return []
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         """The question, without what was said."""
-        return self._row(entry, files, _messages(entry))
+        row = self.sft_row(entry, files)
+        return {name: value for name, value in row.items() if name not in ("turns", "template", "retrieved_frames")}
 
-    def taught_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+    def sft_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         messages = _messages(entry)
-        turns = [_said(message) for message in messages if message["role"] == "assistant"]
-        row = self._row(entry, files, messages)
-        row |= {"turns": turns, "template": "trace" if len(turns) > 1 else "reasoning"}
-        return {**row, "retrieved_frames": self.found_frames(messages)} if self.has_found_frames else row
-
-    def _row(self, entry: Entry, files: BenchmarkFiles, messages: Sequence[Mapping[str, str]]) -> Row:
-        asked = next((message["content"] for message in messages if message["role"] == "user"), None)
-        turns = [_said(message) for message in messages if message["role"] == "assistant"]
-        if asked is None or not turns:
+        prompt = next((message for message in messages if message.role == "user"), None)
+        turns = [self.turn_of(message.text) for message in messages if message.role == "assistant"]
+        if prompt is None or not turns:
             raise RowError("a dialogue has a user's message and an assistant's")
         answer = self.answer_of(turns[-1])
         if not answer:
             raise RowError(f"the last turn does not answer: {turns[-1]!r:.80}")
-        question = question_of_text(self.question_of(without_media_marks(asked)), answer)
-        names = list(dict.fromkeys(self.video_names(entry)))
+        question = question_of_text(self.question_of(without_media_marks(prompt.text)), answer)
+        if images := self.images_of(prompt):
+            media = {"image_paths": [find_moved_video(files.videos, path, "image") for path in images]}
+            question |= {"video_path": None, **media}
+        else:
+            question = located(question, list(dict.fromkeys(self.video_names(entry, messages))), files)
         index = str(entry.get("id") or entry["number"])
-        return benchmark_row(self.name, index=index, split="train", **located(question, names, files))
-
-
-def _said(message: Mapping[str, str]) -> str:
-    """Marks of media in a thought would count as media when it is learnt."""
-    return without_media_marks(message["content"]).strip()
+        row = benchmark_row(self.name, index=index, split="train", **question)
+        row |= {"turns": turns, "template": "pictures" if images else "trace" if len(turns) > 1 else "reasoning"}
+        return row | {"retrieved_frames": self.retrieved_frames(messages)} if self.has_retrieved_frames else row
 
 
 # ------------------------------------------------------------------------------------------ rows of the same questions
@@ -189,3 +227,211 @@ def _known_questions(path: Path) -> Mapping[tuple[str, str | None], dict[_KnownQ
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
+
+
+_FRAMES = re.compile(r"^\s*frame \d+:.*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_ANSWER = re.compile(r"<action>\s*output answer:\s*(\S.*?)\s*</action>", re.DOTALL)
+_NUMBER = re.compile(r"(?:^|[_-])(?:frame[_-]?)?\d+$", re.IGNORECASE)
+_ROUND = re.compile(r"_iter_\d+$")
+
+
+class FrameThinkerSFT(Dialogues):
+    """The cold start of FrameThinker (arXiv 2509.24304): `SFT.json` in examples/agent.
+
+    Format: a JSON list of `messages` (`user` and `assistant`), `images` (paths of the frames) and `system`. The first
+    message of the user is the question, an option per line (`A: text`), then a line per frame, `frame 159: <image>`;
+    later ones are such lines, or `Frame number at time 1:30 is: 2700.` The assistant writes the method's own grammar.
+    The file itself is kept by Git LFS and could not be read: fields are second-hand, from a walk-through in a public
+    repository, and the lines of frames from examples/agent/infer.py of github.com/lcqysl/FrameThinker-RL.
+
+    No video is named. It is looked for by the folder of the first image, and by the image's name without its number,
+    which is how infer.py names frames (`VIDEO/frame_159.jpg`, `VIDEO_159.jpg`)."""
+
+    name = "framethinker-sft"
+    columns = ("messages", "images", "id", "video")
+
+    def question_of(self, prompt: str) -> str:
+        return _FRAMES.sub("", prompt).strip()
+
+    def answer_of(self, turn: str) -> str | None:
+        match = _ANSWER.search(turn)
+        return match[1] if match else None
+
+    def video_names(self, entry: Entry, messages: Sequence[Message]) -> Iterator[str]:
+        yield from super().video_names(entry, messages)
+        images = entry.get("images") or ()
+        for image in images[:1]:
+            path = PurePosixPath(str(image.get("path") if isinstance(image, Mapping) else image).replace("\\", "/"))
+            if stem := _NUMBER.sub("", path.stem):
+                yield str(path.with_name(stem))
+            if path.parent.name:
+                yield str(path.parent.with_name(_ROUND.sub("", path.parent.name)))
+
+
+_SECTIONS = re.compile(r"^#\s*(?:Video Information|Output Format):.*", re.DOTALL | re.MULTILINE)
+_FRAME = re.compile(r"^\s*frame (\d{1,9}):", re.IGNORECASE | re.MULTILINE)
+_HEADING = re.compile(r"^\s*Question:\s*")
+_SEARCH = "clip_sample"
+
+
+class VideoBrainSFT(Dialogues):
+    """Dialogues of VideoBrain (arXiv 2602.04094), which is fine-tuned on 1,600 of them before reinforcement learning.
+
+    They are not published. Read is the form in which its published inference code talks to a model, as the `messages`
+    or `conversations` that LLaMA-Factory takes: the user says `Question: ...`, then a section `# Video Information:`
+    with numbers of frames and rate, a section `# Output Format:`, and `frame 120: <image>` per frame; each observation
+    lists such frames. Read from examples/agent/infer.py and examples/agent/prompt of github.com/junbo-zou/VideoBrain,
+    at a commit that still has them. A field `video`, `video_path` or `videos` names the video.
+
+    Frames that `clip_sample` has found are taken from the observation that follows, so that no encoder is needed.
+    """
+
+    name = "videobrain-sft"
+    columns = ("messages", "conversations", "id", "video", "video_path", "videos")
+    has_retrieved_frames = True
+
+    def question_of(self, prompt: str) -> str:
+        return _HEADING.sub("", _FRAMES.sub("", _SECTIONS.sub("", prompt))).strip()
+
+    def answer_of(self, turn: str) -> str | None:
+        return tagged_answer(turn) if "<answer>" in turn else None
+
+    def retrieved_frames(self, messages: Sequence[Message]) -> list[list[int]]:
+        frames = []
+        for message, reply in pairwise(messages):
+            if message.role == "assistant" and _called(message.text) == _SEARCH:
+                frames.append([int(number) for number in _FRAME.findall(reply.text)])
+        return frames
+
+
+def _called(turn: str) -> str | None:
+    """The name of the tool that a turn calls; None where it calls none, or not as JSON."""
+    match = _CALL.search(turn)
+    try:
+        return str(json.loads(match[1])["name"]) if match else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+_EXAMPLES = re.compile(r".*Now answer the following question:", re.DOTALL)
+_VIDEOZOOMER_FRAME = re.compile(r"<frame\d+_time(\d{1,9}(?:\.\d+)?)s>")
+_BOX = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
+
+
+class VideoZoomerSFT(Dialogues):
+    """The cold start of VideoZoomer (arXiv 2512.22315): the data set zsgvivo/videozoomer_sft on Hugging Face.
+
+    Format: a JSON list, JSON lines or parquet of `messages` (`system`, `user`, `assistant`) and `images` (paths of PNG
+    files), as LLaMA-Factory takes them. The first message of the user has a label and an `<image>` per frame,
+    `<frame0_time0.00s><image>`, then the question; it may follow examples that end with "Now answer the following
+    question:".
+    Read from scripts/video_eval/tool_call_infer.py of github.com/zsgvivo/VideoZoomer, which writes such files; the data
+    set itself was not read.
+
+    The published files name no video (images lie in folders named by a hash). Rows of the questions do: convert the
+    file that reinforcement learning takes (`videozoomer-json`), and give it as `--questions`."""
+
+    name = "videozoomer-sft"
+    columns = ("messages", "conversations", "id", "videos", "video")
+
+    def question_of(self, prompt: str) -> str:
+        return _VIDEOZOOMER_FRAME.sub("", _EXAMPLES.sub("", prompt)).strip()
+
+    def answer_of(self, turn: str) -> str | None:
+        if "<answer>" not in turn:
+            return None
+        answer = tagged_answer(turn)
+        boxed = _BOX.search(answer)
+        return boxed[1].strip() if boxed else answer
+
+
+_INSTRUCTIONS = re.compile(r"\s*(?:Think first\b|The video path (?:for|of) this video\b).*", re.DOTALL | re.IGNORECASE)
+_TOLD_PATH = re.compile(
+    rf"The video path (?:for|of) this video is:?\s*(\S.*?(?:{'|'.join(map(re.escape, VIDEO_SUFFIXES))}))\b",
+    re.IGNORECASE,
+)
+"""With the points and spaces of a name: ``AO8RW_0.0_6.9.mp4``."""
+_CALLED_PATH = re.compile(r'"video_path"\s*:\s*"([^"]+)"')
+
+
+class LongVTParquet(Dialogues):
+    """VideoSIAH: the data that LongVT (arXiv 2511.20785) is trained on, parquet files of longvideotool/LongVT-Parquet.
+
+    Rows for reinforcement learning (`longvt_rl_*.parquet`) have `data_source`, `prompt`, `videos` (one, ``{"video":
+    "file://...", ...}``), `reward_model.ground_truth` and `extra_info`: `question`, `answer`, `video_segment` [start,
+    end] in seconds, `index`, `split`, `tools_kwargs`. Read from examples/video_tools/process_time_r1.py of
+    github.com/EvolvingLMMs-Lab/LongVT and converters of the files in other public repositories. The prompt, with the
+    published instructions, and the limits of the frames are the method's own here.
+
+    Rows of the sources `TimeR1`, `TVG-R1...` and `time-r1` ask for a segment, as the published reward routes them.
+
+    Files for fine-tuning (`longvt_sft_*.parquet`, `longvt_rft_*.parquet`) have `id` and `messages`: `role` and
+    `content`, a text or a list of parts with `text`, `image_url.url` or `video_url.url`; those without a tool have one
+    reply, a thought and an answer. Traces with a tool may name their calls in the text or in `tool_calls`; the user's
+    text ends with the published instructions, from "Think first" or "The video path" on. What the tool replied is a
+    message of the tool or of the user. Where the user's message has no video, it is named in those instructions ("The
+    video path for this video is X"), or in the calls (`video_path`). Read second-hand, from such converters alone.
+
+    Of a dialogue what the assistant says becomes turns; what the tool replied is shown anew when they are learnt. Paths
+    in calls are those of another machine, and left out. Truths and segments, which dialogues do not have, are those of
+    rows of the same questions (`BenchmarkFiles.questions`), such as VideoSIAH's own for reinforcement learning, which
+    the dialogues for reinforcement fine-tuning (`longvt_rft_selftrace_15k3.parquet`) were made from."""
+
+    name = "longvt-parquet"
+    columns = ("data_source", "videos", "reward_model", "extra_info", "id", "messages")
+
+    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        if "messages" in entry and "extra_info" not in entry:
+            raise RowError("it is a dialogue for fine-tuning; --turns reads those")
+        extra_info, videos = required(entry, "extra_info"), required(entry, "videos")
+        if len(videos) != 1 or not isinstance(videos[0], Mapping):
+            raise RowError(f"the column 'videos' must list one video, got {videos!r:.80}")
+        bounds = extra_info.get("video_segment")
+        seconds = segment(*bounds) if bounds is not None and len(bounds) == 2 else None
+        if bounds is not None and len(bounds) and seconds is None:
+            raise RowError(f"the field 'video_segment' must be [start, end] with start < end, got {bounds}")
+        source = str(entry.get("data_source") or self.name)
+        return benchmark_row(
+            source,
+            index=str(extra_info.get("index", "")),
+            split=str(extra_info.get("split") or "train"),
+            video_path=find_moved_video(files.videos, str(required(videos[0], "video"))),
+            question=str(required(extra_info, "question")),
+            truth=str(required(required(entry, "reward_model"), "ground_truth")),
+            question_type="segment" if _asks_for_segment(source) else "open",
+            video_segment_seconds=seconds,
+        )
+
+    def question_of(self, prompt: str) -> str:
+        return _INSTRUCTIONS.sub("", prompt)
+
+    def answer_of(self, turn: str) -> str:
+        return tagged_answer(turn)
+
+    def turn_of(self, text: str) -> str:
+        return super().turn_of(_CALL.sub(_without_path, text))
+
+    def images_of(self, prompt: Message) -> Sequence[str]:
+        if len(prompt.videos) + bool(prompt.images) > 1:
+            raise RowError(
+                f"the user must show one video, or images, got {len(prompt.videos)} and {len(prompt.images)}"
+            )
+        return prompt.images
+
+    def video_names(self, entry: Entry, messages: Sequence[Message]) -> Iterator[str]:
+        """The user's video, or the first that the instructions name, or the calls."""
+        prompt = next(message for message in messages if message.role == "user")
+        calls = [message.text for message in messages if message.role == "assistant"]
+        named = [*_TOLD_PATH.findall(prompt.text), *(path for text in calls for path in _CALLED_PATH.findall(text))]
+        yield from prompt.videos or named[:1]
+
+
+def _without_path(match: re.Match[str]) -> str:
+    try:
+        return _call_text(json.loads(match[1]), without="video_path")
+    except (ValueError, TypeError, AttributeError):  # as the assistant wrote it, right or wrong
+        return match[0]
+
+
+def _asks_for_segment(data_source: str) -> bool:
+    return data_source in ("TimeR1", "time-r1") or data_source.startswith("TVG-R1")

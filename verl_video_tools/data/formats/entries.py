@@ -35,8 +35,8 @@ VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".flv", ".ts"
 
 
 def read_entries(path: Path, columns: Sequence[str] | None = None) -> Iterator[ReadEntry]:
-    """The records of a .parquet, .jsonl or .json file, of the last a list or, after a first line that is an object, the
-    lines of a .jsonl file. A line that is no JSON gives the error.
+    """The records of a .parquet, .jsonl, .json, .csv or .tsv file; of .json a list or, after a first line that is an
+    object, the lines of a .jsonl file. A line that cannot be read gives the error.
 
     Args:
         columns: of a .parquet file only these, as far as it has them; None: all.
@@ -54,8 +54,10 @@ def read_entries(path: Path, columns: Sequence[str] | None = None) -> Iterator[R
         if not isinstance(entries, list):
             raise UsageError(f"cannot read annotations from {path}: expected a list of questions")
         yield from entries
+    elif path.suffix.lower() in (".csv", ".tsv"):
+        yield from read_csv(path, "\t" if path.suffix.lower() == ".tsv" else None)
     else:
-        raise UsageError(f"cannot read annotations from {path}: expected a .parquet, .json or .jsonl file")
+        raise UsageError(f"cannot read annotations from {path}: expected a .parquet, .json, .jsonl, .csv or .tsv file")
 
 
 def _read_lines(path: Path) -> Iterator[ReadEntry]:
@@ -153,19 +155,19 @@ def read_csv(path: Path, delimiter: str | None = None) -> Iterator[ReadEntry]:
                 try:
                     values = next(reader)
                 except StopIteration:
-                    break
+                    return
                 except csv.Error as error:
-                    if reader.line_num > begin:
+                    if reader.line_num > begin:  # the quotation mark has taken other lines with it
                         raise
                     yield RowError(f"line {begin}: {error}; {_QUOTES}")
                     continue
-                if values and len(values) != len(names):
+                if len(values) == len(names):
+                    yield dict(zip(names, values, strict=True))
+                elif values:
                     yield RowError(
                         f"line {begin} has {len(values)} values, the first line names {len(names)} columns; a value "
                         "that holds the delimiter stands in double quotes"
                     )
-                elif values:
-                    yield dict(zip(names, values, strict=True))
     except OSError as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
     except csv.Error as error:

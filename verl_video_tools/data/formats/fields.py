@@ -115,11 +115,11 @@ def lettered_options(options: Any, field: str) -> list[str]:
     """
     if not isinstance(options, dict) or not options:
         raise RowError(f"the field {field!r} must hold the options by their letters, got {options!r:.80}")
-    given = {str(letter): text for letter, text in options.items() if text is not None}
-    letters = sorted(given)
+    by_letter = {str(letter): text for letter, text in options.items() if text is not None}
+    letters = sorted(by_letter)
     if "".join(letters) != string.ascii_uppercase[: len(letters)]:
         raise RowError(f"the field {field!r} must have the letters A, B, C, ..., got {', '.join(letters)}")
-    return [str(given[letter]).strip() for letter in letters]
+    return [str(by_letter[letter]).strip() for letter in letters]
 
 
 def split_options(text: str) -> tuple[str, list[str]]:
@@ -191,11 +191,11 @@ def without_media_marks(text: str) -> str:
 
 def tagged_answer(text: Any) -> str:
     """What stands between answer tags, or the whole text where there are none."""
-    found = _ANSWER_TAG.search(str(text))
-    return (found[1] if found else str(text)).strip()
+    match = _ANSWER_TAG.search(str(text))
+    return (match[1] if match else str(text)).strip()
 
 
-def reasoned_turn(reasoning: str, answer: str) -> str:
+def reasoning_turn(reasoning: str, answer: str) -> str:
     """A turn that thinks and answers, from texts that may stand between their tags already.
 
     Raises:
@@ -244,8 +244,8 @@ def find_moved_video(folder: Path | None, path: str, kind: MediaKind = "video") 
     Raises:
         RowError: not even a file of its name does.
     """
-    given = PurePosixPath(with_slashes(path.removeprefix("file://")))
-    parts = [part for part in given.parts if part not in ("/", ".", "..")]
+    path_elsewhere = PurePosixPath(with_slashes(path.removeprefix("file://")))
+    parts = [part for part in path_elsewhere.parts if part not in ("/", ".", "..")]
     if not parts:
         raise RowError(f"no {kind} is named by {path!r}")
     return find_first_video(folder, ["/".join(parts[start:]) for start in range(len(parts))], kind)
@@ -253,8 +253,8 @@ def find_moved_video(folder: Path | None, path: str, kind: MediaKind = "video") 
 
 def split_name(annotations: Path, default: str) -> str:
     """`train`, `val` or `test` where the name of the annotation file says so."""
-    found = _SPLIT.search(annotations.stem.replace("_", " "))
-    if found is None:
+    match = _SPLIT.search(annotations.stem.replace("_", " "))
+    if match is None:
         return default
-    name = found[1].lower()
+    name = match[1].lower()
     return "val" if name in ("valid", "validation", "dev") else name

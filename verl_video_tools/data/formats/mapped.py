@@ -30,10 +30,10 @@ from verl_video_tools.data.formats.fields import (
     split_options,
 )
 from verl_video_tools.data.formats.subtitles import (
-    ask_with_subtitles,
     evenly_spaced_seconds,
     read_srt,
     shown_at,
+    with_subtitles,
 )
 
 
@@ -115,7 +115,7 @@ class MappedBenchmark(Benchmark):
             split = split_name(files.annotations, split)
         subtitles = self._shown_subtitles(entry, video_path, files)
         if subtitles is not None and self.subtitle_form != "interleaved":
-            question = ask_with_subtitles(question, subtitles)
+            question = with_subtitles(question, subtitles)
         return benchmark_row(
             self.name,
             index=index,

@@ -68,17 +68,17 @@ def shown_at(
     return [subtitle for subtitle in subtitles if any(is_shown(subtitle, moment) for moment in moments_seconds)]
 
 
-def ask_with_subtitles(question: str, subtitles: Sequence[Subtitle]) -> str:
+def with_subtitles(question: str, subtitles: Sequence[Subtitle]) -> str:
     """The question after the subtitles, a line each."""
     return "\n".join([_HEADING, *(subtitle.text for subtitle in subtitles), "", question])
 
 
 def without_subtitles(question: str) -> str:
-    """What `ask_with_subtitles` was given, or the text itself. A caption holds no empty line."""
+    """What `with_subtitles` was given, or the text itself. A caption holds no empty line."""
     return question.partition("\n\n")[2] if question.startswith(_HEADING) else question
 
 
-def asked_with_subtitles(row: Mapping[str, Any]) -> bool:
+def has_subtitles(row: Mapping[str, Any]) -> bool:
     """Whether the row is asked with subtitles, even if none of them is shown at the chosen moments."""
     extra_info = row["extra_info"]
     return extra_info.get("subtitles") is not None or str(extra_info["question"]).startswith(_HEADING)

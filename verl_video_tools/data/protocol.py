@@ -63,7 +63,7 @@ async def generation_settings(
     }
 
 
-def settled(
+def record_protocol(
     path: Path, protocol: Mapping[str, Any], *, has_rollouts: bool, otherwise: str, advice: str
 ) -> dict[str, Any]:
     """Write a protocol down, or compare it with the one that is.
@@ -108,16 +108,16 @@ def settled(
 async def _judge(config: JudgeConfig) -> dict[str, Any]:
     """What its verdicts depend on."""
     named = ("profile", "temperature", "max_tokens", "prompt_file")
-    asked = await _asked(LLMJudge(config), config, named)
-    return {**asked, "prompt_digest": prompt_digest(config.prompt_file)}
+    described = await _with_name(LLMJudge(config), config, named)
+    return {**described, "prompt_digest": prompt_digest(config.prompt_file)}
 
 
 async def _tool_model(config: ToolModelConfig) -> dict[str, Any]:
     """What its replies depend on, and how many there may be."""
-    return await _asked(EndpointToolModel(config), config, ("max_tokens", "calls_per_rollout"))
+    return await _with_name(EndpointToolModel(config), config, ("max_tokens", "calls_per_rollout"))
 
 
-async def _asked(
+async def _with_name(
     client: LLMJudge | EndpointToolModel, config: JudgeConfig | ToolModelConfig, named: Sequence[str]
 ) -> dict[str, Any]:
     async with client:
@@ -157,10 +157,10 @@ def _at(protocol: Any, name: str) -> Any:
 def _differences(old: Any, new: Any, name: str = "") -> dict[str, tuple[Any, Any]]:
     """Leaves that differ, by dotted name."""
     if isinstance(old, dict) and isinstance(new, dict):
-        found: dict[str, tuple[Any, Any]] = {}
+        differences: dict[str, tuple[Any, Any]] = {}
         for key in sorted(old.keys() | new.keys()):
-            found |= _differences(old.get(key), new.get(key), f"{name}.{key}" if name else key)
-        return found
+            differences |= _differences(old.get(key), new.get(key), f"{name}.{key}" if name else key)
+        return differences
     return {} if old == new else {name: (old, new)}
 
 

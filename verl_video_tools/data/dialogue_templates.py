@@ -11,12 +11,13 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Literal
 
 from verl_video_tools.core.config import checked_fields, require
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.prompts import file_beside, read_prompt
+from verl_video_tools.core.prompts import file_beside
 from verl_video_tools.core.types import CallRecord, Trajectory
 from verl_video_tools.methods import METHOD_NAMES, method_class
 
@@ -35,7 +36,7 @@ class DialogueTemplate:
     """
 
     name: str
-    share: float
+    share: float = 1.0
     """In proportion to the shares of the other templates."""
     instruction: str = ""
     """Appended to the method's system prompt."""
@@ -85,24 +86,20 @@ def load_templates(source: str) -> tuple[DialogueTemplate, ...]:
     Raises:
         UsageError: there are none, or they cannot be read.
     """
-    files = {name: file_beside(method_class(name), FILE) for name in METHOD_NAMES}
-    packaged = {name: file for name, file in files.items() if file.is_file()}
-    if source not in packaged and not Path(source).exists():
-        raise UsageError(f"there are no templates {source!r}; give a TOML file, or one of: {', '.join(packaged)}")
-    text = packaged[source].read_text(encoding="utf-8") if source in packaged else read_prompt("", "", source)
+    path: Path | Traversable = Path(source)
+    if source in METHOD_NAMES and (packaged := file_beside(method_class(source), FILE)).is_file():
+        path = packaged
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{source}: no TOML file: {error}") from error
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read templates from {source}: {error}; give a TOML file, or a method that has some (framethinker)"
+        ) from error
     if not tables or not all(isinstance(table, dict) for table in tables.values()):
         raise UsageError(f"{source}: a file of templates has a table for each, such as [A]")
-    templates = []
-    for name, table in tables.items():
-        if "share" not in table:
-            raise UsageError(f"{source}: template {name} has no share")
-        fields = {**table, "name": name, "instruction": str(table.get("instruction", "")).strip()}
-        templates.append(DialogueTemplate(**checked_fields(DialogueTemplate, fields)))
-    return tuple(templates)
+    return tuple(
+        DialogueTemplate(**checked_fields(DialogueTemplate, {**table, "name": name})) for name, table in tables.items()
+    )
 
 
 def allotted(templates: Sequence[DialogueTemplate], questions: Sequence[str], seed: int) -> list[DialogueTemplate]:

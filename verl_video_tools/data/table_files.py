@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.formats.entries import ReadEntry, read_csv, read_entries
+from verl_video_tools.data.formats.entries import ReadEntry, read_entries
 from verl_video_tools.data.formats.fields import split_name
 from verl_video_tools.data.parquet import ROWS_PER_BATCH
 
@@ -72,17 +72,17 @@ def open_table(path: Path, split: str | None = None) -> TableFiles:
         UsageError: it cannot be read, is no table, has no rows, or is a folder whose files are several tables.
     """
     if path.is_dir():
-        files, found = _files_of_split(path, split)
+        files, split_of_files = _files_of_split(path, split)
         folders = tuple(dict.fromkeys((path, files[0].parent)))
     elif path.suffix.lower() in SUFFIXES:
-        files, found, folders = (path,), split_name(path, "train"), (path.parent,)
+        files, split_of_files, folders = (path,), split_name(path, "train"), (path.parent,)
     else:
         raise UsageError(f"cannot read a table from {path}: expected a folder or a file of {', '.join(SUFFIXES)}")
     first = tuple(islice(chain.from_iterable(_records(file, None) for file in files), _NUM_SURVEYED))
     names = dict.fromkeys(name for record in first if isinstance(record, dict) for name in record)
     if not names:
         raise UsageError(f"{path} has no rows" + (f"; the first row: {first[0]}" if first else ""))
-    return TableFiles(path, files, folders, split or found, tuple(names), first)
+    return TableFiles(path, files, folders, split or split_of_files, tuple(names), first)
 
 
 def _files_of_split(folder: Path, split: str | None) -> tuple[tuple[Path, ...], str]:
@@ -99,15 +99,15 @@ def _files_of_split(folder: Path, split: str | None) -> tuple[tuple[Path, ...], 
         splits[split_name(Path(_SHARD.sub("", path.stem)), split_name(parent, "train"))].append(path)
     if not splits:
         raise UsageError(f"{folder} holds no table: no file of {', '.join(SUFFIXES)}")
-    wanted = next(iter(splits)) if split is None and len(splits) == 1 else split_name(Path(split or ""), split or "")
-    if wanted not in splits:
+    chosen = next(iter(splits)) if split is None and len(splits) == 1 else split_name(Path(split or ""), split or "")
+    if chosen not in splits:
         chosen = "choose one" if split is None else f"there is no {split!r}"
         raise UsageError(f"{folder} has the splits {', '.join(sorted(splits))}: {chosen}; name it with --split")
-    files = splits[wanted]
+    files = splits[chosen]
     if len({(path.parent, path.suffix, _SHARD.sub("", path.stem)) for path in files}) > 1:
         names = ", ".join(str(path.relative_to(folder)) for path in files[:4])
         raise UsageError(f"{folder} holds several tables ({names}); name one of them")
-    return tuple(files), split or wanted
+    return tuple(files), split or chosen
 
 
 def _holds_rows(path: Path) -> bool:
@@ -116,12 +116,7 @@ def _holds_rows(path: Path) -> bool:
 
 
 def _records(path: Path, columns: Sequence[str] | None) -> Iterator[ReadEntry]:
-    match path.suffix.lower():
-        case ".csv" | ".tsv" as suffix:
-            return read_csv(path, "\t" if suffix == ".tsv" else None)
-        case ".parquet" | ".arrow":
-            return _of_arrow(path, columns)
-    return read_entries(path)
+    return _of_arrow(path, columns) if path.suffix.lower() in (".parquet", ".arrow") else read_entries(path)
 
 
 def _of_arrow(path: Path, columns: Sequence[str] | None) -> Iterator[ReadEntry]:
@@ -142,8 +137,8 @@ def _of_arrow(path: Path, columns: Sequence[str] | None) -> Iterator[ReadEntry]:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
             names = [name for name in schema.names if columns is None or name in columns]
-            wanted = [f"{name}.path" if _is_media(schema.field(name).type) else name for name in names]
-            for batch in file.iter_batches(ROWS_PER_BATCH, columns=wanted):
+            columns_to_read = [f"{name}.path" if _is_media(schema.field(name).type) else name for name in names]
+            for batch in file.iter_batches(ROWS_PER_BATCH, columns=columns_to_read):
                 yield from batch.to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise UsageError(f"cannot read a table from {path}: {error}") from error
