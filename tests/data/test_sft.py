@@ -204,6 +204,6 @@ def test_rows_of_several_methods(tmp_path: Path) -> None:
     assert Counter(row["agent_name"] for row in rows) == {"framethinker": 2, "longvt": 2} and report.kept.total() == 4
     for row in rows:
         assert ("<action>" in row["turns"][-1]) == (row["agent_name"] == "framethinker")
-    for setting, message in (("zoomer.initial_frames", r"METHOD\.FIELD"), ("answer_grading", "has no field")):
+    for setting, message in (("zoomer.initial_frames", r"METHOD\.FIELD"), ("look_frames", "has no field")):
         with pytest.raises(UsageError, match=message):
             export_sft(folder / "train.parquet", out, settings={setting: 8})

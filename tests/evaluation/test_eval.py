@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.evaluation.eval_command import (
@@ -92,8 +91,6 @@ def test_a_benchmark_gives_result_and_tables(
         ("long", "1"),
     ]
     assert lines[0]["model"] == MODEL
-    with Image.open(out / "accuracy_frames.png") as picture:
-        assert picture.format == "PNG" and len(picture.convert("RGB").getcolors(1 << 20) or []) > 10
 
 
 def test_subtitles_are_shown_and_said_in_the_protocol(

@@ -74,8 +74,7 @@ def test_a_sample_gives_a_result(name: str, files: BenchmarkFiles, tmp_path: Pat
     overall = result["overall"]
     num_faults = len(read) - len(rows)
     assert (overall["items"], overall["failed"]) == (len(read), num_faults) == (len(read), len(result["failures"]))
-    num_graded = len(rows) if benchmark.is_graded else 0
-    assert overall["accuracy"] == (1 / num_graded if num_graded else None)
+    assert overall["accuracy"] == 1 / len(rows)
     figures = {figure for figure in overall.keys() - COUNTS if not figure.endswith("_published")}
     assert {figure: overall[figure] for figure in figures} == FIGURES.get(name, {})
     published = {f"{figure}_published" for figure in ("accuracy", "unreadable", *figures)}

@@ -97,9 +97,11 @@ def load_templates(source: str) -> tuple[DialogueTemplate, ...]:
         ) from error
     if not tables or not all(isinstance(table, dict) for table in tables.values()):
         raise UsageError(f"{source}: a file of templates has a table for each, such as [A]")
-    return tuple(
-        DialogueTemplate(**checked_fields(DialogueTemplate, {**table, "name": name})) for name, table in tables.items()
-    )
+    templates = []
+    for name, table in tables.items():
+        fields = {**table, "name": name, "instruction": str(table.get("instruction", "")).strip()}
+        templates.append(DialogueTemplate(**checked_fields(DialogueTemplate, fields)))
+    return tuple(templates)
 
 
 def allotted(templates: Sequence[DialogueTemplate], questions: Sequence[str], seed: int) -> list[DialogueTemplate]:

@@ -516,7 +516,7 @@ class RolloutMaker:
         rollout.sample = sample = Sample.from_row(task.row)
         method.check_sample(sample, self.judge)
         began = time.perf_counter()
-        instructions = (self.instruction, None if task.template is None else task.template.instruction.strip())
+        instructions = (self.instruction, None if task.template is None else task.template.instruction)
 
         async def attempt(own: Method, number: int) -> Trajectory:
             made = await self.chat.rollout(

@@ -150,9 +150,9 @@ def _first_option(table: TableFiles, columns: Columns) -> int | None:
             options = options_of(columns.values(record, "options"))
         except RowError:
             continue
+        if options and answer and not answer.isdecimal():
+            return None
         if options and answer and answer not in options:
-            if not answer.isdecimal():
-                return None
             numbers.append((int(answer), len(options)))
     if not numbers or any(number > num_options for number, num_options in numbers):
         return None

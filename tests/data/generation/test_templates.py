@@ -221,7 +221,7 @@ def test_templates_of_a_file_replace_the_packaged_ones(
     assert texts_of(server.requests[0]["messages"][0]).endswith("\n\nLook once.")
     command = ["data", "generate", str(parquet), str(out), "--method=framethinker", "--base-url", server.base_url]
     assert run([*command, "--templates=longvt"]) == 2
-    assert "there are no templates 'longvt'" in capsys.readouterr().err
+    assert "cannot read templates from longvt" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------------------------------------------------- logic
