@@ -31,7 +31,8 @@ def test_every_name_has_a_line(kind: str, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("kind", "name", "told"),
     [
-        ("benchmarks", "charades-sta", ["charades_sta_test.txt", "Extractor: lmms-eval/charades_sta"]),
+        ("benchmarks", "charades-sta", ["charades_sta_test.txt"]),
+        ("benchmarks", "lvbench", ["video_info.meta.jsonl", "Extractor: lmms-eval-2025/lvbench"]),
         ("benchmarks", "video-mme", ["videomme/test-00000-of-00001.parquet", "Split: test", "Groups: duration, "]),
         ("formats", "video-r1", ["Video-R1-260k.json"]),
         ("methods", "longvt", ["arXiv 2511.20785"]),
