@@ -6,16 +6,19 @@ need Chromium are skipped without it, or fail with VVT_REQUIRE_CHROMIUM=1 (`test
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import signal
 import time
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import settings
 
 from tests.context_method import NAME, PATH
@@ -65,6 +68,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     deadline = os.environ.get("VVT_TEST_DEADLINE")
     if deadline and item.get_closest_marker("long") and time.time() > float(deadline):
         pytest.skip("left out: no time is left before VVT_TEST_DEADLINE")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parsed_once() -> Iterator[None]:
+    """Hydra reads some fifty files for each configuration. Their parsing, a third of its time, is done once."""
+    load, parsed = yaml.load, dict[str, Any]()
+
+    def load_once(stream: Any, Loader: Any) -> Any:
+        if Loader.__name__ != "OmegaConfLoader" or not hasattr(stream, "read"):
+            return load(stream, Loader)
+        text = stream.read()
+        if text not in parsed:
+            parsed[text] = load(text, Loader)
+        return copy.deepcopy(parsed[text])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml, "load", load_once)
+        yield
 
 
 def pytest_collection_finish() -> None:
