@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
-from verl_video_tools.cli.options import METHOD, MaxPixels, MinPixels, Settings, command
+from verl_video_tools.cli.options import METHOD, MaxPixels, MinPixels, Settings, command, config_from
 from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -56,13 +56,7 @@ class Train:
 
         from verl_video_tools.launch.train import Request, dry_run, plan_run, train
 
-        request = Request(
-            self.stage,
-            tuple(self.overrides),
-            synthetic=self.synthetic,
-            smoke_test=self.smoke_test,
-            save_on_signal=self.save_on_signal,
-        )
+        request = config_from(Request, self, overrides=tuple(self.overrides))
         if self.cfg:
             print(OmegaConf.to_yaml(plan_run(request).config))
             return
