@@ -1,4 +1,4 @@
-"""A recorded rollout as one picture, for trackers: question, timeline, what each call showed, answer and reward."""
+"""A recorded rollout as one picture, for trackers: question, what each call showed and when, answer and reward."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_LINES = 4
 _MOST_THUMBNAILS = 256
 Shown = tuple[FrameRecord | Tile, bytes]
 """A frame, or one of a grid, and its JPEG file."""
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+_CALL, _REFUSED = "#0072b2", "#b00020"
 
 
 def rollout_picture(line: Mapping[str, Any]) -> Image.Image:
@@ -42,18 +42,16 @@ def rollout_picture(line: Mapping[str, Any]) -> Image.Image:
     page = _Page()
     page.text(f"step {line['step']}, {trajectory.method}: {trajectory.question}")
     page.text(outcome(line), "#555555")
-    page.timeline(trajectory)
     page.text(f"initial frames ({len(trajectory.initial_frames)})", "#555555")
     page.frames(list(thumbnails.shown(path or "", trajectory.initial_frames)))
-    colours = _colours(trajectory)
     for number, turn in enumerate(trajectory.turns, start=1):
         page.text(f"turn {number}: {turn.thought or turn.text}")
         for call in turn.calls:
-            page.text(call_line(call), colours.get(id(call), "#b00020"))
+            page.text(call_line(call), _CALL if call.ok else _REFUSED)
             page.frames(list(thumbnails.shown(path or "", call.frames)))
     page.text(f"answer: {trajectory.answer}")
     for note in thumbnails.notes.values():
-        page.text(f"no frames: {note}", "#b00020")
+        page.text(f"no frames: {note}", _REFUSED)
     return page.picture()
 
 
@@ -75,12 +73,6 @@ def call_line(call: CallRecord) -> str:
     return f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}: {call.text if call.text else came}"
 
 
-def _colours(trajectory: Trajectory) -> dict[int, str]:
-    """Of each executed call, on the timeline and above its frames."""
-    executed = [call for turn in trajectory.turns for call in turn.calls if call.ok]
-    return {id(call): _COLOURS[number % len(_COLOURS)] for number, call in enumerate(executed)}
-
-
 class _Page:
     """Grows downwards: what is drawn is kept until its height is known."""
 
@@ -88,7 +80,6 @@ class _Page:
         self._font = ImageFont.load_default(13)
         self._height = _MARGIN
         self._parts: list[tuple[int, int, str | Image.Image, str]] = []
-        self._bars: list[tuple[tuple[int, int, int, int], str]] = []
 
     def text(self, text: str, colour: str = "black") -> None:
         lines = [line for part in text.splitlines() or [""] for line in textwrap.wrap(part, _CHARACTERS) or [""]]
@@ -97,31 +88,6 @@ class _Page:
         for line in lines:
             self._parts.append((_MARGIN, self._height, line, colour))
             self._height += _LINE
-
-    def timeline(self, trajectory: Trajectory) -> None:
-        """The video from left to right: marks of the initial frames, and below them those of each executed call."""
-        if trajectory.video is None:
-            return
-        duration = max(trajectory.video.duration_seconds, 1e-6)
-        left, right = _MARGIN, WIDTH - _MARGIN
-        top = self._height + _GAP
-        colours = _colours(trajectory)
-        rows: list[tuple[Sequence[FrameRecord], str]] = [(trajectory.initial_frames, "#888888")]
-        rows += [
-            (call.frames, colours[id(call)])
-            for turn in trajectory.turns
-            for call in turn.calls
-            if call.ok and call.frames
-        ]
-        for frames, colour in rows:
-            self._bars.append(((left, top, right, top + 6), "#eeeeee"))
-            for frame in (shown for each in frames for shown in each.single_frames):
-                x = left + round((right - left - 2) * min(frame.timestamp_seconds / duration, 1.0))
-                self._bars.append(((x, top, x + 2, top + 6), colour))
-            top += 9
-        self._parts.append((left, top, "0:00", "#888888"))
-        self._parts.append((right - 50, top, f"{duration:.0f} s", "#888888"))
-        self._height = top + _LINE + _GAP
 
     def frames(self, shown: Sequence[Shown]) -> None:
         cells = list(_cells(shown))
@@ -136,8 +102,6 @@ class _Page:
     def picture(self) -> Image.Image:
         page = Image.new("RGB", (WIDTH, self._height + _MARGIN), "white")
         draw = ImageDraw.Draw(page)
-        for bounds, colour in self._bars:
-            draw.rectangle(bounds, fill=colour)
         for x, y, content, colour in self._parts:
             if isinstance(content, str):
                 draw.text((x, y), content, fill=colour, font=self._font)
