@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import io
 import os
 import signal
 import time
@@ -80,7 +81,9 @@ def parsed_once() -> Iterator[None]:
             return load(stream, Loader)
         text = stream.read()
         if text not in parsed:
-            parsed[text] = load(text, Loader)
+            again: Any = io.StringIO(text)
+            again.name = getattr(stream, "name", "<file>")  # which errors name
+            parsed[text] = load(again, Loader)
         return copy.deepcopy(parsed[text])
 
     with pytest.MonkeyPatch.context() as patch:
