@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("verl", reason="checks of a run compose verl's configuration")
 
+from omegaconf import DictConfig, OmegaConf
+
 from tests.recipes.options import recipe_plan
 from verl_video_tools.launch.checks.planned import PlannedRun
 from verl_video_tools.launch.checks.report import Check, Status
@@ -20,7 +22,7 @@ from verl_video_tools.launch.checks.run import check_run
 from verl_video_tools.methods import method_class
 from verl_video_tools.methods.toolkit.oracle import write_prompt
 from verl_video_tools.synthetic import base_model_dir
-from verl_video_tools.verl_plugin.planned_run import Kind, compose_run
+from verl_video_tools.verl_plugin.planned_run import Kind, RunModel, compose_run, load_run_model
 
 Checks = dict[str, Check]
 ChecksOf = Callable[..., Checks]
@@ -43,10 +45,30 @@ def recipe_options(demo_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return options
 
 
+@pytest.fixture(scope="session")
+def load_once() -> Callable[..., RunModel]:
+    """`load_run_model`, which loads the same tokenizer and processor once."""
+    loaded: dict[tuple[str, ...], RunModel] = {}
+
+    def load(model: DictConfig, data: DictConfig, source: str | None = None) -> RunModel:
+        names = ("mm_processor_kwargs", "apply_chat_template_kwargs")
+        key = (OmegaConf.to_yaml(model), *(str(data.get(name)) for name in names), str(source))
+        if key not in loaded:
+            loaded[key] = load_run_model(model, data, source)
+        return loaded[key]
+
+    return load
+
+
 @pytest.fixture
-def checks_of(recipe_options: Callable[[str], tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> ChecksOf:
+def checks_of(
+    recipe_options: Callable[[str], tuple[str, ...]],
+    load_once: Callable[..., RunModel],
+    monkeypatch: pytest.MonkeyPatch,
+) -> ChecksOf:
     """`checks_of(*options)`: what is found of FrameThinker's recipe with some more options, by name."""
     monkeypatch.setattr("verl_video_tools.launch.checks.planned.list_gpus", list)
+    monkeypatch.setattr("verl_video_tools.launch.checks.run.load_run_model", load_once)
 
     def checks(*options: str, recipe: str = "framethinker_grpo", **fields: Any) -> Checks:
         program: Kind = "sft" if recipe.endswith("_sft") else "grpo"
