@@ -24,7 +24,7 @@ from verl_video_tools.core.types import (
     Turn,
     VideoInfo,
 )
-from verl_video_tools.methods.compose import reward as of
+from verl_video_tools.methods.compose import parts as of
 from verl_video_tools.methods.compose.composition import TOOLS
 from verl_video_tools.methods.compose.parts import Hermes, ScoringContext, Term, components
 
