@@ -33,7 +33,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     def find_spec(module: str) -> object:
         return object() if module in {name.replace("-", "_") for name in versions} else None
 
-    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(machine, "version", version)
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
     return versions
 
