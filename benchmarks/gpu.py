@@ -16,7 +16,6 @@ exits with 1; with `--allow-cpu` it says what it leaves out, measures decoding, 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -66,9 +65,7 @@ def measure_decode(video: LongVideo, folder: Path, num_rollouts: int) -> Rate:
     path = write_long_video(video, folder)
     seconds = {}
     for reader in (SHARED, "qwen"):
-        cost = measure_trace(
-            video, path, reader, num_rollouts=num_rollouts, repetitions=1, run_name=f"bench-gpu-{os.getpid()}"
-        )
+        cost = measure_trace(video, path, reader, num_rollouts=num_rollouts, repetitions=1)
         if not isinstance(cost, TraceCost):
             raise RuntimeError(f"frames could not be read with {reader}: {cost}")
         seconds[reader] = cost.wall_seconds

@@ -1,8 +1,8 @@
 """What the initial frames of a FrameMind group cost: 8 rungs of the ladder against the dearest rung alone.
 
 Twice: decoding alone (`Video.decode_many`), and as the agent loop does it, where every rollout asks for its own rung
-through one frame cache and tells it of the others; the cache's writes and reads of a group's 124 MB come on top. CPU
-time, since the rollouts of many groups share a node's cores. Every rung's pixels are compared with those of a decode of
+through one frame cache and tells it of the others; the cache's copies of a group's 124 MB come on top. CPU time,
+since the rollouts of many groups share a node's cores. Every rung's pixels are compared with those of a decode of
 its own. Exits with 1 if they differ, or if decoding a group with nested times costs over 1.2 times its dearest rung.
 
 Usage: python -m benchmarks.ladder
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,10 +22,7 @@ from benchmarks.video.long_files import LongVideo, write_long_video
 from verl_video_tools.core.types import FrameBatch, FrameRequest, PixelEnvelope, Sample
 from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.video import Video
-from verl_video_tools.video.file_locks import StripedLocks
-from verl_video_tools.video.frame_store import FrameStore
-from verl_video_tools.video.provider import FrameProvider
-from verl_video_tools.video.shared_folder import shared_memory_root
+from verl_video_tools.video.frame_cache import FrameCache
 
 GROUP_SIZE = 8
 FOLDER, REPETITIONS = Path("outputs/bench_ladder"), 3
@@ -63,9 +59,8 @@ def cached_ms(video: Video, looks: Sequence[FrameRequest]) -> float:
 
 
 def _through_cache(video: Video, looks: Sequence[FrameRequest]) -> list[FrameBatch]:
-    with tempfile.TemporaryDirectory(dir=shared_memory_root(), prefix="bench-ladder-") as folder:
-        provider = FrameProvider([FrameStore(Path(folder), CACHE_BYTES)], StripedLocks(Path(folder) / "locks"))
-        return [provider.provide(video, [look], prefetch=looks)[0] for look in looks]
+    cache = FrameCache(CACHE_BYTES)
+    return [cache.decode(video, look, prefetch=looks) for look in looks]
 
 
 def check_pixels(video: Video, looks: Sequence[FrameRequest]) -> None:

@@ -53,7 +53,6 @@ QUICK = Scale(
     slow_repetitions=1,
     groups=(2,),
 )
-GRID_SECONDS = 0.5
 COLUMNS = {
     "ours_warm": "ours warm",
     "ours_cold": "ours cold",
@@ -62,7 +61,7 @@ COLUMNS = {
     "qwen": "qwen-vl-utils",
     "decord": "decord",
 }
-WAYS = {"qwen": "qwen-vl-utils", "uncached": "ours, no cache", "exact": "ours", "grid": "ours, 0.5 s grid"}
+WAYS = {"qwen": "qwen-vl-utils", "uncached": "ours, no cache", "exact": "ours"}
 """How a group's requests are read."""
 Traces = dict[str, dict[str, TraceCost | str]]
 """By group and way; a text says why there is no cost."""
@@ -87,9 +86,8 @@ def main() -> None:
     costs.progress("making the test videos")
     videos = [(video, write_long_video(video, options.cache_dir)) for video in scale.videos]
     shapes = costs.measure_shapes(videos, scale.shapes, options.readers, scale.repetitions, scale.slow_repetitions)
-    run_name = f"bench-{os.getpid()}"
-    traces = measure_traces(scale, videos[0], run_name, has_baseline="qwen" in options.readers)
-    hit_ms = costs.measure_cache_hit(*videos[0], scale.repetitions, f"{run_name}-hit")
+    traces = measure_traces(scale, videos[0], has_baseline="qwen" in options.readers)
+    hit_ms = costs.measure_cache_hit(*videos[0], scale.repetitions)
     text = "\n\n".join(
         [
             _where(scale, shapes),
@@ -104,18 +102,16 @@ def main() -> None:
     (options.out / "video_io.json").write_text(json.dumps(result, indent=1, default=asdict) + "\n", encoding="utf-8")
 
 
-def measure_traces(scale: Scale, video: tuple[LongVideo, Path], run_name: str, *, has_baseline: bool) -> Traces:
+def measure_traces(scale: Scale, video: tuple[LongVideo, Path], *, has_baseline: bool) -> Traces:
     traces: Traces = {}
     for num_rollouts in scale.groups:
-        name = f"{run_name}-{num_rollouts}"
         measure = partial(costs.measure_trace, *video, num_rollouts=num_rollouts, repetitions=1)
         ways = {
-            "uncached": measure(SHARED, run_name=f"{name}-off", cache_bytes=0),
-            "exact": measure(SHARED, run_name=f"{name}-exact"),
-            "grid": measure(SHARED, run_name=f"{name}-grid", grid_seconds=GRID_SECONDS),
+            "uncached": measure(SHARED, cache_bytes=0),
+            "exact": measure(SHARED),
         }
         if has_baseline:
-            ways["qwen"] = measure("qwen", run_name=f"{name}-qwen")
+            ways["qwen"] = measure("qwen")
         traces[f"G={num_rollouts}"] = ways
     return traces
 

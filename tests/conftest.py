@@ -36,8 +36,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Models of the tests lie on disk; a look-up over the network would only make them slow or flaky.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-# Nobody else's frames, also where several processes share the tests, and few of our own.
-os.environ["VVT_FRAME_CACHE"] = f"tests-{os.getpid()}"
 os.environ.setdefault("VVT_FRAME_CACHE_BYTES", str(64 << 20))
 
 # A suite that a script has put in the background ignores SIGINT, and so would all that it starts and interrupts.

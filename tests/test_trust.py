@@ -14,8 +14,6 @@ import pytest
 from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.records.records import RecordWriter
 from verl_video_tools.services.judge import CacheKey, VerdictCache
-from verl_video_tools.video.file_locks import StripedLocks
-from verl_video_tools.video.frame_store import FrameStore
 
 REPO = Path(__file__).parents[1]
 PACKAGE = REPO / "verl_video_tools"
@@ -70,13 +68,6 @@ def test_no_pickle_is_read_but_checkpoints() -> None:
         path.name for path in PACKAGE.rglob("*.py") if any(map(loads_a_pickle, ast.walk(ast.parse(path.read_text()))))
     }
     assert found == OF_CHECKPOINTS | OF_OWN_OBJECTS
-
-
-def test_folders_of_frames_are_their_owners(tmp_path: Path) -> None:
-    FrameStore(tmp_path / "store", 1 << 20)
-    StripedLocks(tmp_path / "store" / "locks")
-    for folder in ("store/frames", "store/incoming", "store/locks"):
-        assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o700, folder
 
 
 def keep_records(folder: Path) -> None:

@@ -31,7 +31,7 @@ _STEP_SECONDS = 300.0
 _SAVE_SECONDS = 120.0
 """Time to end the step and to save, after the run was told to stop."""
 _CACHE_BYTES = 4_000_000
-"""Capacity of the frame cache in shared memory, and of that on disk: small, so that they are full soon."""
+"""Capacity of each process's frame cache: small, so that it is full soon."""
 _NO_END = 1_000_000
 DEMO, ROWS = "demo_mixed", "rows.parquet"
 """In a soak's folder: the synthetic world, and the rows of it that a soak trains on."""
@@ -199,10 +199,7 @@ def _recipe(out: Path, temporary: Path, number: int, judge_url: str) -> Iterator
         "OUTPUT_DIR": str(out),
         "TRAIN_FILES": str(out / ROWS),
         "VERL_FILE_LOGGER_PATH": str(_metrics_path(out, number)),
-        "VVT_FRAME_CACHE": f"soak-{os.getpid()}",
         "VVT_FRAME_CACHE_BYTES": str(_CACHE_BYTES),
-        "VVT_FRAME_CACHE_DISK": str(out / "cache" / "frames"),
-        "VVT_FRAME_CACHE_DISK_BYTES": str(_CACHE_BYTES),
         "TMPDIR": str(temporary / "files"),
         "RAY_TMPDIR": str(temporary),  # Ray adds a folder `ray`; a longer path would be too long for its sockets
     }

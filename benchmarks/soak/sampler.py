@@ -106,7 +106,6 @@ _TITLES = (
     (r"\S*/raylet( |$)", "raylet"),
     (r"\S*/gcs_server( |$)", "Ray's GCS"),
     (r".*/ray/", "Ray's helpers"),
-    (r".*janitor\.py", "frame cache's janitor"),
     (r"(\S*/)?bash |.* -m verl_video_tools\.verl_plugin\.supervise ", "recipe"),  # whose arguments are the driver
     (r".* -m verl\.trainer\.main_ppo", "driver"),
 )

@@ -23,13 +23,9 @@ SECONDS_PER_REQUEST, SECONDS_PER_TRACE = 180.0, 1200.0
 CACHE_BYTES = 2 << 30
 
 
-def cache_environment(run_name: str, cache_bytes: int = CACHE_BYTES, grid_seconds: float = 0.0) -> dict[str, str]:
-    """Variables that give a process its own empty frame cache."""
-    return {
-        "VVT_FRAME_CACHE": run_name,
-        "VVT_FRAME_CACHE_BYTES": str(cache_bytes),
-        "VVT_TIME_GRID_SECONDS": str(grid_seconds),
-    }
+def cache_environment(cache_bytes: int = CACHE_BYTES) -> dict[str, str]:
+    """The variable that sets the size of a process's frame cache."""
+    return {"VVT_FRAME_CACHE_BYTES": str(cache_bytes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +126,13 @@ def count_wrong(video: LongVideo, rollouts: Sequence[Sequence[Request]], numbers
     )
 
 
-def measure_cache_hit(video: LongVideo, path: Path, repetitions: int, run_name: str) -> float:
+def measure_cache_hit(video: LongVideo, path: Path, repetitions: int) -> float:
     """CPU milliseconds per frame of a window of 16 frames that `decode_frames` has just decoded, asked 20 times; the
     median of the repetitions."""
     times_each = 20
     shape = SHAPES[2]
     cpu = []
-    with Worker(SHARED, cache_environment(run_name)) as worker:
+    with Worker(SHARED, cache_environment()) as worker:
         rng = np.random.default_rng(3)
         for _ in range(repetitions):
             request = make_request(str(path), video.num_frames, video.fps, shape, rng)
@@ -148,15 +144,12 @@ def measure_cache_hit(video: LongVideo, path: Path, repetitions: int, run_name: 
 
 @dataclass(frozen=True, slots=True)
 class TraceCost:
-    """Medians for all requests of one group, begun with an empty cache.
-
-    `wrong_frames` is None with a time grid: then other frames than those asked for are what the user chose.
-    """
+    """Medians for all requests of one group, begun with an empty cache."""
 
     cpu_seconds: float
     wall_seconds: float
     repetitions: int
-    wrong_frames: int | None
+    wrong_frames: int
 
 
 def measure_trace(
@@ -166,25 +159,22 @@ def measure_trace(
     *,
     num_rollouts: int,
     repetitions: int,
-    run_name: str,
-    grid_seconds: float = 0.0,
     cache_bytes: int = CACHE_BYTES,
 ) -> TraceCost | str:
     """A group of rollouts at once through `decode_frames`, or one request after the other for another reader."""
     cpu, wall, wrong = [], [], 0
     for repetition in range(repetitions):
         rollouts = group_trace(str(path), video.num_frames, video.fps, num_rollouts, seed=repetition)
-        environment = cache_environment(f"{run_name}-{repetition}", cache_bytes, grid_seconds)
         try:
-            with Worker(reader, environment) as worker:
+            with Worker(reader, cache_environment(cache_bytes)) as worker:
                 work = worker.run(rollouts, SECONDS_PER_TRACE)
         except (MissingReader, WorkFailed) as error:
             return str(error)
         cpu.append(work.cpu_seconds)
         wall.append(work.wall_seconds)
         wrong += count_wrong(video, rollouts, work.numbers)
-    progress(f"group of {num_rollouts} by {reader}, grid {grid_seconds} s, done")
-    return TraceCost(statistics.median(cpu), statistics.median(wall), repetitions, None if grid_seconds else wrong)
+    progress(f"group of {num_rollouts} by {reader} done")
+    return TraceCost(statistics.median(cpu), statistics.median(wall), repetitions, wrong)
 
 
 def progress(text: str) -> None:

@@ -20,7 +20,7 @@ from tests.videos.kinds import WRITERS
 from tests.videos.rare_kinds import RARE_WRITERS
 from tests.videos.reference import Reference
 from verl_video_tools.video import Video
-from verl_video_tools.video.probe import probe
+from verl_video_tools.video.containers import open_container
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,18 @@ class Row:
 
 def measure(name: str, path: Path, num_seeds: int) -> Row:
     """Compare a file's frames with one pass over it, for each seed at other random times."""
-    found = probe(path)
+    with open_container(path) as container:
+        codec = container.streams.video[0].codec_context
+        file_format = f"{container.format.name.split(',')[0]}, {codec.codec.canonical_name}, {codec.pix_fmt}"
     reference = Reference(path)
     with Video(path) as video:
+        is_random_access = video.is_random_access
         comparisons = [compare(video, reference, seed) for seed in range(num_seeds)]
     return Row(
         name,
-        f"{found.container.split(',')[0]}, {found.codec}, {found.pixel_format}",
+        file_format,
         len(reference.pictures),
-        found.is_random_access,
+        is_random_access,
         sum(comparison.asked for comparison in comparisons),
         sum(comparison.num_wrong for comparison in comparisons),
         next((comparison.wrong for comparison in comparisons if comparison.wrong), None),

@@ -183,9 +183,9 @@ def test_a_run_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
     from verl_video_tools.methods import method_class
     from verl_video_tools.methods.toolkit.oracle import write_prompt
     from verl_video_tools.synthetic import base_model_dir
-    from verl_video_tools.video import pool
+    from verl_video_tools.video import decoding
 
-    pool._settings()  # other tests of this process keep theirs, whereas the checks work without a frame cache
+    decoding._cache()  # other tests of this process keep theirs, whereas the checks work without a frame cache
     make_demo(tmp_path / "demo", num_train_videos=2, num_test_videos=1, questions_per_video=2, num_processes=1)
     write_prompt(method_class("framethinker"), tmp_path / "demo" / "prompts")
     os.symlink(base_model_dir(), tmp_path / "demo" / "base")

@@ -138,7 +138,7 @@ def _one_process(total: Round, name: str, seed: int, seconds: float | None, coun
     progress, log = Progress(work / "progress"), work / "finds"
     request = {"name": name, "seed": seed, "first": total.next_number, "seconds": seconds, "count": count}
     command = [sys.executable, "-m", "tests.fuzz.worker", json.dumps(request), str(work)]
-    environment = {**os.environ, "VVT_FRAME_CACHE": f"fuzz-{os.getpid()}", "VVT_FRAME_CACHE_BYTES": str(64 << 20)}
+    environment = {**os.environ, "VVT_FRAME_CACHE_BYTES": str(64 << 20)}
     with (work / "errors").open("wb") as errors:
         process = subprocess.Popen(
             command, cwd=REPO, env=environment, stdout=errors, stderr=errors, start_new_session=True

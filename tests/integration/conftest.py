@@ -94,7 +94,7 @@ def run_recipe(
         "PYTHON": sys.executable,
         "OUTPUT_DIR": str(output_dir),
         "PYTHONPATH": str(REPO),  # the instrumented replica lies in tests/
-        "VVT_FRAME_CACHE_BYTES": str(512 << 20),  # all frames of the demo, which the runs of a session share
+        "VVT_FRAME_CACHE_BYTES": str(512 << 20),  # all frames of the demo
         VARIABLE: marker,
         **environment,
     }

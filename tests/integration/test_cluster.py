@@ -132,7 +132,6 @@ def submit(
         "MODEL_PATH": str(sft_model),
         "TRAIN_FILES": rows,
         "VAL_FILES": rows,  # the demonstration's own name methods that search, and this recipe has no retriever
-        "VVT_FRAME_CACHE": "cluster-test",
         **more_variables,
     }
     return cluster.job(

@@ -16,7 +16,6 @@ from verl_video_tools.core.sample import Clip, clip_path, read_clip
 from verl_video_tools.core.types import FrameRequest
 from verl_video_tools.video import Video, decode_frames, open_video
 from verl_video_tools.video.identity import file_identity
-from verl_video_tools.video.probe import probe
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +100,3 @@ async def test_clips_share_no_frame_with_their_file(ten_seconds: Path) -> None:
     for path, numbers in [(ten_seconds, [0, 3]), (clip, [50, 53]), (ten_seconds, [0, 3]), (clip, [50, 53])]:
         batch = await decode_frames(await open_video(path), request, 30.0)
         assert [read_number(frame) for frame in batch.frames_THWC] == numbers
-
-
-def test_the_probe_of_a_clip(ten_seconds: Path) -> None:
-    whole, clip = probe(ten_seconds), probe(clip_path(ten_seconds, 5.0, 6.0), check_decoding=True)
-    assert (clip.info.num_frames, clip.num_damaged_frames, clip.codec) == (10, 0, whole.codec)
-    assert clip.bit_rate == pytest.approx(whole.bit_rate, rel=0.05) and clip.start_seconds == pytest.approx(5.0)

@@ -19,9 +19,7 @@ from tests.videos.reference import Reference
 from verl_video_tools.core.errors import UnreadableVideoError, VideoError, VideoNotFoundError
 from verl_video_tools.core.types import FrameRequest
 from verl_video_tools.video import Video, decode_frames, open_video, planned_frames, sample_table, table_trust
-from verl_video_tools.video.file_locks import StripedLocks
-from verl_video_tools.video.frame_store import FrameStore
-from verl_video_tools.video.provider import FrameProvider
+from verl_video_tools.video.frame_cache import FrameCache
 from verl_video_tools.video.source import VideoSource
 
 
@@ -209,11 +207,11 @@ def test_frames_counted_by_a_wrong_table_are_not_taken_for_others(
     path = tmp_path / "dropped.mp4"
     empty_a_sample(index_last, path, 195)
     request = FrameRequest(96, 64, indices=(250,))
-    provider = FrameProvider([FrameStore(tmp_path / "store", 1 << 20)], StripedLocks(tmp_path / "locks"))
+    cache = FrameCache(1 << 20)
     with Video(path) as video:
-        provider.provide(video, [request])
+        cache.decode(video, request)
         video.frames_at_indices([195])
-        (batch,) = provider.provide(video, [request])
+        batch = cache.decode(video, request)
     np.testing.assert_array_equal(batch.frames_THWC[0], Reference(path).pictures[250])
 
 

@@ -21,20 +21,10 @@ from tests.videos.files import read_number, write_video
 from tests.waiting import wait_until
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, UnreadableVideoError
 from verl_video_tools.core.types import FrameRequest
-from verl_video_tools.video import (
-    Video,
-    decode_frames,
-    open_video,
-    opening,
-    planned_frames,
-    pool_stats,
-    run_with_reader,
-)
-from verl_video_tools.video import pool as pool_module
-from verl_video_tools.video.decode_threads import DecodePool, result_of
-from verl_video_tools.video.pool import ReaderCache
+from verl_video_tools.video import Video, decode_frames, decoding, open_video, opening, planned_frames
+from verl_video_tools.video.decoding import OpenVideos
 from verl_video_tools.video.readers import FrameReader
-from verl_video_tools.video.source import Deadline, VideoSource
+from verl_video_tools.video.source import NEVER, Deadline, VideoSource
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +70,8 @@ async def a_deadline_that_is_over(video: Video) -> None:
 async def test_a_reader_beyond_the_capacity_closes(
     paths: list[Path], use: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = ReaderCache(DecodePool(1), capacity=1)
-    monkeypatch.setattr("verl_video_tools.video.pool._reader_cache", lambda: shelf)
+    videos = OpenVideos(capacity=1)
+    monkeypatch.setattr(decoding, "_videos", lambda: videos)
     for path in paths:
         await use(await open_video(path, deadline_seconds=30))
     assert open_files(paths) == {paths[-1].name}
@@ -89,7 +79,7 @@ async def test_a_reader_beyond_the_capacity_closes(
 
 @pytest.fixture
 def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of files whose frames are looked for, in a process of two decode threads that may have two files open."""
+    """Names of files whose frames are looked for, in a process that may have two files open."""
     names: list[str] = []
     open_reader = opening.open_reader
 
@@ -97,10 +87,8 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(source.path.name)
         return open_reader(source, *arguments)
 
-    pool = DecodePool(2)
-    shelf = ReaderCache(pool, capacity=2)
-    monkeypatch.setattr("verl_video_tools.video.pool._pool", lambda: pool)
-    monkeypatch.setattr("verl_video_tools.video.pool._reader_cache", lambda: shelf)
+    videos = OpenVideos(capacity=2)
+    monkeypatch.setattr(decoding, "_videos", lambda: videos)
     monkeypatch.setattr(opening, "open_reader", note_and_open)
     return names
 
@@ -123,14 +111,14 @@ async def test_readers_that_rollouts_hold_are_bounded_too(suffix: str, tmp_path:
     for _ in range(2):
         for video, path in zip(videos, paths, strict=True):
             assert await numbers(video, 3, 17) == [3, 17]
-            assert len(open_files(paths)) == pool_stats().open_videos == 2
+            assert len(open_files(paths)) == 2
             assert path.name in open_files(paths)
     assert [video.info.num_frames for video in videos] == [20, 21, 22, 23, 24]
     await planned_frames(videos[0], FrameRequest(width=96, height=64, indices=(3,)), deadline_seconds=30)
     assert paths[0].name not in open_files(paths), "its times were known already"
     assert sorted(readings) == [path.name for path in paths]
     del videos, video
-    pool_module._reader_cache()._videos.clear()
+    decoding._videos()._recent.clear()
     wait_until(lambda: not open_files(paths), "the end of the readers that nobody holds", 5.0)
 
 
@@ -143,7 +131,7 @@ async def test_many_rollouts_at_once_all_get_their_frames(tmp_path: Path, readin
 
     for found in await asyncio.gather(*(roll_out(path) for path in paths * 3)):
         assert found == [[25, 29], [0, 29], [13, 29]]
-    assert len(open_files(paths)) == pool_stats().open_videos <= 2
+    assert len(open_files(paths)) <= 2
 
 
 async def test_a_reader_at_work_keeps_its_file(paths: list[Path], readings: list[str]) -> None:
@@ -157,11 +145,11 @@ async def test_a_reader_at_work_keeps_its_file(paths: list[Path], readings: list
         assert reader.is_open
         return reader.frames_at([0.1]).indices.tolist()
 
-    working = asyncio.create_task(run_with_reader(first, work, 30.0, "wait"))
+    working = asyncio.create_task(decoding._on_reader(first, work, 30.0, "wait"))
     await asyncio.to_thread(begun.wait, 30)
     for video in others:
         assert await numbers(video, 2) == [2]
-        assert pool_stats().open_videos == 2 and first.is_open
+        assert len(open_files(paths)) == 2 and first.is_open
     release.set()
     assert await working == [3]
 
@@ -180,10 +168,7 @@ async def test_the_result_of_a_thread_lives_no_longer_than_its_holders() -> None
     class Result:
         pass
 
-    pool = DecodePool(1)
-    task = pool.submit(Result)
-    result = await result_of(task, 5, "a result")
+    result = await decoding._decoding().run(Result, NEVER)
     alive = weakref.ref(result)
-    del task, result
-    await result_of(pool.submit(int), 5, "another")  # the thread has let go, too
-    assert alive() is None
+    del result
+    wait_until(lambda: alive() is None, "the end of the result", 5.0)

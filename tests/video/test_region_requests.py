@@ -16,15 +16,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.video.conftest import Reference
-from tests.video.provider.providing import provider_of
 from tests.video.test_backends import DECODABLE, skip_unless_usable
 from tests.videos.files import write_video
 from tests.videos.kinds import DAMAGED_WRITERS
 from verl_video_tools.core.errors import FrameRangeError
 from verl_video_tools.core.types import Box, FrameRequest, PixelBox, Region, Tile
 from verl_video_tools.video import Video
+from verl_video_tools.video.frame_cache import ENTRY_BYTES, FrameCache
 from verl_video_tools.video.frame_converter import FrameConverter
-from verl_video_tools.video.provider import FrameProvider
 
 sizes = st.tuples(st.integers(1, 130), st.integers(1, 130))
 
@@ -91,9 +90,7 @@ def opened(reference_of: Callable[[str], Reference]) -> Iterator[Video]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_caches_keep_regions_and_whole_frames_apart(
-    opened: Video, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_the_cache_keeps_regions_and_whole_frames_apart(opened: Video, data: st.DataObject) -> None:
     request = st.builds(
         lambda box, index, size: FrameRequest(*size, indices=index, region=box and Region(Box(*box))),
         box=st.none() | boxes(96, 64),
@@ -102,45 +99,46 @@ def test_caches_keep_regions_and_whole_frames_apart(
     )
     requests = data.draw(st.lists(request, min_size=1, max_size=4))
     expected = opened.decode_many(requests)
-    provider = provider_of(tmp_path_factory.mktemp("cache"))
+    cache = FrameCache(64 << 20)
     for is_again in (False, True):
-        batches = provider.provide(opened, requests)
-        for batch, wanted in zip(batches, expected, strict=True):
+        for request, wanted in zip(requests, expected, strict=True):
+            batch = cache.decode(opened, request)
             np.testing.assert_array_equal(batch.frames_THWC, wanted.frames_THWC)
             assert batch.records() == wanted.records()
-            assert batch.num_cached == (len(batch) if is_again else 0)
+            assert batch.num_cached == len(batch) or not is_again
 
 
 def test_a_region_comes_from_the_file_though_its_frame_is_cached_smaller(
-    opened: Video, reference_of: Callable[[str], Reference], tmp_path: Path
+    opened: Video, reference_of: Callable[[str], Reference]
 ) -> None:
-    box, provider = PixelBox(10, 20, 66, 48), provider_of(tmp_path)
-    provider.provide(opened, [FrameRequest(12, 8, indices=(30,)), FrameRequest(96, 64, indices=(30,))])
-    (batch,) = provider.provide(opened, [of(box, 30)])
+    box, cache = PixelBox(10, 20, 66, 48), FrameCache(64 << 20)
+    for size in ((12, 8), (96, 64)):
+        cache.decode(opened, FrameRequest(*size, indices=(30,)))
+    batch = cache.decode(opened, of(box, 30))
     assert batch.num_cached == 0
     np.testing.assert_array_equal(batch.frames_THWC[0], cut(reference_of("h264.mp4").pictures[30], box))
-    assert len(list((tmp_path / "frames").rglob("30*"))) == 3
+    assert cache.stats().stored_bytes == 3 * (12 * 8 + 96 * 64 + 56 * 28 + ENTRY_BYTES)
 
 
-def test_parts_of_a_frame_at_one_size_are_cached_apart(opened: Video, tmp_path: Path) -> None:
-    provider = provider_of(tmp_path)
+def test_parts_of_a_frame_at_one_size_are_cached_apart(opened: Video) -> None:
+    cache = FrameCache(64 << 20)
     parts = [of(box, 5, size=(28, 28)) for box in (PixelBox(0, 0, 48, 32), PixelBox(48, 32, 96, 64))]
     for request in (FrameRequest(28, 28, indices=(5,)), *parts):
-        assert provider.provide(opened, [request])[0].num_cached == 0
+        assert cache.decode(opened, request).num_cached == 0
 
 
-def test_two_units_of_one_region_share_a_cached_frame(opened: Video, tmp_path: Path) -> None:
-    provider = provider_of(tmp_path)
+def test_two_units_of_one_region_share_a_cached_frame(opened: Video) -> None:
+    cache = FrameCache(64 << 20)
     pixels = of(PixelBox(24, 16, 72, 48), 5, size=(28, 28))
     shares = FrameRequest(28, 28, indices=(5,), region=Region(Box(0.25, 0.25, 0.75, 0.75), "normalised"))
-    assert provider.provide(opened, [pixels])[0].num_cached == 0
-    assert provider.provide(opened, [shares])[0].num_cached == 1
+    assert cache.decode(opened, pixels).num_cached == 0
+    assert cache.decode(opened, shares).num_cached == 1
 
 
-def test_what_siblings_decode_along_is_their_region(opened: Video, tmp_path: Path) -> None:
-    provider, box = provider_of(tmp_path), PixelBox(10, 20, 66, 48)
-    provider.provide(opened, [FrameRequest(96, 64, indices=(30,))], prefetch=[of(box, 31)])
-    (batch,) = provider.provide(opened, [of(box, 31)])
+def test_what_siblings_decode_along_is_their_region(opened: Video) -> None:
+    cache, box = FrameCache(64 << 20), PixelBox(10, 20, 66, 48)
+    cache.decode(opened, FrameRequest(96, 64, indices=(30,)), prefetch=[of(box, 31)])
+    batch = cache.decode(opened, of(box, 31))
     assert batch.num_cached == 1
     np.testing.assert_array_equal(batch.frames_THWC, opened.frames(of(box, 31)).frames_THWC)
 
@@ -220,7 +218,6 @@ def test_a_shrunk_region_looks_like_one_of_another_library(opened: Video) -> Non
 @given(data=st.data(), columns=st.integers(1, 4), rows=st.integers(1, 3), cell=st.sampled_from([(24, 16), (31, 17)]))
 def test_a_grid_is_its_frames_row_by_row(
     opened: Video,
-    tmp_path_factory: pytest.TempPathFactory,
     data: st.DataObject,
     columns: int,
     rows: int,
@@ -231,12 +228,12 @@ def test_a_grid_is_its_frames_row_by_row(
     width, height = cell
     request = FrameRequest(columns * width, rows * height, indices=indices, region=region, grid=(columns, rows))
     alone = opened.frames(FrameRequest(width, height, indices=indices, region=region))
-    stored = provider_of(tmp_path_factory.mktemp("cache"))
+    cache = FrameCache(64 << 20)
     for batch in (
         opened.frames(request),
-        *FrameProvider(()).provide(opened, [request]),
-        *stored.provide(opened, [request]),
-        *stored.provide(opened, [request]),
+        FrameCache(0).decode(opened, request),
+        cache.decode(opened, request),
+        cache.decode(opened, request),
     ):
         assert len(batch) == len(request) == 1
         picture = batch.frames_THWC[0]
@@ -247,9 +244,9 @@ def test_a_grid_is_its_frames_row_by_row(
             np.testing.assert_array_equal(picture[y : y + height, x : x + width], expected)
         tiles = tuple(Tile(record.index, record.timestamp_seconds) for record in alone.records())
         assert batch.records()[0].tiles == tiles
-        assert batch.records() == opened.planned(request) == stored.planned(opened, request)
+        assert batch.records() == opened.planned(request)
     assert batch.num_cached == 1
-    (cells,) = stored.provide(opened, [FrameRequest(width, height, indices=indices, region=region)])
+    cells = cache.decode(opened, FrameRequest(width, height, indices=indices, region=region))
     assert cells.num_cached == len(indices)  # a cell is kept like a frame that is shown alone
 
 

@@ -141,7 +141,7 @@ class Turn:
 
 @dataclass
 class CacheUse:
-    """What the frame cache of its node did for a rollout."""
+    """What the frame cache of its process did for a rollout."""
 
     hits: int = 0
     """Frames that came from the cache."""

@@ -137,7 +137,6 @@ def _pictures(policy: PolicyConfig, method: Method) -> dict[str, Any]:
         **of_video,
         "sizes": asdict(policy.envelope) if has_processor else "as the method asks; the server fits them",
         "video_backend": os.environ.get("VVT_VIDEO_BACKEND") or "pyav",
-        "time_grid_seconds": os.environ.get("VVT_TIME_GRID_SECONDS") or "0",
     }
 
 

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ from verl_video_tools.rollout.cost import GROUP_SIZE, planned_images
 from verl_video_tools.rollout.observation import prompt_messages
 from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.services.config import JudgeConfig
-from verl_video_tools.video import Video
+from verl_video_tools.video.isolated import IsolatedOpener
 
 CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info", "turns")
 
@@ -174,12 +175,18 @@ def probe_videos(
     named = dict.fromkeys(path for row in rows if (path := _video_path(row)) is not None)
     paths = [path for path in named if os.path.isfile(read_clip(path).file)]
 
+    openers: SimpleQueue[IsolatedOpener] = SimpleQueue()
+    for _ in range(jobs):
+        openers.put(IsolatedOpener())
+
     def opened(path: str) -> VideoInfo | str:
+        opener = openers.get()
         try:
-            with Video(path, deadline_seconds=deadline_seconds) as video:
-                return video.info
+            return opener.info(path, deadline_seconds)
         except VideoError as error:
             return str(error)
+        finally:
+            openers.put(opener)
 
     facts: dict[str, VideoInfo | str] = {}
     executor = ThreadPoolExecutor(jobs)
@@ -189,6 +196,8 @@ def probe_videos(
             progress(len(facts), len(paths))
     finally:
         executor.shutdown(cancel_futures=True)  # where the user stops it, videos that wait are not opened
+        for _ in range(jobs):
+            openers.get().close()
     return facts
 
 

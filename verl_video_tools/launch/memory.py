@@ -16,6 +16,7 @@ from typing import Any
 from verl_video_tools.config import agent_workers
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import PixelEnvelope
+from verl_video_tools.video.frame_cache import DEFAULT_BYTES
 
 GiB = 2**30
 GB = 10**9
@@ -466,7 +467,6 @@ def engine_memory(model: ModelShape, options: RunOptions, gpu: GPU, longest_toke
 # ------------------------------------------------------------------------------------------------------------- a node
 PROCESS_BYTES = 8 * GB  # assumed: a training worker, or both processes of an inference server
 IMAGE_CACHE_BYTES = 1 * GiB  # per training worker: verl_plugin keeps images that it fetched last
-FRAME_CACHE_BYTES = 4 * GiB  # the frame cache's default
 # An agent loop worker keeps the images of its groups in several copies while it decodes, packs and sends them. Fitted
 # to the peaks of LongVT's and FrameThinker's workers in `make bench-scale`, on a CPU.
 WORKER_BYTES = 1.15 * GB
@@ -518,9 +518,9 @@ def host_memory(model: ModelShape, options: RunOptions, workload: Workload, clus
         "offloaded weights, optimizer": gpus * offloaded / cluster.num_gpus,
         "trainers and servers": gpus * (PROCESS_BYTES + IMAGE_CACHE_BYTES) + servers_here * PROCESS_BYTES,
         "agent loop workers": math.ceil(workers / nodes) * (WORKER_BYTES + WORKER_IMAGE_COPIES * worker_images),
-        "frame cache": FRAME_CACHE_BYTES,
+        "frame caches": math.ceil(workers / nodes) * DEFAULT_BYTES,
     }
-    shm = FRAME_CACHE_BYTES + max(2 * GB, images / nodes) + gpus * SHM_BYTES_PER_GPU
+    shm = max(2 * GB, images / nodes) + gpus * SHM_BYTES_PER_GPU
     return HostMemory(parts, shm, cache_gb, workers)
 
 

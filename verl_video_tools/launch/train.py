@@ -351,17 +351,14 @@ def _make_rows(plan: Plan) -> None:
 def _check(plan: Plan, thorough: bool) -> Report:
     """What the checks of a run find; what libraries print meanwhile is not shown."""
     from verl_video_tools.launch.checks.run import check_run
-    from verl_video_tools.video.opening_check import end_idle_children
 
     before = dict(os.environ)
-    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"  # frames are shown to nobody: they stay out of caches
-    os.environ.pop("VVT_FRAME_CACHE_DISK", None)
+    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"  # nobody asks for the same frames again
     try:
         with hold_output() as held:
             held.discarded = True
             return check_run(_planned(plan, thorough))
     finally:
-        end_idle_children()  # the run's supervisor would take them for processes that it has left behind
         os.environ.clear()
         os.environ.update(before)
 

@@ -183,7 +183,7 @@ def _cache_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     num_hits, num_misses = sum(use.hits for use in uses), sum(use.misses for use in uses)
     return {
         "cache/hit_rate": num_hits / max(1, num_hits + num_misses),
-        "cache/bytes": float(max(use.stored_bytes for use in uses)),  # each node has its own: the fullest
+        "cache/bytes": float(max(use.stored_bytes for use in uses)),  # each process has its own: the fullest
     }
 
 

@@ -26,7 +26,7 @@ from verl_video_tools.core.errors import RetrievalError
 from verl_video_tools.core.types import Box, FrameRequest, PixelBox, Region, Retriever, Trajectory
 from verl_video_tools.services.config import RetrievalConfig as RetrievalConfig
 from verl_video_tools.video import Video, decode_frames, open_video
-from verl_video_tools.video.pool import identify
+from verl_video_tools.video.decoding import identify
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")

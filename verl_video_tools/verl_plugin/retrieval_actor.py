@@ -49,7 +49,7 @@ def node_actor(config: RetrievalConfig) -> Any:
             num_gpus=config.num_gpus,
             max_concurrency=_QUERIES_AT_ONCE,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-            # Candidates are decoded once, for their embeddings: cached frames would only drive out the rollouts'.
+            # Candidates are decoded once, for their embeddings.
             runtime_env={"env_vars": {"VVT_FRAME_CACHE_BYTES": "0"}},
         )
         .remote(config)

@@ -4,19 +4,16 @@ Importing this needs NumPy and PyAV, not torch.
 """
 
 from verl_video_tools.core.types import Box, FrameBatch, FrameRequest, PixelEnvelope, Region, VideoInfo
-from verl_video_tools.video.pool import (
-    cache_stats,
-    decode_frames,
-    decode_many,
-    index_at,
-    open_video,
-    planned_frames,
-    pool_stats,
-    run_with_reader,
+from verl_video_tools.video.decoding import cache_stats, decode_frames, index_at, open_video, planned_frames
+from verl_video_tools.video.resize import (
+    envelope_of,
+    fit_box,
+    fit_envelope,
+    fit_pixels,
+    image_tokens,
+    request_tokens,
 )
-from verl_video_tools.video.resize import fit_box, fit_envelope, fit_pixels
 from verl_video_tools.video.sampling import fps_seconds, linspace_indices, not_before, uniform_seconds
-from verl_video_tools.video.tokens import envelope_of, image_tokens, request_tokens
 from verl_video_tools.video.video import Video
 
 __all__ = [
@@ -29,7 +26,6 @@ __all__ = [
     "VideoInfo",
     "cache_stats",
     "decode_frames",
-    "decode_many",
     "envelope_of",
     "fit_box",
     "fit_envelope",
@@ -41,8 +37,6 @@ __all__ = [
     "not_before",
     "open_video",
     "planned_frames",
-    "pool_stats",
     "request_tokens",
-    "run_with_reader",
     "uniform_seconds",
 ]

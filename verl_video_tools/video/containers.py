@@ -6,9 +6,11 @@ that holds a playlist would show any file of this machine, or open itself until 
 
 from __future__ import annotations
 
+import ctypes
 import os
 
 import av
+import av.container.core
 from av.container import InputContainer
 
 FORMATS = (
@@ -22,9 +24,21 @@ and the runners of scripts, which all open something else."""
 MAX_PICTURE_PIXELS = 8192 * 8192
 """Largest picture that is decoded; 8K has half of it. A decoder holds several, of at least 1.5 bytes a pixel."""
 
+MAX_BLOCK_BYTES = 128 << 20
+"""Largest block of memory that FFmpeg gets. A header of a few hundred bytes may announce 80 million frames, for which
+FFmpeg would make a table of 24 bytes each; so many bytes hold those of a day at 60 frames a second. A plane of the
+largest picture has half of them."""
+
+MAX_STREAMS = 64
+"""Most streams of a file. Each has tables of its own."""
+
+# For all of PyAV's FFmpeg, which has no such option for one file. The library is the one that PyAV is linked with.
+ctypes.CDLL(av.container.core.__file__).av_max_alloc(ctypes.c_size_t(MAX_BLOCK_BYTES))
+
 OPEN_OPTIONS = {
     "protocol_whitelist": "file",
     "format_whitelist": ",".join(dict.fromkeys(FORMATS)),
+    "max_streams": str(MAX_STREAMS),
     "max_pixels": str(MAX_PICTURE_PIXELS),  # to find out about a stream, FFmpeg decodes some of its pictures
 }
 

@@ -26,7 +26,6 @@ from verl_video_tools.video.frame_converter import FrameConverter
 from verl_video_tools.video.grids import cells_of, tiled, tiled_records
 from verl_video_tools.video.identity import file_identity
 from verl_video_tools.video.opening import open_file, seconds_between
-from verl_video_tools.video.opening_check import check_opening
 from verl_video_tools.video.reading import report_as_unreadable
 from verl_video_tools.video.resize import missing_sides
 from verl_video_tools.video.segments import TableContradicted
@@ -92,7 +91,6 @@ class Video:
             self._open(deadline)
 
     def _open(self, deadline: Deadline) -> None:
-        check_opening(self.identity, deadline)
         try:
             self._open_once(deadline)
         except TableContradicted as contradiction:

@@ -18,7 +18,7 @@ from verl_video_tools.replay import replay
 from verl_video_tools.rollout.cost import max_cost_call
 from verl_video_tools.synthetic import base_model_dir
 from verl_video_tools.synthetic.spatial import spatial_questions, spatial_spec
-from verl_video_tools.video.tokens import image_tokens
+from verl_video_tools.video.resize import image_tokens
 
 SETTINGS = {**synthetic_fields(Compose), "file": "spatial"}
 FACTOR = 28

@@ -18,7 +18,7 @@ from verl_video_tools.core.errors import DeadlineError, FrameRangeError, Retriev
 from verl_video_tools.services import retrieval as retrieval_service
 from verl_video_tools.services.encoders import covering_size
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService
-from verl_video_tools.video import pool
+from verl_video_tools.video import decoding
 from verl_video_tools.video.identity import FileIdentity, file_identity
 
 SECONDS = 30.0
@@ -184,7 +184,7 @@ async def test_a_file_system_that_does_not_answer_ends_a_query_at_its_deadline(
 
     service = make_service()
     # Wherever it is looked up: on the loop it would stop all queries.
-    for module in (pool, retrieval_service):
+    for module in (decoding, retrieval_service):
         monkeypatch.setattr(module, "file_identity", hang, raising=False)
     start = time.monotonic()
     with pytest.raises((DeadlineError, RetrievalError)):

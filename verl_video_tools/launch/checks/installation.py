@@ -89,8 +89,6 @@ OPTIONAL = (
 
 MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
-FRAME_CACHE_GB = 4
-"""Most that the frame cache takes of /dev/shm by default."""
 LOADER_GB = 16
 """Most that a cold start's loaders take of /dev/shm by default."""
 MIN_OPEN_FILES = 4096
@@ -268,8 +266,8 @@ def check_shared_memory(path: str = "/dev/shm") -> Check:
     if total_bytes < MIN_SHARED_MEMORY_BYTES:
         detail = "too small for Ray and the weight transfer"
         return Check("machine", path, Status.WARNING, found, detail, "docker run --shm-size=8g ...")
-    if list_gpus() and total_bytes < (LOADER_GB + FRAME_CACHE_GB) * 1e9:
-        detail = f"a cold start on real data takes up to {LOADER_GB} GB of it, and the frame cache {FRAME_CACHE_GB}"
+    if list_gpus() and total_bytes < LOADER_GB * 1e9:
+        detail = f"a cold start on real data takes up to {LOADER_GB} GB of it"
         fix = "docker run --shm-size=32g ..., or a smaller video_tools.loader_shm_gb"
         return Check("machine", path, Status.WARNING, found, detail, fix)
     return Check("machine", path, Status.OK, found)
