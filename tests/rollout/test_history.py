@@ -162,7 +162,7 @@ async def test_every_method_has_labels_or_none(name: str, make_video: MakeVideo)
     messages = await episode.start()
     assert messages is not None
     records = [image.record for message in messages for image in content_images(message.content)]
-    shown = episode._contexts.history.shown
+    shown = episode.history.shown
     assert [(frame.index, frame.timestamp_seconds) for frame in shown] == [
         (record.index, record.timestamp_seconds) for record in records
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from verl_video_tools.core.errors import (
@@ -26,7 +26,6 @@ from verl_video_tools.core.errors import (
     VideoError,
 )
 from verl_video_tools.core.prompts import prompt_digest
-from verl_video_tools.core.trajectory import Verification
 from verl_video_tools.core.types import (
     CallRecord,
     Content,
@@ -35,6 +34,7 @@ from verl_video_tools.core.types import (
     ImagePart,
     Message,
     Method,
+    ModelCall,
     ParsedTurn,
     PixelEnvelope,
     Retriever,
@@ -42,19 +42,21 @@ from verl_video_tools.core.types import (
     StopReason,
     Tool,
     ToolCall,
+    ToolContext,
     ToolModel,
     ToolOutcome,
     ToolPlan,
     Trajectory,
     Turn,
+    Verification,
     VideoInfo,
     content_images,
     content_text,
     with_pixels,
 )
 from verl_video_tools.rollout.observation import (
+    History,
     RolloutVideos,
-    ToolContexts,
     decoded_picture_prompt,
     escape_messages,
     escape_special_tokens,
@@ -63,6 +65,8 @@ from verl_video_tools.rollout.observation import (
     prompt_messages,
 )
 from verl_video_tools.rollout.policy import AnswersDetached, BudgetCheck, Policy
+from verl_video_tools.services.retrieval import RecordingRetriever
+from verl_video_tools.services.tool_model import RecordingToolModel, Spent
 
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
 
@@ -90,8 +94,11 @@ class Episode:
     """A model that tools may ask."""
 
     trajectory: Trajectory = field(init=False)
+    history: History = field(default_factory=History, init=False)
     _videos: RolloutVideos = field(init=False)
-    _contexts: ToolContexts = field(init=False)
+    _tools: Mapping[str, Tool] = field(default_factory=dict, init=False)
+    """None without a video."""
+    _spent: Spent = field(default_factory=Spent, init=False)
 
     def __post_init__(self) -> None:
         self.trajectory = Trajectory(
@@ -101,14 +108,6 @@ class Episode:
             provenance=self.method.provenance(),
         )
         self._videos = RolloutVideos(self.method.tool_deadline_seconds, self.trajectory.cache)
-        self._contexts = ToolContexts(
-            self.sample,
-            self.envelope,
-            self._videos,
-            self.trajectory.retrieved_frames,
-            self.retriever,
-            self.tool_model,
-        )
 
     async def run(self, policy: Policy) -> Trajectory:
         """The whole rollout, with the turns that `policy` gives; its `stop_reason` says why it ended.
@@ -144,7 +143,9 @@ class Episode:
         try:
             await self._videos.open(sample.videos)
             infos = [video.info for video in self._videos.opened]
-            requests = await initial_requests(method, sample, self.envelope, self._contexts)
+            # A selector may ask no model: the record of the initial frames has no place for that.
+            context = self._tool_context(self.trajectory.retrieved_frames, None)
+            requests = await initial_requests(method, sample, self.envelope, context)
             planned = [image for request in requests for image in await self._videos.planned(request)]
             messages = prompt_messages(method, sample, infos, planned)
             if await self._exceeds_budget(messages, infos[0]):  # asked before anything is decoded
@@ -170,7 +171,8 @@ class Episode:
         self.trajectory.video = infos[0]
         self.trajectory.more_videos = infos[1:]
         self.trajectory.initial_frames = [image.record for image in images]
-        self._contexts.history.show([message.content for message in messages])
+        self._tools = method.tools(infos[0])
+        self.history.show([message.content for message in messages])
         return messages
 
     async def _start_without_video(self) -> list[Message] | None:
@@ -186,7 +188,7 @@ class Episode:
         images = [image for message in messages for image in content_images(message.content)]
         self.trajectory.visuals = "images" if images else "none"
         self.trajectory.initial_frames = [image.record for image in images]
-        self._contexts.history.show([message.content for message in messages])
+        self.history.show([message.content for message in messages])
         return messages
 
     async def _exceeds_budget(self, prompt: Sequence[Message], info: VideoInfo | None) -> bool:
@@ -223,7 +225,7 @@ class Episode:
             reasoning=reasoning,
         )
         self.trajectory.turns.append(turn)
-        self._contexts.history.start_turn(text)
+        self.history.start_turn(text)
 
         if parsed.answer is not None:
             self.trajectory.answer = parsed.answer
@@ -253,8 +255,7 @@ class Episode:
     # ------------------------------------------------------------------------------------------------------- internals
 
     async def _execute(self, parsed: ParsedTurn, turn: Turn, turns_left: int) -> Content | None:
-        tools = {} if self.trajectory.visuals != "video" else self.method.tools(self._videos.opened[0].info)
-        plans = [await self._plan(call, tools.get(call.name)) for call in parsed.calls]
+        plans = [await self._plan(call) for call in parsed.calls]
         turn.calls = [record for record, _ in plans]
         if self.method.end_on_call_error and any(call.refused() for call in turn.calls):
             self._fail(turn.calls, CallErrorCode.NOT_EXECUTED, "another call of the turn was refused")
@@ -288,8 +289,8 @@ class Episode:
                 self._end(reason)
                 return None
         turn.observation = content_text(observation)
-        self._contexts.history.finish_turn(turn)
-        self._contexts.history.show([observation])
+        self.history.finish_turn(turn)
+        self.history.show([observation])
         if reason := self.method.stop_reason_after(self.trajectory):
             self._end(reason)
             return None
@@ -300,16 +301,16 @@ class Episode:
             return None
         return await asyncio.to_thread(self.budget.refuses_observation, observation)
 
-    async def _plan(self, call: ToolCall, tool: Tool | None) -> tuple[CallRecord, ToolPlan]:
+    async def _plan(self, call: ToolCall) -> tuple[CallRecord, ToolPlan]:
         started = time.perf_counter()
         record = CallRecord(name=call.name, arguments=dict(call.arguments), ok=False, error=call.error)
         plan = ToolPlan()
+        tool = self._tools.get(call.name)
         if record.error is None and tool is None:
             record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r:.80}")
         if record.error is None and tool is not None:
-            context = self._contexts.of_call(record)
             try:
-                plan = await tool.plan(call.arguments, context)
+                plan = await tool.plan(call.arguments, self._tool_context(record.retrieved_frames, record.model_calls))
                 record.ok, record.result, record.text = True, dict(plan.result), plan.text
             except CallRejected as rejection:
                 record.error = rejection.error
@@ -320,9 +321,28 @@ class Episode:
         record.latency_ms = (time.perf_counter() - started) * 1e3
         return record, plan
 
+    def _tool_context(self, answers: list[list[int]], exchanges: list[ModelCall] | None) -> ToolContext:
+        """What a tool or selector may know and ask. The answers of the retriever and the exchanges with a model are
+        appended to these lists of its record; None: it may ask no model."""
+        infos = tuple(video.info for video in self._videos.opened)
+        retriever, model = self.retriever, self.tool_model
+        return ToolContext(
+            infos[0],
+            self.sample,
+            self.envelope,
+            self._videos.index_at,
+            None if retriever is None else RecordingRetriever(retriever, answers),
+            shown=self.history.shown,
+            turns=self.history.turns,
+            videos=infos,
+            look=self._videos.decode,
+            model=None if model is None or exchanges is None else RecordingToolModel(model, self._spent, exchanges),
+            times_of=self._videos.times_of,
+        )
+
     async def _take(self, record: CallRecord, plan: ToolPlan, take: _TakeFrames) -> ToolOutcome:
         """Plan or decode the frames of a call. A failure, not the policy's, is recorded on it and flags the rollout."""
-        info = self._videos.info
+        info = self.trajectory.video
         if not record.ok or plan.frames is None:
             return ToolOutcome(record, video=info)
         started = time.perf_counter()

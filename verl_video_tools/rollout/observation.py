@@ -1,4 +1,4 @@
-"""What a rollout shows its model, and what its tools may know: frames, prompts, history, context of a call."""
+"""What a rollout shows its model: prompts with subtitles, frames of its videos, and the history that tools may read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from verl_video_tools.core.errors import FrameRangeError, RetrievalError, VideoError
 from verl_video_tools.core.tool import load_selector
 from verl_video_tools.core.types import (
     CacheUse,
-    CallRecord,
     Content,
     ContextPolicy,
     FrameRecord,
@@ -24,19 +22,15 @@ from verl_video_tools.core.types import (
     PastCall,
     PastTurn,
     PixelEnvelope,
-    Retriever,
     Sample,
     ShownFrame,
     Subtitle,
     ToolContext,
-    ToolModel,
     Turn,
     VideoInfo,
     content_images,
     with_pixels,
 )
-from verl_video_tools.services.retrieval import RecordingRetriever
-from verl_video_tools.services.tool_model import RecordingToolModel, Spent
 from verl_video_tools.video import (
     Video,
     cache_stats,
@@ -143,23 +137,25 @@ async def decoded_picture_prompt(messages: Sequence[Message], sample: Sample, en
 
 
 async def initial_requests(
-    method: Method, sample: Sample, envelope: PixelEnvelope, contexts: ToolContexts
+    method: Method, sample: Sample, envelope: PixelEnvelope, context: ToolContext
 ) -> list[FrameRequest]:
     """The frames to show with the question: one request for each video, by the method or by its selector.
+
+    Args:
+        context: what a selector may know.
 
     Raises:
         RetrievalError: a selector failed, or chose what it may not.
         UsageError: the method does not ask about several videos.
     """
-    videos = contexts.videos.opened
-    if len(videos) > 1:
-        return method.plan_videos([video.info for video in videos], sample, envelope)
-    planned = method.plan_initial_frames(videos[0].info, sample, envelope)
+    if len(context.videos) > 1:
+        return method.plan_videos(context.videos, sample, envelope)
+    planned = method.plan_initial_frames(context.info, sample, envelope)
     if method.initial_frames_selector is None:
         return [planned]
     select = load_selector(method.initial_frames_selector)
     try:
-        chosen = await select(planned, contexts.of_selector(), method.tool_deadline_seconds)
+        chosen = await select(planned, context, method.tool_deadline_seconds)
     except (RetrievalError, VideoError):
         raise
     except Exception as error:  # a user's own code: raised further, it would cost the whole group its records
@@ -251,35 +247,16 @@ class RolloutVideos:
     Attributes:
         deadline_seconds: of opening a file, and of each request.
         cache: the rollout's counts of the frame cache; grow.
+        opened: the files, which requests count from 0.
     """
 
     deadline_seconds: float
     cache: CacheUse
-    _videos: list[Video] = field(default_factory=list, init=False)
+    opened: list[Video] = field(default_factory=list)
 
     async def open(self, paths: Sequence[str]) -> None:
-        """Open these files, which requests count from 0.
-
-        Raises:
-            VideoError: one of them cannot be opened, or not in time.
-        """
-        self._videos = [await open_video(path, deadline_seconds=self.deadline_seconds) for path in paths]
-
-    @property
-    def info(self) -> VideoInfo | None:
-        """Of the first video; None where none is open."""
-        return self._videos[0].info if self._videos else None
-
-    @property
-    def opened(self) -> Sequence[Video]:
-        """Those that are open, at least one.
-
-        Raises:
-            RuntimeError: there is none.
-        """
-        if not self._videos:
-            raise RuntimeError("Episode.start() must come before step()")
-        return self._videos
+        """Open these files. Raises VideoError where one of them cannot be opened, or not in time."""
+        self.opened = [await open_video(path, deadline_seconds=self.deadline_seconds) for path in paths]
 
     async def planned(self, request: FrameRequest) -> tuple[ImagePart, ...]:
         """The frames of a request without pixels. Their times are in the file's index, so labels are final but where a
@@ -305,11 +282,19 @@ class RolloutVideos:
         records = [_in_video(record, request.video) for record in batch.records()]
         return tuple(map(ImagePart, records, batch.frames_THWC))
 
+    async def index_at(self, seconds: float) -> int:
+        """`ToolContext.index_at`."""
+        return await index_at(self.opened[0], self.deadline_seconds, seconds)
+
+    async def times_of(self, indices: Sequence[int]) -> list[float]:
+        """`ToolContext.times_of`."""
+        request = FrameRequest(width=1, height=1, indices=tuple(indices))
+        return [image.record.timestamp_seconds for image in await self.planned(request)]
+
     def _video_of(self, request: FrameRequest) -> Video:
-        videos = self.opened
-        if not 0 <= request.video < len(videos):
-            raise FrameRangeError(f"there is no video {request.video}: the row has {len(videos)}, counted from 0")
-        return videos[request.video]
+        if not 0 <= request.video < len(self.opened):
+            raise FrameRangeError(f"there is no video {request.video}: the row has {len(self.opened)}, counted from 0")
+        return self.opened[request.video]
 
 
 def _in_video(record: FrameRecord, video: int) -> FrameRecord:
@@ -358,54 +343,3 @@ class History:
     def finish_turn(self, turn: Turn) -> None:
         """The last turn's calls are answered: its records are final."""
         self.turns = (*self.turns[:-1], PastTurn(turn.text, tuple(map(PastCall.of, turn.calls))))
-
-
-@dataclass(eq=False)
-class ToolContexts:
-    """Makes the context of each call: what a tool may know and ask, with its requests noted in the rollout's record.
-
-    Attributes:
-        selected_frames: what the retriever answers to a selector is appended.
-        history: of the rollout; grows.
-    """
-
-    sample: Sample
-    envelope: PixelEnvelope
-    videos: RolloutVideos
-    selected_frames: list[list[int]]
-    retriever: Retriever | None = None
-    tool_model: ToolModel | None = None
-    history: History = field(default_factory=History)
-    _spent: Spent = field(default_factory=Spent)
-
-    def of_call(self, record: CallRecord) -> ToolContext:
-        """For the tool that plans a call; what it asks is noted in the call's record."""
-        model = (
-            None if self.tool_model is None else RecordingToolModel(self.tool_model, self._spent, record.model_calls)
-        )
-        return self._context(record.retrieved_frames, model)
-
-    def of_selector(self) -> ToolContext:
-        """For the selector of the initial frames. It may ask no model: its record has no place for that."""
-        return self._context(self.selected_frames, None)
-
-    def _context(self, answers: list[list[int]], model: ToolModel | None) -> ToolContext:
-        videos, deadline_seconds = self.videos.opened, self.videos.deadline_seconds
-        return ToolContext(
-            videos[0].info,
-            self.sample,
-            self.envelope,
-            partial(index_at, videos[0], deadline_seconds),
-            None if self.retriever is None else RecordingRetriever(self.retriever, answers),
-            shown=self.history.shown,
-            turns=self.history.turns,
-            videos=tuple(video.info for video in videos),
-            look=self.videos.decode,
-            model=model,
-            times_of=partial(_times_of, videos[0], deadline_seconds),
-        )
-
-
-async def _times_of(video: Video, deadline_seconds: float, indices: Sequence[int]) -> list[float]:
-    request = FrameRequest(width=1, height=1, indices=tuple(indices))
-    return [record.timestamp_seconds for record in await planned_frames(video, request, deadline_seconds)]
