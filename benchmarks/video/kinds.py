@@ -20,7 +20,7 @@ from tests.videos.kinds import WRITERS
 from tests.videos.rare_kinds import RARE_WRITERS
 from tests.videos.reference import Reference
 from verl_video_tools.video import Video
-from verl_video_tools.video.containers import open_container
+from verl_video_tools.video.source import open_container
 
 
 @dataclass(frozen=True, slots=True)

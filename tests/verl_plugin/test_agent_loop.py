@@ -18,7 +18,6 @@ from verl_video_tools.rollout.tokens import TokenCounter
 from verl_video_tools.verl_plugin import agent_loop
 from verl_video_tools.verl_plugin.images import block_name
 from verl_video_tools.video import Video
-from verl_video_tools.video.source import Deadline
 
 END = "<|im_end|>"
 LOOK_TWICE = [get("0:03"), choose(20, 60), answer("B")]
@@ -336,7 +335,7 @@ async def test_a_frame_number_is_looked_up_beside_the_event_loop(monkeypatch: py
     """The reader may be busy with another rollout's frames, or hang: all rollouts of the worker share the loop."""
     asked, release = threading.Event(), threading.Event()
 
-    def waiting(self: Video, seconds: float, deadline: Deadline) -> int:
+    def waiting(self: Video, seconds: float) -> int:
         asked.set()
         assert release.wait(20), "the event loop was held meanwhile"
         return 15

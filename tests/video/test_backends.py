@@ -136,7 +136,7 @@ def test_decord_that_hangs_or_dies_is_replaced(how: int, reference_of: Callable[
     skip_unless_usable("decord")
     reference = reference_of("h264.mp4")
     with Video(reference.path, backend="decord") as video:
-        child = video._decoder._child._process
+        child = video._backend._child._process
         os.kill(child.pid, how)
         start = time.monotonic()
         with pytest.raises((DeadlineError, BackendError), match=r"not done within 0\.5 s|killed by signal 9"):
@@ -149,11 +149,11 @@ def test_decord_that_hangs_or_dies_is_replaced(how: int, reference_of: Callable[
 def test_decord_ends_with_its_video(reference_of: Callable[[str], Reference]) -> None:
     skip_unless_usable("decord")
     video = Video(reference_of("h264.mp4").path, backend="decord")
-    child = video._decoder._child._process
+    child = video._backend._child._process
     video.close()
     assert child.poll() is not None
     video = Video(reference_of("h264.mp4").path, backend="decord")
-    child = video._decoder._child._process
+    child = video._backend._child._process
     del video
     gc.collect()
     assert child.poll() is not None
@@ -177,8 +177,7 @@ def test_a_video_that_was_released_goes_on(backend: str, tmp_path: Path) -> None
 def test_a_frame_with_another_time_is_refused(backend: str, reference_of: Callable[[str], Reference]) -> None:
     """As if the backend had decoded the frame after the one asked for."""
     with Video(reference_of("h264.mp4").path, backend=backend) as video:
-        pts_at = video._reader.pts_at
-        video._decoder._reader.pts_at = lambda index, deadline: pts_at(index, deadline) + (index == 50) * 3000
+        video._reader.index.frame_pts[50] += 3000
         with pytest.raises(BackendError, match=rf"{backend}: .*50.*use the backend 'pyav'"):
             video.frames_at_indices([50])
 

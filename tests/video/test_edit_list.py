@@ -1,4 +1,4 @@
-"""Hidden frames are found without looking at every packet, and every packet is looked at where that would not do."""
+"""The tables of an MP4 file tell its frames, and its packets do where the tables do not tell all."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import struct
 import tracemalloc
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.videos.boxes import read_number as number_in_box
 from tests.videos.boxes import with_box
-from tests.videos.files import read_number, remux, sequential_numbers, write_video
-from verl_video_tools.video import Video, mp4_boxes
-from verl_video_tools.video.mp4_tables import has_edit_list, is_one_whole_stretch
+from tests.videos.compare import compare
+from tests.videos.files import read_number, remux, write_video
+from tests.videos.reference import Reference
+from verl_video_tools.video import Video, reader
+from verl_video_tools.video.source import NEVER, VideoSource
 
 EDITS = (b"moov", b"trak", b"edts")
 FREE_BOX = struct.pack(">I4s", 8, b"free")
@@ -46,29 +47,39 @@ def whole(tmp_path: Path) -> Path:
     ],
 )
 def test_frames_of_an_edited_file(edits_seconds: list[tuple[float, float]], whole: Path, tmp_path: Path) -> None:
-    path = with_edits(whole, tmp_path / "edited.mp4", edits_seconds)
-    assert is_one_whole_stretch(path) == (len(edits_seconds) == 1)
-    numbers, _ = sequential_numbers(path)
-    assert len(numbers) < 240
-    with Video(path) as video:
-        assert video.info.num_frames == len(numbers)
-        order = np.random.default_rng(0).permutation(len(numbers)).tolist()
-        batch = video.frames_at_indices(order)
-        assert [read_number(frame) for frame in batch.frames_THWC] == [numbers[index] for index in order]
+    reference = Reference(with_edits(whole, tmp_path / "edited.mp4", edits_seconds))
+    assert len(reference.numbers) < 240
+    assert reads_tables(reference.path) == (len(edits_seconds) == 1)
+    with Video(reference.path) as video:
+        assert compare(video, reference).wrong is None
 
 
-def test_number_of_edits(whole: Path, tmp_path: Path) -> None:
-    assert is_one_whole_stretch(whole)
-    assert is_one_whole_stretch(remux(whole, tmp_path / "cut.mp4", from_seconds=1.5))
-    assert is_one_whole_stretch(with_edits(whole, tmp_path / "none.mp4", []))
-    assert not is_one_whole_stretch(with_edits(whole, tmp_path / "two.mp4", [(0, 1), (2, 1)]))
+def reads_tables(path: Path) -> bool:
+    """Whether the index comes from the tables of the file, and not from a pass over its packets."""
+    source = VideoSource(path)
+    try:
+        reader._index_of_tables(source, NEVER)
+    except reader.IndexMismatch:
+        return False
+    finally:
+        source.close()
+    return True
 
 
-def test_empty_edits_are_no_stretch(whole: Path, tmp_path: Path) -> None:
-    edits = struct.pack(">IIIiIIiI", 0, 2, 1000, -1, 1 << 16, 8000, 0, 1 << 16)
-    assert is_one_whole_stretch(with_box(whole, tmp_path / "late.mp4", EDITS, b"elst", edits))
-    edits = struct.pack(">IIQqIQqI", 1 << 24, 2, 1000, -1, 1 << 16, 8000, 0, 1 << 16)
-    assert is_one_whole_stretch(with_box(whole, tmp_path / "long_fields.mp4", EDITS, b"elst", edits))
+def test_tables_that_tell_all(whole: Path, tmp_path: Path) -> None:
+    empty_edit = struct.pack(">IIIiIIiI", 0, 2, 1000, -1, 1 << 16, 8000, 0, 1 << 16)
+    long_fields = struct.pack(">IIQqIQqI", 1 << 24, 2, 1000, -1, 1 << 16, 8000, 0, 1 << 16)
+    for path in (
+        whole,
+        remux(whole, tmp_path / "cut.mp4", from_seconds=1.5),
+        with_edits(whole, tmp_path / "none.mp4", []),
+        with_box(whole, tmp_path / "late.mp4", EDITS, b"elst", empty_edit),
+        with_box(whole, tmp_path / "long_fields.mp4", EDITS, b"elst", long_fields),
+    ):
+        reference = Reference(path)
+        assert reads_tables(path)
+        with Video(path) as video:
+            assert compare(video, reference).wrong is None
 
 
 def test_a_file_that_cannot_be_followed(whole: Path, tmp_path: Path) -> None:
@@ -76,18 +87,20 @@ def test_a_file_that_cannot_be_followed(whole: Path, tmp_path: Path) -> None:
     place = data.index(b"moov") - 4
     data[place : place + 4] = (3).to_bytes(4, "big")
     (tmp_path / "odd.mp4").write_bytes(data)
-    assert not is_one_whole_stretch(tmp_path / "odd.mp4")
+    (tmp_path / "free.mp4").write_bytes(FREE_BOX * 3)
+    for name in ("odd.mp4", "free.mp4", "gone.mp4"):
+        assert reader._sample_table(tmp_path / name, 1) is None
     edits = struct.pack(">IIIiI", 0, 1000, 1000, 0, 1 << 16)  # one, and 1,000 are announced
-    assert not is_one_whole_stretch(with_box(whole, tmp_path / "many.mp4", EDITS, b"elst", edits))
-    assert not is_one_whole_stretch(tmp_path / "gone.mp4")
+    assert reader._sample_table(with_box(whole, tmp_path / "many.mp4", EDITS, b"elst", edits), 1) is None
+    assert reader._sample_table(whole, 2) is None
 
 
-def test_an_edit_list_of_any_size_is_not_read_into_memory(whole: Path, tmp_path: Path) -> None:
+def test_a_table_of_any_size_is_not_read_into_memory(whole: Path, tmp_path: Path) -> None:
     edits = struct.pack(">II", 0, 5_000_000) + struct.pack(">IiI", 0, -1, 1 << 16) * 5_000_000
     path = with_box(whole, tmp_path / "many.mp4", EDITS, b"elst", edits)
     tracemalloc.start()
     try:
-        assert not is_one_whole_stretch(path)
+        assert reader._sample_table(path, 1) is None
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -99,23 +112,19 @@ def test_the_first_index_of_a_file_counts(whole: Path, tmp_path: Path) -> None:
     second = data[data.index(b"moov") - 4 :]
     path = tmp_path / "twice.mp4"
     path.write_bytes(whole.read_bytes() + second)
-    assert is_one_whole_stretch(path)
-    numbers, _ = sequential_numbers(path)
+    assert reads_tables(path)
+    reference = Reference(path)
     with Video(path) as video:
-        assert video.info.num_frames == len(numbers) == 240
+        assert video.info.num_frames == len(reference.numbers) == 240
+        assert compare(video, reference).wrong is None
 
 
 def test_boxes_without_end_are_not_walked_through(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mp4_boxes, "MAX_BOXES", 500)
+    monkeypatch.setattr(reader, "MAX_BOXES", 500)
     path = tmp_path / "free.mp4"
     for num_boxes, expected in ((400, True), (600, False)):
         path.write_bytes(FREE_BOX * num_boxes + whole.read_bytes())
-        assert is_one_whole_stretch(path) == has_edit_list(path) == expected
-
-
-def test_a_file_without_an_index(tmp_path: Path) -> None:
-    (tmp_path / "free.mp4").write_bytes(FREE_BOX * 3)
-    assert not is_one_whole_stretch(tmp_path / "free.mp4")
+        assert (reader._sample_table(path, 1) is not None) == expected
 
 
 def test_key_frames_only(tmp_path: Path) -> None:

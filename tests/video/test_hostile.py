@@ -16,7 +16,8 @@ from tests.videos.files import write_grey, write_video
 from tests.videos.hostile import announce_samples, write_days
 from tests.waiting import is_gone, wait_until
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError
-from verl_video_tools.video import Video, isolated, opening, source
+from verl_video_tools.video import Video, isolated, source
+from verl_video_tools.video import video as video_module
 from verl_video_tools.video.isolated import IsolatedOpener
 
 
@@ -42,15 +43,15 @@ def test_a_header_that_takes_all_memory_is_refused(hostile: Path) -> None:
 
 OPEN = """
 import sys
-from verl_video_tools.video import containers
+from verl_video_tools.video import source
 
 def peak_kb():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmPeak"))
 
-containers.OPEN_OPTIONS["max_pixels"] = sys.argv[2]
+source.OPEN_OPTIONS["max_pixels"] = sys.argv[2]
 before_kb = peak_kb()
-containers.open_container(sys.argv[1]).close()
+source.open_container(sys.argv[1]).close()
 print(peak_kb() - before_kb)
 """
 
@@ -72,7 +73,7 @@ def test_other_decoders_see_no_file_that_is_refused(
 ) -> None:
     """Whichever is chosen: none is opened."""
     handed: list[Path] = []
-    monkeypatch.setattr(opening, "open_backend", lambda name, opened, *_: handed.append(opened.path))
+    monkeypatch.setattr(video_module, "open_backend", lambda name, opened, *_: handed.append(opened.path))
     long = write_days(tmp_path / f"long.{suffix}", 90_000)
     plain = write_video(tmp_path / f"plain.{suffix}", num_frames=12)
     listed = tmp_path / f"listed.{suffix}"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import av
 import pytest
 
 from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.core.types import FrameRequest
 from verl_video_tools.video import Video, decode_frames, open_video
-from verl_video_tools.video.source import VideoSource
+from verl_video_tools.video.source import Deadline, VideoSource
 
 SUFFIXES = ["mp4", "mkv", "ts", "avi"]
 """Read from the table of an MP4 file, from packets with and without an index, and in one pass."""
@@ -45,14 +46,15 @@ def lose_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, int], None]:
     """Lose a file once so many of its packets have been read."""
 
     def arrange(path: Path, num_packets: int) -> None:
-        check = VideoSource.check_num_packets
+        packets = VideoSource.packets
 
-        def check_and_lose(source: VideoSource, count: int) -> None:
-            if count == num_packets:
-                lose(path)
-            check(source, count)
+        def packets_until_lost(source: VideoSource, deadline: Deadline) -> Iterator[av.Packet]:
+            for count, packet in enumerate(packets(source, deadline)):
+                if count == num_packets:
+                    lose(path)
+                yield packet
 
-        monkeypatch.setattr(VideoSource, "check_num_packets", check_and_lose)
+        monkeypatch.setattr(VideoSource, "packets", packets_until_lost)
 
     return arrange
 

@@ -21,9 +21,10 @@ from tests.videos.files import read_number, write_video
 from tests.waiting import wait_until
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, UnreadableVideoError
 from verl_video_tools.core.types import FrameRequest
-from verl_video_tools.video import Video, decode_frames, decoding, open_video, opening, planned_frames
+from verl_video_tools.video import Video, decode_frames, decoding, open_video, planned_frames
+from verl_video_tools.video import video as video_module
 from verl_video_tools.video.decoding import OpenVideos
-from verl_video_tools.video.readers import FrameReader
+from verl_video_tools.video.reader import FrameReader
 from verl_video_tools.video.source import NEVER, Deadline, VideoSource
 
 
@@ -81,7 +82,7 @@ async def test_a_reader_beyond_the_capacity_closes(
 def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of files whose frames are looked for, in a process that may have two files open."""
     names: list[str] = []
-    open_reader = opening.open_reader
+    open_reader = video_module.open_reader
 
     def note_and_open(source: VideoSource, *arguments: Any) -> FrameReader:
         names.append(source.path.name)
@@ -89,7 +90,7 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     videos = OpenVideos(capacity=2)
     monkeypatch.setattr(decoding, "_videos", lambda: videos)
-    monkeypatch.setattr(opening, "open_reader", note_and_open)
+    monkeypatch.setattr(video_module, "open_reader", note_and_open)
     return names
 
 

@@ -61,7 +61,6 @@ class OpenVideos:
 
     def open(self, path: Path) -> Video:
         video = Video(path, MAX_OPEN_SECONDS)
-        video.is_shared = True
         with self.work_on(video):
             self._by_file[video.identity] = video
             return video
@@ -275,9 +274,7 @@ async def index_at(video: Video, deadline_seconds: float, seconds: float) -> int
         FrameRangeError: the time is outside the video.
         DeadlineError: not done by the deadline.
     """
-    return await _on_reader(
-        video, lambda reader, deadline: reader.index_at(seconds, deadline), deadline_seconds, "index of a frame"
-    )
+    return await _on_reader(video, lambda reader, _: reader.index_at(seconds), deadline_seconds, "index of a frame")
 
 
 async def planned_frames(video: Video, request: FrameRequest, deadline_seconds: float) -> list[FrameRecord]:
@@ -289,7 +286,7 @@ async def planned_frames(video: Video, request: FrameRequest, deadline_seconds: 
     """
     return await _on_reader(
         video,
-        lambda reader, deadline: reader.planned(request, deadline),
+        lambda reader, _: reader.planned(request),
         deadline_seconds,
         f"find {len(request)} frames",
     )

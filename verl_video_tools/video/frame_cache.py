@@ -39,8 +39,6 @@ class FrameKey(NamedTuple):
     file: FileIdentity
     backend: str
     """Backends differ in a pixel's last bits."""
-    trusts_table: bool
-    """Without a sample table that is wrong, the same index may mean another frame."""
     frame_index: int
     width: int
     height: int
@@ -116,7 +114,7 @@ class FrameCache:
             VideoError: see `Video.decode_many`.
         """
         cells = cells_of(request)
-        keys = _keys(video, cells, deadline)
+        keys = _keys(video, cells)
         cached = {key: frame for key in keys if (frame := self.get(key)) is not None}
         decoded: dict[FrameKey, DecodedFrame] = {}
         if len(cached) < len(set(keys)):
@@ -124,7 +122,7 @@ class FrameCache:
             known = set(cached)
             passes: list[tuple[list[FrameKey], FrameRequest]] = []
             for each in (cells, *others):
-                asked = keys if each is cells else _keys(video, each, deadline)
+                asked = keys if each is cells else _keys(video, each)
                 missing = [key for key in dict.fromkeys(asked) if key not in known and self.get(key) is None]
                 known.update(missing)
                 passes.append((missing, _by_index(each, missing)))
@@ -142,10 +140,10 @@ class FrameCache:
         return tiled(_batch_of(frames, (cells.height, cells.width), num_cached, region), request)
 
 
-def _keys(video: Video, request: FrameRequest, deadline: Deadline) -> list[FrameKey]:
+def _keys(video: Video, request: FrameRequest) -> list[FrameKey]:
     region = video.region_of(request)
-    indices = video.indices_of(request, deadline)
-    of_file = video.identity, video.backend, video.trusts_table
+    indices = video.indices_of(request)
+    of_file = video.identity, video.backend
     return [FrameKey(*of_file, index, request.width, request.height, region) for index in indices]
 
 

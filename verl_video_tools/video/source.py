@@ -1,29 +1,63 @@
-"""An opened video file: its stream, its packets from a chosen place on, and a clock for deadlines."""
+"""A video file as PyAV opens it: which files may be opened, and the packets of the video stream from a place on."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
 import av
+import av.container.core
+from av.container import InputContainer
 from av.stream import Discard, Disposition
 from av.video.stream import VideoStream
 
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoNotFoundError
-from verl_video_tools.video.containers import MAX_PICTURE_PIXELS, open_container
 
-BACK_OFF_SECONDS = (0.0, 1.0, 4.0, 16.0)
-"""How far before its goal a seek aims, try after try; after the last try the file is read from its start."""
+FORMATS = (
+    *("mov", "matroska", "webm", "mpegts", "mpeg", "mpegvideo", "m4v", "flv", "avi", "asf", "ogg", "mxf", "nut", "rm"),
+    *("h264", "hevc", "vvc", "h263", "h261", "av1", "obu", "ivf", "vc1", "mjpeg", "dv", "gif", "apng", "wtv", "swf"),
+    *("nsv", "yuv4mpegpipe", "gxf", "dirac", "dnxhd", "avs2", "avs3", "cavsvideo", "live_flv"),
+)
+"""FFmpeg's demuxers that read video from one file. FFmpeg chooses by content, not by name: without this list a file
+`evil.mp4` that holds a playlist (hls, concat, dash) would show any file of this machine."""
+
+MAX_PICTURE_PIXELS = 8192 * 8192
+"""Largest picture that is decoded; 8K has half of it. A decoder holds several, of at least 1.5 bytes a pixel."""
+
+MAX_BLOCK_BYTES = 128 << 20
+"""Largest block of memory that FFmpeg gets. A header of a few hundred bytes may announce 80 million frames, for which
+FFmpeg would make a table of 24 bytes each; so many bytes hold those of a day at 60 frames a second. A plane of the
+largest picture has half of them."""
+
+MAX_STREAMS = 64
+"""Most streams of a file. Each has tables of its own."""
+
+# For all of PyAV's FFmpeg, which has no such option for one file. The library is the one that PyAV is linked with.
+ctypes.CDLL(av.container.core.__file__).av_max_alloc(ctypes.c_size_t(MAX_BLOCK_BYTES))
+
+OPEN_OPTIONS = {
+    "protocol_whitelist": "file",
+    "format_whitelist": ",".join(FORMATS),
+    "max_streams": str(MAX_STREAMS),
+    "max_pixels": str(MAX_PICTURE_PIXELS),  # to find out about a stream, FFmpeg decodes some of its pictures
+}
+
+OPEN_SECONDS = 60.0
+"""Time that FFmpeg may take to open a file and find its streams."""
 
 MAX_DURATION_SECONDS = 24 * 3600.0
 """Longest video that is read."""
 
 MAX_PACKETS = 24 * 3600 * 60
-"""Most packets of a stream that are read: so many hold a day at 60 frames a second. Each costs some 100 bytes."""
+"""Most packets of a stream that are read: so many hold a day at 60 frames a second."""
+
+SEEK_MARGIN_SECONDS = (0.0, 2.0, 16.0)
+"""How far before its goal a seek aims, try after try; after the last try the file is read from its start."""
 
 
 class Deadline:
@@ -50,13 +84,26 @@ NEVER = Deadline(None, "")
 
 
 class LostFileError(UnreadableVideoError):
-    """The file system gave an error, or the file is gone: what was opened is of no more use."""
+    """The file changed, is gone, or its file system gave an error: what was opened is of no more use."""
+
+
+def open_container(path: str | os.PathLike[str]) -> InputContainer:
+    """Open a local file to read it.
+
+    Raises:
+        av.FFmpegError: it cannot be opened; for a container that is not read, `av.ArgumentError`.
+        OSError: the same, where there is no such file.
+    """
+    # Absolute, as FFmpeg takes "a:b.mp4" for a protocol "a"; and a title that is not UTF-8 is no error.
+    return av.open(
+        os.path.abspath(path), "r", metadata_errors="replace", options=OPEN_OPTIONS, timeout=(OPEN_SECONDS, None)
+    )
 
 
 class VideoSource:
     """The video stream of one file. Not thread-safe: PyAV forbids two threads in one container.
 
-    After `close`, whatever needs the file opens it again, see `wake`.
+    After `close`, the next use opens the file again.
 
     Raises:
         VideoNotFoundError: there is no such file.
@@ -73,15 +120,17 @@ class VideoSource:
             raise UnreadableVideoError(f"{self.path}: cannot be opened as a video: {error.strerror}") from error
         if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device may wait for ever
             raise UnreadableVideoError(f"{self.path}: not a regular file, so no video can be read from it")
-        self._size_bytes, self._modified_ns = status.st_size, status.st_mtime_ns
-        self._stream: VideoStream | None = None
-        self._open()
-        self.container_names = frozenset(self._container.format.name.split(","))
-        self.codec_name: str = self.stream.codec_context.codec.canonical_name
+        self.size_bytes, self._modified_ns = status.st_size, status.st_mtime_ns
+        self._container: InputContainer | None = None
+        container = self._open()
+        self.container_names = frozenset(container.format.name.split(","))
+        self.codec_name: str = self._stream.codec_context.codec.canonical_name
+        self.average_rate: Fraction | None = self._stream.average_rate
+        self.nominal_rate: Fraction = self.average_rate or self._stream.guessed_rate or Fraction(25)
 
-    def _open(self) -> None:
+    def _open(self) -> InputContainer:
         try:
-            self._container = open_container(self.path)
+            container = open_container(self.path)
         except av.ArgumentError as error:
             raise UnreadableVideoError(
                 f"{self.path}: cannot be opened as a video: {error}. What is no container of one file (a playlist, a "
@@ -89,21 +138,24 @@ class VideoSource:
             ) from error
         except (av.FFmpegError, OSError) as error:
             raise UnreadableVideoError(f"{self.path}: cannot be opened as a video: {error}") from error
+        self._container = container
         try:
-            stream, self.time_base = self._video_stream()
+            self._stream, self.time_base = self._video_stream(container)
         except BaseException:
-            self._container.close()
+            self.close()
             raise
-        for other in self._container.streams:
-            if other is not stream:
+        for other in container.streams:
+            if other is not self._stream:
                 other.discard = Discard.all
-        self._stream = stream
+        codec = self._stream.codec_context
+        codec.options = {"max_pixels": str(MAX_PICTURE_PIXELS)}  # a stream may change its size
         # One thread: many requests run side by side, and frame threads cost CPU and delay without gain.
-        stream.codec_context.thread_count = 1
-        stream.codec_context.thread_type = "NONE"
+        codec.thread_count = 1
+        codec.thread_type = "NONE"
+        return container
 
-    def _video_stream(self) -> tuple[VideoStream, Fraction]:
-        stream = self._container.streams.best("video")
+    def _video_stream(self, container: InputContainer) -> tuple[VideoStream, Fraction]:
+        stream = container.streams.best("video")
         if not isinstance(stream, VideoStream) or stream.disposition & Disposition.attached_pic:
             raise UnreadableVideoError(f"{self.path}: the file holds no video stream")
         if getattr(stream, "codec_context", None) is None or stream.time_base is None:
@@ -114,60 +166,49 @@ class VideoSource:
                 f"{self.path}: pictures of {width}x{height} are larger than the {MAX_PICTURE_PIXELS} pixels that are "
                 "decoded; scale the video down"
             )
-        stream.codec_context.options = {"max_pixels": str(MAX_PICTURE_PIXELS)}  # a stream may change its size
         return stream, stream.time_base
 
     @property
     def stream(self) -> VideoStream:
         """Of the file as it is open now. Do not keep it: it ends with `close` and `rewind`."""
         self.wake()
-        assert self._stream is not None
         return self._stream
+
+    def wake(self) -> None:
+        """Open the file again if it was closed."""
+        if self._container is None:
+            self.rewind()
 
     @property
     def is_open(self) -> bool:
-        return self._stream is not None
+        return self._container is not None
 
     def close(self) -> None:
         """Free the file and the decoder."""
-        self._stream = None  # the decoder, with its pictures, lives as long
-        self._container.close()
-
-    def wake(self) -> None:
-        """Open the file again if it was closed; what is read then begins with the first packet.
-
-        Raises:
-            LostFileError: it cannot be opened any more, or is another one by now.
-        """
-        if self._stream is not None:
-            return
-        try:
-            status = self.path.stat()
-        except OSError as error:
-            raise LostFileError(f"{self.path}: cannot be opened again: {error.strerror}") from error
-        if (status.st_size, status.st_mtime_ns) != (self._size_bytes, self._modified_ns):
-            raise LostFileError(f"{self.path}: the file was changed while it was in use")
-        self._open_again()
+        if self._container is not None:
+            self._container.close()
+            # The decoder, with its pictures, lives as long as the stream.
+            self._container = self._stream = None  # type: ignore[assignment]
 
     def __del__(self) -> None:
         # PyAV's container and streams refer to each other: dropped unclosed, they would wait, with the file's buffers,
         # for the garbage collector, which does not see how large they are.
-        if hasattr(self, "_container"):
-            self._container.close()
+        if getattr(self, "_container", None) is not None:
+            self.close()
+
+    def check_unchanged(self) -> None:
+        """Raise LostFileError if the file is gone or is another one than that which was opened first."""
+        try:
+            status = self.path.stat()
+        except OSError as error:
+            raise LostFileError(f"{self.path}: cannot be opened again: {error.strerror}") from error
+        if (status.st_size, status.st_mtime_ns) != (self.size_bytes, self._modified_ns):
+            raise LostFileError(f"{self.path}: the file was changed while it was in use")
 
     def rewind(self) -> None:
-        """Start again at the first packet, by opening the file anew: not every container can seek.
-
-        Raises:
-            LostFileError: it cannot be opened any more.
-        """
-        if self._stream is None:
-            self.wake()
-        else:
-            self.close()
-            self._open_again()
-
-    def _open_again(self) -> None:
+        """Start again at the first packet, by opening the file anew: not every container can seek."""
+        self.close()
+        self.check_unchanged()
         try:
             self._open()
         except UnreadableVideoError as error:
@@ -182,6 +223,7 @@ class VideoSource:
             LostFileError: the file system did not give what is in the file, which must not pass for a shorter one.
         """
         stream = self.stream  # before the container, which it may make anew
+        assert self._container is not None
         try:
             for count, packet in enumerate(self._container.demux(stream)):
                 deadline.check()
@@ -204,39 +246,41 @@ class VideoSource:
                 "video into shorter ones"
             )
 
-    def packets_from(
-        self,
-        seek_tick: int | None,
-        is_entry: Callable[[av.Packet], bool],
-        is_beyond: Callable[[av.Packet], bool],
-        deadline: Deadline,
-    ) -> Iterator[av.Packet]:
-        """Packets from the one that `is_entry` accepts on; none if the file does not hold it any more.
-
-        Seeks lie: MPEG-TS lands between key frames, and an index may point behind the goal. So a seek counts only if
-        the entry is met before any packet that `is_beyond` it; else one further back is tried, at last the start.
+    def packets_from(self, pts: int, seek_tick: int | None, deadline: Deadline) -> Iterator[av.Packet]:
+        """Packets from the one with a presentation time on; none if the file does not hold it any more.
 
         Args:
-            seek_tick: aim of the seek in the stream's time base; None reads from the start at once.
+            seek_tick: where to seek; None reads from the start of the file.
         """
-        for back_off_seconds in (*(BACK_OFF_SECONDS if seek_tick is not None else ()), None):
-            if back_off_seconds is None or seek_tick is None:
+        # Seeks lie: MPEG-TS lands between key frames, and an index may point behind the goal. So a seek counts only if
+        # the packet is met before any that is decoded after it.
+        for margin_seconds in (*(SEEK_MARGIN_SECONDS if seek_tick is not None else ()), None):
+            if margin_seconds is None or seek_tick is None:
                 self.rewind()
-            elif not self._seek(seek_tick - int(back_off_seconds / self.time_base)):
+            elif not self._seek(seek_tick - int(margin_seconds / self.time_base)):
                 continue
             packets = self.packets(deadline)
             for packet in packets:
-                if is_entry(packet):
+                if packet.pts == pts:
                     yield packet
                     yield from packets
                     return
-                if back_off_seconds is not None and is_beyond(packet):
+                if margin_seconds is not None and packet.dts is not None and packet.dts > pts:
                     break
 
-    def _seek(self, tick: int) -> bool:
+    def packet_at(self, dts: int, deadline: Deadline) -> av.Packet | None:
+        """The packet that an MP4 file holds for a time of decoding; not for decoding, unless it is a key frame."""
+        if self._seek(dts, any_frame=True):  # at this packet or a few before it
+            for packet in self.packets(deadline):
+                if packet.dts is None or packet.dts >= dts:
+                    return packet
+        return None
+
+    def _seek(self, tick: int, any_frame: bool = False) -> bool:
         stream = self.stream
+        assert self._container is not None
         try:
-            self._container.seek(tick, stream=stream, backward=True)
+            self._container.seek(tick, stream=stream, backward=True, any_frame=any_frame)
         except av.FFmpegError:
             return False
         return True

@@ -7,8 +7,9 @@ import math
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -18,20 +19,17 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.core.errors import ClosedVideoError, FrameRangeError
-from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, PixelBox
-from verl_video_tools.video.backends import chosen_backend
+from verl_video_tools.core.errors import ClosedVideoError, FrameRangeError, UnreadableVideoError, VideoToolsError
+from verl_video_tools.core.sample import read_clip
+from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, PixelBox, VideoInfo
+from verl_video_tools.video.backends import chosen_backend, open_backend
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.frame_converter import FrameConverter
 from verl_video_tools.video.grids import cells_of, tiled, tiled_records
 from verl_video_tools.video.identity import file_identity
-from verl_video_tools.video.opening import open_file, seconds_between
-from verl_video_tools.video.reading import report_as_unreadable
+from verl_video_tools.video.reader import IndexMismatch, open_reader
 from verl_video_tools.video.resize import missing_sides
-from verl_video_tools.video.segments import TableContradicted
-from verl_video_tools.video.source import NEVER, Deadline, LostFileError, VideoSource
-from verl_video_tools.video.stand_ins import frames_or_stand_ins
-from verl_video_tools.video.table_trust import distrust_table, trusts_table
+from verl_video_tools.video.source import MAX_DURATION_SECONDS, NEVER, Deadline, LostFileError, VideoSource
 
 logger = logging.getLogger(__name__)
 
@@ -43,29 +41,49 @@ _Wanted = tuple[list[int], tuple[int, int, PixelBox | None]]
 HALF_WAY_TOLERANCE_SECONDS = 2e-6
 """Keeps float error from taking half way between two frames for nearer to the earlier one."""
 
+CLIP_ROUNDING_SECONDS = 0.0005
+"""Names of clips hold milliseconds: a frame that begins at 0.6667 s is the one meant by 0.667."""
+
+EVEN_TOLERANCE_SECONDS = 0.002
+"""Frames at a constant rate may be this far from even: containers round times, often to a millisecond."""
+
+
+@contextmanager
+def report_as_unreadable(path: Path) -> Iterator[None]:
+    """For a block that reads a file: what nobody foresaw becomes a `VideoError`, the original is its cause and logged.
+
+    PyAV raises errors of Python's own on odd files. A rollout, and the commands, are ready for a `VideoError`; anything
+    else would cost the whole group of rollouts, and unflagged.
+
+    Raises:
+        UnreadableVideoError: the block raised what is not an error of this package.
+    """
+    try:
+        yield
+    except VideoToolsError:
+        raise
+    except IndexMismatch as error:
+        raise UnreadableVideoError(str(error)) from error
+    except Exception as error:
+        message = f"{path}: reading the video failed unexpectedly: {type(error).__name__}: {error}"
+        logger.warning("%s", message, exc_info=True)  # it may be a defect of ours, so its traceback must be seen
+        raise UnreadableVideoError(message) from error
+
 
 class Video:
     """Random access to the frames of a video file by time or by index.
 
     Time 0 is when the first frame is shown, whatever the file's own clock says. Time t shows the frame whose
-    presentation interval contains t; the end of the video shows the last frame. Opening reads the sample table of an
-    MP4 file, and all packets of other files, once. Several threads may use one object; they take turns.
-
-    Should a call find that an MP4 file's sample table is wrong, it reads the file anew without that table: indices, and
-    `info`, may change a little.
-
-    Attributes:
-        is_shared: several calls rely on the same indices, so that such a file is closed (`ClosedVideoError`) instead,
-            and whoever wants frames of it begins again with another object.
-        trusts_table: the sample table, if there is one, was not found wrong.
+    presentation interval contains t; the end of the video shows the last frame. Opening makes an index of all frames
+    (`video.reader`), so that only pixels need the file afterwards. Several threads may use one object; they take turns.
 
     Args:
         path: a local file, or a part of one (`core.sample`), which then is all that there is to see.
         deadline_seconds: time that opening may take.
-        backend: what decodes the frames: "pyav", "torchcodec", "decord" or "ffmpeg" (see `video.backends`); None
-            takes the environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" replaces
-            damaged frames: those that FFmpeg notices, and what is predicted from them, up to the next key frame. Much
-            damage goes unnoticed in HEVC and VP9, some in H.264, and in AV1 that of the first picture hit. Without
+        backend: what decodes the frames: "pyav", "torchcodec" or "decord" (see `video.backends`); None takes the
+            environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" replaces damaged
+            frames: those that FFmpeg notices, and what is predicted from them, up to the next key frame. Much damage
+            goes unnoticed in HEVC and VP9, some in H.264, and in AV1 that of the first picture hit. Without
             `is_random_access`, the frames predicted from a damaged one are neither replaced nor marked.
 
     Raises:
@@ -84,33 +102,84 @@ class Video:
         self._lock = threading.Lock()
         self._converter = FrameConverter()
         self.identity = file_identity(path)  # before opening: frames may be shared under an old name, not a new one
-        self._source: VideoSource | None = None
         self.path = Path(path)
-        self.is_shared = False
+        file, clip_seconds = read_clip(path)
+        self._source: VideoSource | None = None
         with report_as_unreadable(self.path):
-            self._open(deadline)
+            source = VideoSource(file)
+            try:
+                self._time_base = source.time_base
+                self._reader = open_reader(source, deadline)
+                self._frames = self._frames_of_clip(clip_seconds)
+                self.info = self._info(source)
+                # Only now: other decoders than ours have no limits.
+                self._backend = open_backend(self.backend, source, self._reader, deadline)
+            except BaseException:
+                source.close()
+                raise
+            self._source = source
 
-    def _open(self, deadline: Deadline) -> None:
-        try:
-            self._open_once(deadline)
-        except TableContradicted as contradiction:
-            distrust_table(self.path, self.identity, contradiction)
-            self._open_once(deadline)
+    def _frames_of_clip(self, clip_seconds: tuple[float, float] | None) -> range:
+        """Indices, in the file, of the frames that begin in [start, end)."""
+        frame_pts = self._reader.index.frame_pts
+        if clip_seconds is None:
+            return range(len(frame_pts))
+        least = [
+            math.ceil(int(frame_pts[0]) + (Fraction(time) - Fraction(CLIP_ROUNDING_SECONDS)) / self._time_base)
+            for time in clip_seconds
+        ]
+        frames = range(*np.searchsorted(frame_pts, least).tolist())
+        if not frames:
+            raise UnreadableVideoError(f"{self.path}: the file has no frame that begins in this part of it")
+        return frames
 
-    def _open_once(self, deadline: Deadline) -> None:
-        self.trusts_table = trusts_table(self.identity)
-        opened = open_file(self.path, self.backend, deadline, self.trusts_table)
-        self._source, self._reader, self._decoder = opened.source, opened.reader, opened.decoder
-        self._time_base, self._first_pts = opened.source.time_base, opened.first_pts
-        self.info = opened.info
+    def _info(self, source: VideoSource) -> VideoInfo:
+        index, frames, num_frames = self._reader.index, self._frames, len(self._frames)
+        first_pts, last_pts = (int(index.frame_pts[number]) for number in (frames[0], frames[-1]))
+        next_pts = int(index.frame_pts[frames.stop]) if frames.stop < len(index) else last_pts + index.last_duration
+        duration = next_pts - last_pts
+        if duration <= 0 and num_frames > 1:  # the file does not say: as long as the frame before
+            duration = last_pts - int(index.frame_pts[frames[-2]])
+        elif duration <= 0:
+            duration = round(1 / ((source.average_rate or Fraction(1)) * self._time_base))
+        self._first_pts = first_pts
+        last_seconds, duration_seconds = self._seconds_of(last_pts), self._seconds_of(last_pts + max(1, duration))
+        if duration_seconds > MAX_DURATION_SECONDS:
+            raise UnreadableVideoError(
+                f"{self.path}: lasts {duration_seconds:.0f} s, longer than the {MAX_DURATION_SECONDS:.0f} s that "
+                "are read; cut it into shorter videos"
+            )
+        # The nominal rate is exact where coarse ticks make the measured one 29.9998; but it may be plain wrong.
+        average_fps = num_frames / duration_seconds
+        if source.average_rate is not None and abs(source.average_rate * duration_seconds - num_frames) <= 0.1:
+            average_fps = float(source.average_rate)
+        width, height = self._reader.first_frame_size
+        info = VideoInfo(
+            duration_seconds=duration_seconds,
+            num_frames=num_frames,
+            average_fps=average_fps,
+            width=width,
+            height=height,
+        )
+        is_even = abs(last_seconds - info.last_seconds) <= EVEN_TOLERANCE_SECONDS
+        return info if is_even else replace(info, uneven_last_seconds=last_seconds)
 
-    def index_at(self, seconds: float, deadline: Deadline = NEVER) -> int:
+    def index_at(self, seconds: float) -> int:
         """Index of the frame shown at a time, 0 <= seconds <= duration.
 
         Raises:
             FrameRangeError: the time is outside the video or not finite.
         """
-        return self._asked(lambda: self._index_at(seconds, deadline), deadline)
+        self._opened()
+        if not 0 <= seconds <= self.info.duration_seconds:  # also false for nan
+            raise FrameRangeError(
+                f"{self.path}: time {seconds} s is outside [0, duration {self.info.duration_seconds} s]"
+            )
+        pts = self._first_pts + math.floor(Fraction(float(seconds)) / self._time_base)
+        # A frame's own time, rounded to float64, must give that frame, though it may lie just below the tick.
+        if self._seconds_of(pts + 1) <= seconds:
+            pts += 1
+        return min(max(self._reader.index.index_at(pts), self._frames[0]), self._frames[-1]) - self._frames[0]
 
     def frames_at(
         self,
@@ -135,11 +204,7 @@ class Video:
         size = self._sides(height, width)
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(seconds)} frames")
 
-        def decode() -> FrameBatch:
-            indices = [self._index_at(time, deadline) for time in seconds]
-            return self._batches([(indices, (*size, None))], deadline)[0]
-
-        return self._asked(decode, deadline)
+        return self._batches([([self.index_at(time) for time in seconds], (*size, None))], deadline)[0]
 
     def frames_at_indices(
         self,
@@ -151,28 +216,17 @@ class Video:
         """Frames by their index in presentation order, 0 <= index < num_frames; else as `frames_at`."""
         checked, size = self._checked(indices), self._sides(height, width)
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(checked)} frames")
-        return self._asked(lambda: self._batches([(self._checked(checked), (*size, None))], deadline)[0], deadline)
+        return self._batches([(checked, (*size, None))], deadline)[0]
 
-    def timestamps_seconds(self, deadline: Deadline = NEVER) -> npt.NDArray[np.float64]:
+    def timestamps_seconds(self) -> npt.NDArray[np.float64]:
         """Presentation times of all frames, from the first one: float64, shape (num_frames,). Nothing is decoded."""
-
-        def read() -> list[float]:
-            pts = (self._reader.pts_at(index, deadline) for index in range(self.info.num_frames))
-            return [self._seconds_of(tick) for tick in pts]
-
-        return np.array(self._asked(read, deadline), dtype=np.float64)
-
-    def keyframe_indices(self, deadline: Deadline = NEVER) -> list[int]:
-        """Ascending indices of the frames that can be decoded without any other: the cheapest to ask for.
-
-        Only the first frame where the file does not tell them reliably.
-        """
-        return self._asked(lambda: self._reader.keyframe_indices(deadline), deadline)
+        frame_pts = self._reader.index.frame_pts[self._frames.start : self._frames.stop]
+        return np.array([self._seconds_of(pts) for pts in frame_pts.tolist()], dtype=np.float64)
 
     @property
     def is_random_access(self) -> bool:
         """Whether a frame is reached from a key frame near it, and not only by decoding all that comes before."""
-        return self._reader.is_random_access
+        return self._reader.index.is_random_access
 
     @property
     def start_seconds(self) -> float:
@@ -191,12 +245,8 @@ class Video:
         """
         cells = [cells_of(request) for request in requests]
         views = [(*self._sides(each.height, each.width), self.region_of(each)) for each in cells]
-
-        def decode() -> list[FrameBatch]:
-            wanted = [(self._indices_of(each, deadline), view) for each, view in zip(cells, views, strict=True)]
-            return [tiled(*pair) for pair in zip(self._batches(wanted, deadline), requests, strict=True)]
-
-        return self._asked(decode, deadline)
+        wanted = [(self.indices_of(each), view) for each, view in zip(cells, views, strict=True)]
+        return [tiled(*pair) for pair in zip(self._batches(wanted, deadline), requests, strict=True)]
 
     def region_of(self, request: FrameRequest) -> PixelBox | None:
         """The part of each displayed frame that a request asks for, in whole pixels; None for all of it.
@@ -206,41 +256,36 @@ class Video:
         """
         return None if request.region is None else request.region.in_pixels(self.info.width, self.info.height)
 
-    def indices_of(self, request: FrameRequest, deadline: Deadline = NEVER) -> list[int]:
+    def indices_of(self, request: FrameRequest) -> list[int]:
         """Indices of the frames that a request asks for; none is decoded.
 
         Raises:
             FrameRangeError: a time or index is outside the video.
-            DeadlineError: another thread kept the video busy, or reading the file took too long.
         """
-        return self._asked(lambda: self._indices_of(request, deadline), deadline)
+        if request.seconds is not None:
+            index_of = self._nearest_to if request.rounding == "nearest" else self.index_at
+            indices = [index_of(time) for time in request.seconds]
+            if request.within is not None:
+                first, last = (self.index_at(time) for time in request.within)
+                indices = [min(max(index, first), last) for index in indices]
+        else:
+            indices = self._checked(request.indices or ())
+        return list(dict.fromkeys(indices)) if request.unique else indices
 
-    def planned(self, request: FrameRequest, deadline: Deadline = NEVER) -> list[FrameRecord]:
+    def planned(self, request: FrameRequest) -> list[FrameRecord]:
         """What a request will show, indices and presentation times and all but pixels; nothing is decoded.
 
-        Decoding shows the same, but where a frame turns out to be damaged and another stands in for it.
+        Decoding shows the same, but where a frame turns out to be damaged and another replaces it.
 
         Raises:
             VideoError: see `indices_of`; or the region leaves the frame.
         """
         region = self.region_of(request)
-
-        def read() -> list[FrameRecord]:
-            indices = self._indices_of(request, deadline)
-            told = [(index, self._seconds_of(self._reader.pts_at(index, deadline))) for index in indices]
-            return [FrameRecord(index, time, request.width, request.height, region) for index, time in told]
-
-        return tiled_records(self._asked(read, deadline), request)
-
-    def groups_of(self, indices: Sequence[int], deadline: Deadline = NEVER) -> list[int]:
-        """For each frame the number of the group of pictures that decoding has to begin with.
-
-        Frames of one group are best decoded together; those of different groups share no work worth mentioning.
-        """
-        checked = self._checked(indices)
-        return self._asked(
-            lambda: [self._reader.group_of(index, deadline) for index in self._checked(checked)], deadline
-        )
+        records = [
+            FrameRecord(index, self._time_of(index), request.width, request.height, region)
+            for index in self.indices_of(request)
+        ]
+        return tiled_records(records, request)
 
     def close(self) -> None:
         """Free the file and the decoder. Waits for a call that another thread has under way."""
@@ -290,33 +335,22 @@ class Video:
 
     def _free(self) -> None:
         assert self._source is not None
-        self._decoder.close()
+        if self._backend is not None:
+            self._backend.close()
         self._source.close()
         self._converter = FrameConverter()
 
-    def _asked(self, read: Callable[[], Result], deadline: Deadline) -> Result:
-        """What `read` gives with the lock held; it is called again where the file's table turns out wrong."""
-        with self._held(deadline):
-            try:
-                return read()
-            except TableContradicted as contradiction:
-                distrust_table(self.path, self.identity, contradiction)
-                self._close()
-                if self.is_shared:
-                    raise ClosedVideoError(f"{contradiction}; open it anew") from None
-            self._open(deadline)
-            return read()
-
     @contextmanager
-    def _held(self, deadline: Deadline) -> Iterator[None]:
+    def _held(self, deadline: Deadline) -> Iterator[VideoSource]:
+        """The opened file, for a thread that reads it. What was read from a file that changed meanwhile is refused."""
         left_seconds = deadline.left_seconds()
         if not self._lock.acquire(timeout=-1 if left_seconds is None else left_seconds):
             raise deadline.error()
         try:
-            if self._source is None:
-                raise ClosedVideoError(f"{self.path}: the video was closed")
+            source = self._opened()
             with report_as_unreadable(self.path):
-                yield
+                yield source
+                source.check_unchanged()
         except LostFileError:
             self._close()  # so that whoever asks next for the file opens it anew
             raise
@@ -324,29 +358,28 @@ class Video:
             self._lock.release()
 
     def _seconds_of(self, pts: int) -> float:
-        """Time from the first frame."""
-        return seconds_between(self._first_pts, pts, self._time_base)
+        """Time from the first frame: an exact quotient, correctly rounded."""
+        return (pts - self._first_pts) * self._time_base.numerator / self._time_base.denominator
 
-    def _index_at(self, seconds: float, deadline: Deadline) -> int:
-        if not 0 <= seconds <= self.info.duration_seconds:  # also false for nan
-            raise FrameRangeError(
-                f"{self.path}: time {seconds} s is outside [0, duration {self.info.duration_seconds} s]"
-            )
-        pts = self._first_pts + math.floor(Fraction(float(seconds)) / self._time_base)
-        # A frame's own time, rounded to float64, must give that frame, though it may lie just below the tick.
-        if self._seconds_of(pts + 1) <= seconds:
-            pts += 1
-        return self._reader.index_at(pts, deadline)
+    def _time_of(self, index: int) -> float:
+        return self._seconds_of(int(self._reader.index.frame_pts[self._frames[index]]))
 
-    def _nearest_to(self, seconds: float, deadline: Deadline) -> int:
+    def _nearest_to(self, seconds: float) -> int:
         """Index of the frame whose own time is nearest, half way the later one."""
-        shown = self._index_at(seconds, deadline)
+        shown = self.index_at(seconds)
         if shown + 1 >= self.info.num_frames:
             return shown
-        earlier, later = (self._seconds_of(self._reader.pts_at(index, deadline)) for index in (shown, shown + 1))
+        earlier, later = self._time_of(shown), self._time_of(shown + 1)
         return shown + 1 if later - seconds <= seconds - earlier + HALF_WAY_TOLERANCE_SECONDS else shown
 
+    def _opened(self) -> VideoSource:
+        """Raise ClosedVideoError after `close`: the file may be another one by now, with other frames."""
+        if self._source is None:
+            raise ClosedVideoError(f"{self.path}: the video was closed")
+        return self._source
+
     def _checked(self, indices: Sequence[int]) -> list[int]:
+        self._opened()
         for index in indices:
             if not 0 <= index < self.info.num_frames:
                 raise FrameRangeError(
@@ -355,35 +388,24 @@ class Video:
                 )
         return [int(index) for index in indices]
 
-    def _indices_of(self, request: FrameRequest, deadline: Deadline) -> list[int]:
-        if request.seconds is not None:
-            index_of = self._nearest_to if request.rounding == "nearest" else self._index_at
-            indices = [index_of(time, deadline) for time in request.seconds]
-            if request.within is not None:
-                first, last = (self._index_at(time, deadline) for time in request.within)
-                indices = [min(max(index, first), last) for index in indices]
-        else:
-            indices = self._checked(request.indices or ())
-        return list(dict.fromkeys(indices)) if request.unique else indices
-
     def _batches(self, wanted: Sequence[_Wanted], deadline: Deadline) -> list[FrameBatch]:
         """One batch for each (indices, (height, width, region)), decoded in one pass."""
         builders = [BatchBuilder(len(indices), *view) for indices, view in wanted]
         rows_of_index: dict[int, list[BatchRow]] = defaultdict(list)
         for builder, (indices, _) in zip(builders, wanted, strict=True):
             for row, index in enumerate(indices):
-                rows_of_index[index].append((builder, row))
-        if self.backend != "pyav" and self._source is not None:
-            self._source.wake()  # others open the file themselves, and it must be the same one still
-        frames = frames_or_stand_ins(self.path, self._decoder, self._reader, sorted(rows_of_index), deadline)
-        for asked, shown, frame in frames:
-            time_seconds = self._seconds_of(self._reader.pts_at(shown, deadline))
-            facts = FrameFacts(shown, time_seconds, corrupt=shown != asked or frame.is_corrupt)
-            rows = rows_of_index[asked]
-            views = dict.fromkeys((builder.width, builder.height, builder.region) for builder, _ in rows)
-            scaled_HWC = {view: self._scaled(frame, *view) for view in views}
-            for builder, row in rows:
-                builder.put(row, scaled_HWC[builder.width, builder.height, builder.region], facts)
+                rows_of_index[self._frames[index]].append((builder, row))
+        with self._held(deadline) as source:
+            source.wake()  # other decoders open the file themselves, and it must be the same one still
+            decode = None if self._backend is None else self._backend.decode
+            for asked, shown, frame in self._reader.frames(sorted(rows_of_index), self._frames, deadline, decode):
+                shown_index = shown - self._frames[0]
+                facts = FrameFacts(shown_index, self._time_of(shown_index), corrupt=shown != asked or frame.is_corrupt)
+                rows = rows_of_index[asked]
+                views = dict.fromkeys((builder.width, builder.height, builder.region) for builder, _ in rows)
+                scaled_HWC = {view: self._scaled(frame, *view) for view in views}
+                for builder, row in rows:
+                    builder.put(row, scaled_HWC[builder.width, builder.height, builder.region], facts)
         return [builder.build() for builder in builders]
 
     def _scaled(self, frame: av.VideoFrame, width: int, height: int, region: PixelBox | None) -> npt.NDArray[np.uint8]:
