@@ -108,4 +108,4 @@ def test_tables_name_wrong_frames_fewer_requests_and_what_is_missing() -> None:
     assert text[2].startswith("| A W16 | 31 (1 of 90 frames wrong) | missing: torchcodec_warm: No module")
     assert text[2].endswith("| 100 (median of 3) | 0.31 |")
     traces: Traces = {"G=4": {"exact": TraceCost(3.9, 4, 1, 0), "qwen": "Hang: no answer"}}
-    assert trace_table(traces).splitlines()[-1] == "| G=4 | Hang: no answer |  | 3.90 |  |"
+    assert trace_table(traces).splitlines()[-1] == "| G=4 | Hang: no answer |  | 3.90 |"
