@@ -56,11 +56,11 @@ from examples.learning_curve.plans import (
 )
 from examples.learning_curve.provenance import Starts
 from examples.learning_curve.report import results_of
-from verl_video_tools.core.choices import grade_multiple_choice
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import write_json, write_text
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
+from verl_video_tools.grading.choices import grade_multiple_choice
 from verl_video_tools.launch.train import Stage
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.oracle import synthetic_fields

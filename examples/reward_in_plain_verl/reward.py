@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from verl_video_tools.core.grading import grade_answer
 from verl_video_tools.core.types import AnswerLabel, Sample, default_question_type
+from verl_video_tools.grading.answers import grade_answer
 from verl_video_tools.methods.toolkit.grammar import find_blocks
 from verl_video_tools.rewards import temporal_iou
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge

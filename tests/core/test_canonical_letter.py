@@ -2,7 +2,7 @@
 
 import pytest
 
-from verl_video_tools.core.choices import Options, canonical_letter
+from verl_video_tools.core.truths import Options, canonical_letter
 
 ANIMALS = ["cat", "dog", "a horse"]
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.core.boxes import Box
 from verl_video_tools.core.errors import FrameRangeError
-from verl_video_tools.core.regions import EDGE_TOLERANCE_PIXELS, PixelBox, Region, frame_edges, scaled
+from verl_video_tools.core.regions import EDGE_TOLERANCE_PIXELS, Box, PixelBox, Region, frame_edges, scaled
 
 sides = st.integers(1, 4000)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.truths import canonical_number
+from verl_video_tools.core.numbers import canonical_number
 from verl_video_tools.core.types import Sample, StopReason, Trajectory, Turn, VideoInfo, default_question_type
 from verl_video_tools.methods import METHOD_NAMES, get_method
 

@@ -15,8 +15,6 @@ from tests.evaluation.made_results import protocol, record, summarised
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.grading import decided_by_rule
-from verl_video_tools.core.segments import read_segment
 from verl_video_tools.core.types import AnswerLabel, Sample, Subtitle
 from verl_video_tools.data.convert import convert_annotations
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_source
@@ -25,6 +23,8 @@ from verl_video_tools.data.formats.subtitles import shown_at
 from verl_video_tools.data.generate import RolloutTask
 from verl_video_tools.data.rows import ROW_SCHEMA
 from verl_video_tools.evaluation.questions import Questions
+from verl_video_tools.grading.answers import decided_by_rule
+from verl_video_tools.grading.segments import read_segment
 
 
 def test_longvideobench_with_subtitles(tmp_path: Path, make_video: MakeVideo) -> None:

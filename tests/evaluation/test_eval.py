@@ -29,13 +29,13 @@ from tests.turns.tagged import answer
 from tests.verl_plugin.harness import model_dir, processor
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
-from verl_video_tools.core.temporal import temporal_iou
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data import formats as benchmarks
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, find_video
 from verl_video_tools.evaluation import serve
 from verl_video_tools.evaluation.serve import model_digest
+from verl_video_tools.grading.overlap import temporal_iou
 from verl_video_tools.methods import get_method
 from verl_video_tools.video import envelope_of
 
@@ -52,8 +52,8 @@ def test_a_benchmark_gives_result_and_tables(
         assert {request["temperature"] for request in server.requests} == {0.0}
     result = result_of(out)
     frames = GLANCE + ZOOMED_FRAMES  # of the three: 2, 6 and 10
-    few = {"visual_tokens": None, "failed": 0, "partial": 0.0, "unreadable": 0}
-    few |= {"unreadable_published": 0, "differing": 0}
+    few = {"visual_tokens": None, "failed": 0, "partial": 0.0, "unread": 0}
+    few |= {"unread_published": 0, "differing": 0}
     few["intervals"] = {"accuracy": None, "partial": None, "accuracy_published": None}
 
     def figures(items: int, accuracy: float, frames: float, videos: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ COUNTS = {
     "accuracy",
     "partial",
     "frames",
-    "unreadable",
+    "unread",
     "differing",
     "visual_tokens",
     "videos",
@@ -77,7 +77,7 @@ def test_a_sample_gives_a_result(name: str, files: BenchmarkFiles, tmp_path: Pat
     assert overall["accuracy"] == 1 / len(rows)
     figures = {figure for figure in overall.keys() - COUNTS if not figure.endswith("_published")}
     assert {figure: overall[figure] for figure in figures} == FIGURES.get(name, {})
-    published = {f"{figure}_published" for figure in ("accuracy", "unreadable", *figures)}
+    published = {f"{figure}_published" for figure in ("accuracy", "unread", *figures)}
     assert {figure for figure in overall if figure.endswith("_published")} == (
         published if benchmark.published_extractor else set()
     )

@@ -11,14 +11,14 @@ import pytest
 from tests.chat_server import scripted
 from tests.evaluation.eval_command import BOAT, BOWLS, WHEEL, command, result_of
 from tests.evaluation.made_results import protocol, questions, record
-from tests.judge_server import JudgeServer
+from tests.judge_server import JudgeServer, Reply, completion
 from tests.turns.tagged import answer
 from verl_video_tools.cli.main import run
-from verl_video_tools.core.grading import is_readable
 from verl_video_tools.core.types import AnswerLabel, QuestionType, Sample
 from verl_video_tools.data.extractors import EXTRACTORS, get_extractor
 from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark
 from verl_video_tools.evaluation.items import Item, items_of
+from verl_video_tools.grading.answers import is_unread
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -48,7 +48,7 @@ def test_both_accuracies_and_what_they_differ_on(
     assert result["protocol"]["extractor"] == "lmms-eval-2025/videomme"
     assert result["overall"]["accuracy"] == pytest.approx(1 / 3)
     assert result["overall"]["accuracy_published"] == pytest.approx(2 / 3)
-    assert (result["overall"]["unreadable"], result["overall"]["unreadable_published"]) == (2, 0)
+    assert (result["overall"]["unread"], result["overall"]["unread_published"]) == (2, 0)
     assert result["overall"]["differing"] == 1
     lines = [json.loads(line) for line in (out / "items.jsonl").read_text().splitlines()]
     assert [(each["label"], each["label_published"]) for each in lines] == [
@@ -57,8 +57,25 @@ def test_both_accuracies_and_what_they_differ_on(
         ("incorrect", "incorrect"),
     ]
     table = capsys.readouterr().out
-    assert "| accuracy | accuracy, published | unreadable | frames |" in table
+    assert "| accuracy | accuracy, published | unread | frames |" in table
     assert "| 33.3 [too few] | 66.7 [too few] | 2 | 2.0 |" in table
+
+
+def test_unread_answers_are_for_the_judge(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    scripts = {BOWLS: [answer("C")], WHEEL: [answer("Either B or C")], BOAT: [answer("A")]}
+    references: list[str] = []
+
+    def verdict(request: dict[str, Any]) -> Reply:
+        references.append(json.loads(request["messages"][-1]["content"])["reference"])
+        return completion('{"label": "correct"}')
+
+    with JudgeServer(reply=scripted(scripts)) as server, JudgeServer(reply=verdict) as judge:
+        assert run([*command(video_mme, out, server), f"--judge-base-url={judge.base_url}"]) == 0
+    result = result_of(out)
+    assert result["graded_by"] == {"judge": 1, "rule for mc": 2}
+    assert (result["overall"]["accuracy"], result["overall"]["unread"]) == (pytest.approx(2 / 3), 1)
+    assert len(references) == 1 and references[0][:3] in ("A. ", "B. ", "C. ", "D. ")
 
 
 def test_another_extractor_is_another_evaluation(
@@ -75,7 +92,7 @@ def test_another_extractor_is_another_evaluation(
     assert "there is no extractor 'lmms'" in told
     overall = result_of(out)["overall"]
     assert (overall["accuracy"], overall["accuracy_published"]) == pytest.approx((2 / 3, 1 / 3))  # `B.` is no letter
-    assert overall["unreadable_published"] == 2
+    assert overall["unread_published"] == 2
 
 
 def test_a_missing_answer_is_an_empty_one() -> None:
@@ -111,7 +128,7 @@ def test_partly_right_is_not_right() -> None:
 )
 def test_what_our_grader_can_read(question_type: QuestionType, given: str | None, readable: bool) -> None:
     options = OPTIONS if question_type == "mc" else ()
-    assert is_readable(given, Sample("?", "A", "v.mp4", question_type, options)) is readable
+    assert is_unread(given, Sample("?", "A", "v.mp4", question_type, options)) is not readable
 
 
 def test_benchmarks_name_extractors_that_exist() -> None:

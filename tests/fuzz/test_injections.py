@@ -15,8 +15,8 @@ from tests.fuzz.injections import INJECTIONS
 from tests.fuzz.judge import AROUND, STATED, JudgeReplies
 from tests.judge_server import JudgeServer, Reply, completion
 from verl_video_tools.core.errors import JudgeError
-from verl_video_tools.core.grading import decided_by_rule
 from verl_video_tools.core.types import AnswerLabel, Sample
+from verl_video_tools.grading.answers import decided_by_rule
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 
 QUESTION, TRUTH = "Which animal crosses the road?", "a brown dog"

@@ -39,8 +39,11 @@ WITH_TOKENS = {
 ADDED_RECORD_KEYS = {
     "num_cached_tokens": ["integer"],
     "num_sampled_tokens": ["integer"],
+    "reward.unread": ["float"],
 }
-ADDED_METRICS = ["payload/bytes", "payload/shared_bytes", "prefix/cached_tokens", "router/max_over_mean"]
+ADDED_METRICS = [
+    *("payload/bytes", "payload/shared_bytes", "prefix/cached_tokens", "rollout/unread", "router/max_over_mean"),
+]
 
 OURS = (
     *("rollout/", "video_tools/", "tool/", "stop/", "frames/", "tokens/", "cache/", "invariant/", "group/", "judge/"),

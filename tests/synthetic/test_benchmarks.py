@@ -11,10 +11,10 @@ import pytest
 
 from tests.data.test_synthetic_rows import SMALL
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.grading import grade_answer
 from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo
+from verl_video_tools.grading.answers import grade_answer
 
 SAMPLE = Path(__file__).parents[1] / "evaluation" / "samples" / "video_mme.json"
 

@@ -108,7 +108,9 @@ async def test_rules_come_first(server: JudgeServer) -> None:
     equal = await score(judged, rollout("A dog and a cat."))
     assert (equal["acc"], equal["judge_calls"], equal["judge_spared"]) == (1.0, 0.0, 1.0)
     choice = await score(judged, rollout("B", "mc", "B"))
-    assert (choice["acc"], choice["judge_calls"], choice["judge_spared"]) == (1.0, 0.0, 0.0)
+    assert (choice["acc"], choice["judge_calls"], choice["judge_spared"], choice["unread"]) == (1.0, 0.0, 0.0, 0.0)
+    unread = await score(judged, rollout("A or B", "mc", "B"))
+    assert (unread["acc"], unread["judge_calls"], unread["unread"]) == (0.0, 0.0, 1.0)
     assert server.requests == []
 
 

@@ -12,10 +12,9 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 from verl_video_tools.core.config import checked_fields, require
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, VideoInfo
-from verl_video_tools.core.grading import check_question
 from verl_video_tools.core.messages import Content, ImagePart, Message
 from verl_video_tools.core.prompts import Template, check_templates, prompt_digest
-from verl_video_tools.core.sample import Sample, Subtitle
+from verl_video_tools.core.sample import Sample, Subtitle, check_question
 from verl_video_tools.core.services import Judge
 from verl_video_tools.core.tool import Tool, ToolDescription, load_selector
 from verl_video_tools.core.trajectory import ParsedTurn, StopReason, ToolOutcome, Trajectory
@@ -204,7 +203,7 @@ class Method(ABC):
         earns nothing.
 
         Raises:
-            UsageError: the question needs a judge and there is none; see `core.grading.check_question`.
+            UsageError: the question needs a judge and there is none; see `core.sample.check_question`.
             JudgeError: the judge gave no verdict.
         """
         self.check_sample(sample, judge)
@@ -245,7 +244,7 @@ class Method(ABC):
         """Say, before or after a rollout, that its answer could not be graded.
 
         Raises:
-            UsageError: as `core.grading.check_question`, whose rules are those of every method that grades answers
+            UsageError: as `core.sample.check_question`, whose rules are those of every method that grades answers
                 by the type of their question.
         """
         check_question(sample, judge)
@@ -254,7 +253,7 @@ class Method(ABC):
         """Say, before training, that no rollout on a row could earn all that its answer is paid for.
 
         `vvt data validate` and the start of a run ask every row's own method. A method that compares an answer with
-        anything but `core.grading`, or pays by a further field of the row, adds its own question here.
+        anything but `grading.answers`, or pays by a further field of the row, adds its own question here.
 
         Raises:
             UsageError: as `check_sample`, or there is no truth.

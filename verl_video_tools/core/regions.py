@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from verl_video_tools.core.boxes import Box
 from verl_video_tools.core.errors import FrameRangeError
 
 BoxUnit = Literal["normalised", "thousandths", "pixels"]
@@ -19,6 +18,31 @@ writes boxes), or pixels of the displayed frame."""
 
 EDGE_TOLERANCE_PIXELS = 1e-6
 """Keeps float error from adding a row of pixels: 0.07 of 100 pixels are 7, not 7.000000000000001."""
+
+
+class Box(NamedTuple):
+    """Edges of a part of a picture; x runs to the right and y down from the upper left corner.
+
+    `right` and `bottom` are where the box ends, so it is `right - left` wide. The unit is the caller's.
+    """
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @property
+    def width(self) -> float:
+        return self.right - self.left
+
+    @property
+    def height(self) -> float:
+        return self.bottom - self.top
+
+    def is_proper(self) -> bool:
+        """Whether it covers anything: finite, neither reversed nor empty."""
+        sides = (self.width, self.height)  # of finite edges, they may still be beyond all floats
+        return all(map(math.isfinite, (*self, *sides))) and min(sides) > 0.0
 
 
 class PixelBox(NamedTuple):

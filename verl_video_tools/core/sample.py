@@ -9,8 +9,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, cast, get_args
 
-from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.truths import QuestionType, canonical_truth, default_question_type
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.numbers import canonical_number, estimate, values_of
+from verl_video_tools.core.truths import (
+    QuestionType,
+    canonical_letter,
+    canonical_truth,
+    default_question_type,
+    segment_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,43 @@ class Sample:
             image_paths=image_paths,
             more_video_paths=tuple(more),
         )
+
+
+def check_question(sample: Sample, judge: object | None) -> None:
+    """Say, before or after a rollout, that its answer could not be graded.
+
+    Args:
+        judge: the judge, or, where none will be asked, the options of the one that there is.
+
+    Raises:
+        UsageError: the question is open and there is no judge, numeric or an estimate and its truth no number, of type
+            segment and its truth none, or multiple choice and its truth none of the options.
+    """
+    truth = sample.ground_truth
+    match sample.question_type:
+        case "open" if judge is None:
+            raise UsageError(
+                f"an open question (truth {truth!r}) needs a judge and none is configured; "
+                "configure one (video_tools.judge.base_url of a run, --judge-base-url of commands), or give a "
+                "multiple-choice or numeric question"
+            )
+        case "numeric" if canonical_number(truth) is None and len(values_of(truth) or ()) != 1:
+            raise UsageError(
+                f"the truth of a numeric question must be a number, got {truth!r}; "
+                "make the question open and configure a judge"
+            )
+        case "regression" if estimate(truth) is None:
+            raise UsageError(
+                f"the truth of an estimate must be a number, got {truth!r}; "
+                "make the question open and configure a judge"
+            )
+        case "segment" if segment_of(truth) is None:
+            raise UsageError(f"the truth of a question of type segment must be [start, end] in seconds, got {truth!r}")
+        case "mc" if canonical_letter(truth, sample.options or None) is None:
+            raise UsageError(
+                f"the truth of a multiple-choice question must be the letter or the text of an option, got "
+                f"{truth!r} for options {list(sample.options)!r:.300}"
+            )
 
 
 def _entries(row: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:

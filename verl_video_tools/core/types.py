@@ -3,7 +3,6 @@
 Import the names from here. Nothing in this package imports torch, PyAV or verl.
 """
 
-from verl_video_tools.core.boxes import Box as Box
 from verl_video_tools.core.frames import FrameBatch as FrameBatch
 from verl_video_tools.core.frames import FrameRecord as FrameRecord
 from verl_video_tools.core.frames import FrameRequest as FrameRequest
@@ -22,12 +21,12 @@ from verl_video_tools.core.method import Compat as Compat
 from verl_video_tools.core.method import ContextPolicy as ContextPolicy
 from verl_video_tools.core.method import Method as Method
 from verl_video_tools.core.method import RolloutLimits as RolloutLimits
+from verl_video_tools.core.regions import Box as Box
 from verl_video_tools.core.regions import BoxUnit as BoxUnit
 from verl_video_tools.core.regions import PixelBox as PixelBox
 from verl_video_tools.core.regions import Region as Region
 from verl_video_tools.core.sample import Sample as Sample
 from verl_video_tools.core.sample import Subtitle as Subtitle
-from verl_video_tools.core.segments import segment_of as segment_of
 from verl_video_tools.core.services import AnswerLabel as AnswerLabel
 from verl_video_tools.core.services import Judge as Judge
 from verl_video_tools.core.services import ModelCall as ModelCall
@@ -54,3 +53,4 @@ from verl_video_tools.core.trajectory import Turn as Turn
 from verl_video_tools.core.trajectory import Verification as Verification
 from verl_video_tools.core.truths import QuestionType as QuestionType
 from verl_video_tools.core.truths import default_question_type as default_question_type
+from verl_video_tools.core.truths import segment_of as segment_of

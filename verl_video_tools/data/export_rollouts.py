@@ -20,10 +20,10 @@ import pyarrow as pa
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.prompts import UNKNOWN_PROMPT
-from verl_video_tools.core.segments import RIGHT_OVERLAP
-from verl_video_tools.core.temporal import temporal_iou
 from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data.parquet import read_table, write_table
+from verl_video_tools.grading.overlap import temporal_iou
+from verl_video_tools.grading.segments import RIGHT_OVERLAP
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.metrics import components_of
 from verl_video_tools.records.records import read_records

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from verl_video_tools.core.errors import JudgeError, RowError, UsageError
-from verl_video_tools.core.grading import grade_answer
 from verl_video_tools.core.machine import page
 from verl_video_tools.core.method import method_of_rollout, rollout_overrides, zero_reward
 from verl_video_tools.core.prompts import read_prompt
@@ -27,6 +26,7 @@ from verl_video_tools.data.append import append_record, appended, no_progress, w
 from verl_video_tools.data.dialogue_templates import DialogueTemplate, allotted
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.data.protocol import generation_settings, record_protocol
+from verl_video_tools.grading.answers import grade_answer
 from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig, Usage
@@ -542,7 +542,7 @@ class RolloutMaker:
         assert rollout.sample is not None  # the rollout was of it
         judge = None if self.judge is None else _CachedJudge(self.judge)
         if self.label_answers:
-            rollout.label = await grade_answer(rollout.trajectory.answer, rollout.sample, judge)
+            rollout.label = await grade_answer(rollout.trajectory.answer, rollout.sample, judge, judge_unread=True)
         rollout.reward = await rollout.method.score(rollout.trajectory, rollout.sample, judge)
 
     def _seed_of(self, task: RolloutTask, attempt: int) -> int | None:

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.truths import canonical_number, default_question_type
+from verl_video_tools.core.numbers import canonical_number
+from verl_video_tools.core.truths import default_question_type
 from verl_video_tools.core.types import Method, QuestionType, Sample
 from verl_video_tools.data.formats.entries import Row, benchmark_row, without_letters
 from verl_video_tools.data.formats.fields import letter_of, segment, split_options

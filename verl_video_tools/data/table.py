@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.grading import check_question
 from verl_video_tools.core.machine import page
-from verl_video_tools.core.sample import clip_path, read_clip
-from verl_video_tools.core.segments import clock_seconds, read_segment
+from verl_video_tools.core.sample import check_question, clip_path, read_clip
 from verl_video_tools.core.types import QuestionType, Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, numbered, with_suffixes, without_letters
@@ -30,6 +28,7 @@ from verl_video_tools.data.formats.fields import (
 )
 from verl_video_tools.data.rows import make_row
 from verl_video_tools.data.table_files import TableFiles
+from verl_video_tools.grading.segments import clock_seconds, read_segment
 
 FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "question": (("question",), ("problem",), ("prompt",)),

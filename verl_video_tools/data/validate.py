@@ -20,11 +20,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from verl_video_tools.core.choices import plain_text
 from verl_video_tools.core.errors import RowError, UsageError, VideoError, VideoToolsError
-from verl_video_tools.core.grading import check_question, decided_by_rule
 from verl_video_tools.core.machine import page
-from verl_video_tools.core.sample import read_clip
+from verl_video_tools.core.sample import check_question, read_clip
+from verl_video_tools.core.truths import plain_text
 from verl_video_tools.core.types import AnswerLabel, Method, Sample, VideoInfo
 from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.formats.entries import without_letters
@@ -32,6 +31,7 @@ from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, 
 from verl_video_tools.data.picture_rows import is_picture_row, picture_faults
 from verl_video_tools.data.rows import RowMethods
 from verl_video_tools.data.stock_rows import AGENT_NAME
+from verl_video_tools.grading.answers import decided_by_rule
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.rollout.cost import GROUP_SIZE, planned_images
 from verl_video_tools.rollout.observation import prompt_messages

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.grading import decided_by_rule, is_readable
 from verl_video_tools.core.sample import media_of, read_clip
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.core.truths import option_letter
+from verl_video_tools.core.truths import canonical_letter
 from verl_video_tools.core.types import AnswerLabel, Sample, Trajectory
 from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.generate import Record
 from verl_video_tools.evaluation.questions import Questions, question_digest
+from verl_video_tools.grading.answers import decided_by_rule, is_unread
 from verl_video_tools.video import image_tokens
 
 ITEMS = "items.jsonl"
@@ -138,7 +138,7 @@ def _item(
         },
         classification=extra_info.get("classification"),
         answer=trajectory.answer,
-        **_verdicts(record, questions, extractor),
+        **_verdicts(record, questions, extractor, has_judge=protocol.get("judge") is not None),
         initial_frames=counts["initial_frames"],
         tool_frames=counts["tool_frames"],
         executed_calls=counts["executed_calls"],
@@ -154,7 +154,7 @@ def _item(
     )
 
 
-def _verdicts(record: Record, questions: Questions, extractor: Extractor | None) -> dict[str, Any]:
+def _verdicts(record: Record, questions: Questions, extractor: Extractor | None, *, has_judge: bool) -> dict[str, Any]:
     """The fields of an `Item` that say how good its answer is."""
     trajectory, recorded = record["trajectory"], record["answer_label"]
     if trajectory.flags or recorded is None:
@@ -168,13 +168,13 @@ def _verdicts(record: Record, questions: Questions, extractor: Extractor | None)
         {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
     )
     # Rules decide anew: another version may have recorded the label, when a run goes on after an update.
-    by_rule = decided_by_rule(trajectory.answer, sample)
+    by_rule = decided_by_rule(trajectory.answer, sample, judge_unread=has_judge)
     label = AnswerLabel(recorded) if by_rule is None else by_rule
-    readable = readable_published = is_readable(trajectory.answer, sample)
+    readable = readable_published = not is_unread(trajectory.answer, sample)
     label_published = None if extractor is None else label
     if extractor is not None and sample.question_type == "mc":
         letter = extractor.read(trajectory.answer or "", sample.options)
-        is_right = letter is not None and letter == option_letter(sample.ground_truth, sample.options)
+        is_right = letter is not None and letter == canonical_letter(sample.ground_truth, sample.options)
         label_published = AnswerLabel.CORRECT if is_right else AnswerLabel.INCORRECT
         readable_published = letter is not None
     return {

@@ -19,8 +19,8 @@ PUBLISHED = "_published"
 Figures = dict[str, Any]
 """Counts and means over some items: `items`, `failed`, `accuracy`, `partial`, `frames`, `visual_tokens`, the
 benchmark's metrics, the number of `videos`, 95 % `intervals` of accuracy, partial and metrics, and how many answers are
-`unreadable`: have no option, number or segment. With a published extractor also `accuracy_published`, the mean of the
-groups by its verdicts, `unreadable_published`, and `differing`: how many answers the two judge differently.
+`unread`: have no option, number or segment. With a published extractor also `accuracy_published`, the mean of the
+groups by its verdicts, `unread_published`, and `differing`: how many answers the two judge differently.
 
 Means run over the items that did not fail, those of verdicts over the ones with a truth; None where there are none. An
 item that was asked several times counts as the mean of those times. An interval is None where there are too few videos
@@ -87,14 +87,14 @@ def _figures(items: Sequence[Item], benchmark: Benchmark | None, has_published: 
     num_items = len(_by_item(items)) + num_faults
     estimates = _estimates(answered, benchmark, has_published)
     published = {
-        f"unreadable{PUBLISHED}": sum(not item.readable_published for item in graded),
+        f"unread{PUBLISHED}": sum(not item.readable_published for item in graded),
         "differing": sum(item.differs for item in graded),
     }
     return {
         "items": num_items,
         "failed": num_items - len(_by_item(finished)),
         **{name: None if estimate is None else estimate.value for name, estimate in estimates.items()},
-        "unreadable": sum(not item.readable for item in graded),
+        "unread": sum(not item.readable for item in graded),
         **(published if has_published else {}),
         "frames": _mean([item.initial_frames + item.tool_frames for item in finished]),
         "visual_tokens": (_sum_and_mean([item.visual_tokens for item in finished]) or {"mean": None})["mean"],

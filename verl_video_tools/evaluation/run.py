@@ -120,7 +120,7 @@ async def evaluate(
         "label": f"{method.label}, shuffled options" if Control.SHUFFLED_OPTIONS in controls else method.label,
         "controls": [str(control) for control in controls],
         "attempts": max_attempts,
-        "grader": "verl_video_tools.core.grading",
+        "grader": "verl_video_tools.grading.answers",
         "extractor": extractor,
         **await generation_settings(method, policy, seed=seed, judge=judge, tool_model=tool_model),
         **(settings or {}),

@@ -27,8 +27,8 @@ PAIRED = "paired.json"
 _OVERALL = "all"
 _ADVICE = "name a folder that can be made and written"
 _COUNTS = ("items", "failed")
-_UNREADABLE = ("unreadable", f"unreadable{PUBLISHED}")
-_COMMON = {*_COUNTS, *_UNREADABLE, "accuracy", "partial", "frames", "differing", "visual_tokens", "videos", "intervals"}
+_UNREAD = ("unread", f"unread{PUBLISHED}")
+_COMMON = {*_COUNTS, *_UNREAD, "accuracy", "partial", "frames", "differing", "visual_tokens", "videos", "intervals"}
 """Figures that every result has, beside the benchmark's."""
 _NOTE = f"In brackets: 95 % intervals, by video; none where there are too few videos for one (fewer than {MIN_VIDEOS})."
 _PAIRED_NOTE = "Paired by item. p: of a test by permutation of whole videos, not corrected for the number of rows."
@@ -93,7 +93,7 @@ def _long_table(results: Results) -> Iterator[dict[str, Any]]:
 
 def _overall_table(results: Results) -> str:
     overalls = {name: result["overall"] for name, result in results.items()}
-    unreadable = [name for name in _UNREADABLE if any(overall.get(name) for overall in overalls.values())]
+    unread = [name for name in _UNREAD if any(overall.get(name) for overall in overalls.values())]
     repeats = ["repeats"] if any("repeats" in result for result in results.values()) else []
     # Of the published figures the accuracy alone.
     metrics = [name for overall in overalls.values() for name in overall if name not in _COMMON]
@@ -101,7 +101,7 @@ def _overall_table(results: Results) -> str:
     partial = ["partial"] if any(overall["partial"] for overall in overalls.values()) else []
     shares = ["accuracy", *partial, *dict.fromkeys(metrics)]
     head = ["result", "questions", "model", "method", *_COUNTS, *repeats]
-    head += [name.replace(PUBLISHED, ", published") for name in (*shares, *unreadable)]
+    head += [name.replace(PUBLISHED, ", published") for name in (*shares, *unread)]
     rows = [
         [
             name,
@@ -109,7 +109,7 @@ def _overall_table(results: Results) -> str:
             *(str(overall[key]) for key in _COUNTS),
             *(_repeats_cell(results[name].get("repeats")) for _ in repeats),
             *(_figure_cell(overall, key) for key in shares),
-            *(str(overall.get(key, "-")) for key in unreadable),
+            *(str(overall.get(key, "-")) for key in unread),
             *(_number(results[name]["frames"][key]["mean"]) for key in ("total", "initial", "tool")),
         ]
         for name, overall in overalls.items()

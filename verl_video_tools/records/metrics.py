@@ -104,6 +104,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "rollout/count": float(len(rollouts)),
         "rollout/score/mean": _mean([rollout.reward["score"] for rollout in rollouts]),
         "rollout/acc/mean": _mean([rollout.reward["acc"] for rollout in rollouts]),
+        "rollout/unread": _mean([rollout.reward.get("unread", 0.0) for rollout in rollouts]),
     }
     by_method: dict[str, list[Rollout]] = defaultdict(list)
     for rollout in rollouts:

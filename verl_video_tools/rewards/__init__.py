@@ -1,8 +1,7 @@
 """Public functions that rewards are composed of. verl's reward manager over them is in `verl_plugin.reward_manager`."""
 
-from verl_video_tools.core.boxes import box_iou
-from verl_video_tools.core.choices import grade_multiple_choice
-from verl_video_tools.core.temporal import temporal_iou
+from verl_video_tools.grading.choices import grade_multiple_choice
+from verl_video_tools.grading.overlap import box_iou, temporal_iou
 from verl_video_tools.methods.framethinker.consistency import ConsistencyRules, Verdict, verify_consistency
 
 __all__ = [

@@ -14,9 +14,9 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from verl_video_tools.core.errors import JudgeError
-from verl_video_tools.core.grading import decided_by_rule
 from verl_video_tools.core.method import method_of_rollout, zero_reward
 from verl_video_tools.core.types import Method, Sample
+from verl_video_tools.grading.answers import decided_by_rule, is_unread
 from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.services.judge import JudgeCounters, LLMJudge
 from verl_video_tools.verl_plugin.settings import (
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 class VideoToolsRewardManager(RewardManagerBase):
     """Every row returns the same keys: `score`, `acc`, `flagged`, the components of all methods (0 where a component is
-    not the row's method's) and what the judge did (`judge_info`), because verl stacks them over the batch.
+    not the row's method's), what the judge did (`judge_info`) and `unread`, because verl stacks them over the batch.
 
     Args:
         reward_router_address: host and port of verl's reward-model server; the judge where no other is configured.
@@ -82,6 +82,7 @@ class VideoToolsRewardManager(RewardManagerBase):
             spared = answered_open and decided_by_rule(trajectory.answer, sample) is not None
         info = reward_info(method, reward, sample, flagged, self._configured)
         info |= judge_info(counters, spared, unjudged)
+        info["unread"] = float(sample is not None and is_unread(trajectory.answer, sample))
         return {"reward_score": reward["score"], "reward_extra_info": info}
 
     def _method(self, name: str) -> Method:

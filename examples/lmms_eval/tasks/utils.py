@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verl_video_tools.core.grading import decided_by_rule
-from verl_video_tools.core.segments import overlap
 from verl_video_tools.core.types import AnswerLabel, Sample
+from verl_video_tools.grading.answers import decided_by_rule
+from verl_video_tools.grading.segments import overlap
 
 
 def _of_types(rows: Any, *types: str) -> Any:

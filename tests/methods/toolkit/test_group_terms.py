@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.core.temporal import covered_iou
 from verl_video_tools.core.types import CallRecord, FrameRecord, Tile, Trajectory, Turn
+from verl_video_tools.grading.overlap import covered_iou
 from verl_video_tools.methods import toolkit as vt
 
 

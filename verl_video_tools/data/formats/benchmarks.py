@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.segments import clock_seconds, overlap
 from verl_video_tools.core.types import QuestionType, Sample, Subtitle
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import (
@@ -36,6 +35,7 @@ from verl_video_tools.data.formats.fields import (
     split_name,
 )
 from verl_video_tools.data.formats.mapped import Fields, MappedBenchmark
+from verl_video_tools.grading.segments import clock_seconds, overlap
 
 MLVU_FILES = ("1_plotQA", "2_needle", "3_ego", "4_count", "5_order", "6_anomaly_reco", "7_topic_reasoning")
 

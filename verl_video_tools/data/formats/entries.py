@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from verl_video_tools.core.choices import canonical_letter
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.truths import canonical_letter
 from verl_video_tools.core.types import QuestionType, Subtitle
 from verl_video_tools.data.parquet import row_batches
 

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from verl_video_tools.core.choices import canonical_letter
-from verl_video_tools.core.choices.text import CJK
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.segments import clock_seconds
+from verl_video_tools.core.truths import CJK, canonical_letter
 from verl_video_tools.core.types import QuestionType
 from verl_video_tools.data.formats.entries import LABEL_END, LABEL_OPEN, MediaKind, find_video, without_letters
+from verl_video_tools.grading.segments import clock_seconds
 
 # Also of a list in Markdown: "- A. text", "**A.** text".
 _OPTION_LINE = re.compile(

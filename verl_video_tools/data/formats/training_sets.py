@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.core.choices import canonical_letter
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.truths import canonical_letter
 from verl_video_tools.core.types import QuestionType
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import (

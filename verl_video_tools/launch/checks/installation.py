@@ -64,7 +64,6 @@ NEEDED = (
     PackagePin("typer", "typer", "0.29.2"),
     PackagePin("rich", "rich", "15.0.0"),
     PackagePin("matplotlib", "matplotlib", "3.11.2"),
-    PackagePin("math-verify", "math_verify", "0.9.0"),
 )
 
 ENGINES = {

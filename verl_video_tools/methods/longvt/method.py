@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from verl_video_tools.core.temporal import boundary_agreement, segments_iou, segments_recall
+from verl_video_tools.grading.overlap import boundary_agreement, segments_iou, segments_recall
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt import grammar
 from verl_video_tools.methods.longvt.crop_video import (

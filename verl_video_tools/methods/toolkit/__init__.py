@@ -4,8 +4,6 @@
 `verl_video_tools.video`, oracle policies of the synthetic world in `methods.toolkit.oracle`.
 """
 
-from verl_video_tools.core.boxes import box_iou
-from verl_video_tools.core.choices import grade_multiple_choice
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import (
     CallError,
@@ -16,10 +14,8 @@ from verl_video_tools.core.errors import (
     UsageError,
     VideoError,
 )
-from verl_video_tools.core.grading import answer_score, grade_answer
 from verl_video_tools.core.json_text import load_object
 from verl_video_tools.core.prompts import Template, load_prompt, render
-from verl_video_tools.core.temporal import temporal_iou
 from verl_video_tools.core.types import (
     AnswerLabel,
     Box,
@@ -57,6 +53,9 @@ from verl_video_tools.core.types import (
     content_text,
     segment_of,
 )
+from verl_video_tools.grading.answers import answer_score, grade_answer
+from verl_video_tools.grading.choices import grade_multiple_choice
+from verl_video_tools.grading.overlap import box_iou, temporal_iou
 from verl_video_tools.methods.toolkit.calls import (
     UNKNOWN,
     finite_number,

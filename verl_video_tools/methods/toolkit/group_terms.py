@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from verl_video_tools.core.temporal import covered_iou
 from verl_video_tools.core.types import Trajectory
+from verl_video_tools.grading.overlap import covered_iou
 
 Spans = Sequence[tuple[float, float]]
 """Segments `[start_seconds, end_seconds]`; they may overlap."""

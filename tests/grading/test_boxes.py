@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.core.boxes import Box, box_iou
+from verl_video_tools.core.regions import Box
+from verl_video_tools.grading.overlap import box_iou
 
 IMPROPER = [
     (5, 0, 3, 4),

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.grading import answer_score, check_question, decided_by_rule, grade_answer
-from verl_video_tools.core.regression import estimate, relative_accuracy
+from verl_video_tools.core.numbers import estimate
+from verl_video_tools.core.sample import check_question
 from verl_video_tools.core.types import AnswerLabel, Sample, StopReason, Trajectory, Turn, VideoInfo
+from verl_video_tools.grading.answers import answer_score, decided_by_rule, grade_answer
+from verl_video_tools.grading.numbers import relative_accuracy
 from verl_video_tools.methods import get_method
 
 finite = st.floats(-1e9, 1e9).filter(lambda value: abs(value) > 1e-6)

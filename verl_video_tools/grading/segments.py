@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import Any
 
-from verl_video_tools.core.temporal import temporal_iou
+from verl_video_tools.core.truths import segment_of
+from verl_video_tools.grading.overlap import temporal_iou
 
 RIGHT_OVERLAP = 0.5
 """Overlap from which an answer counts as right."""
@@ -123,15 +123,3 @@ def clock_seconds(text: Any) -> float | None:
     except ValueError:
         return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
-def segment_of(ground_truth: str) -> tuple[float, float] | None:
-    """The segment ``[start, end]`` in seconds that a truth is as JSON, start < end; None for any other text."""
-    try:
-        numbers = json.loads(ground_truth)
-        start, end = map(float, numbers)
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        return None
-    if not isinstance(numbers, list):
-        return None
-    return (start, end) if math.isfinite(end - start) and start < end else None

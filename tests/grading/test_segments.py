@@ -2,7 +2,8 @@
 
 import pytest
 
-from verl_video_tools.core.segments import clock_seconds, grade_segment, read_segment, segment_of
+from verl_video_tools.core.truths import segment_of
+from verl_video_tools.grading.segments import clock_seconds, grade_segment, read_segment
 
 
 @pytest.mark.parametrize(

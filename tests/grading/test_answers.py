@@ -1,15 +1,11 @@
 """Which rule grades which question, and when a judge is asked."""
 
-import asyncio
-import threading
-import time
-
 import pytest
 
-from verl_video_tools.core import grading
-from verl_video_tools.core.errors import JudgeError, UsageError, VideoToolsError
-from verl_video_tools.core.grading import check_question, decided_by_rule, grade_answer
+from verl_video_tools.core.errors import JudgeError, UsageError
+from verl_video_tools.core.sample import check_question
 from verl_video_tools.core.types import AnswerLabel, QuestionType, Sample
+from verl_video_tools.grading.answers import decided_by_rule, grade_answer, is_unread
 from verl_video_tools.services.config import JudgeConfig
 
 CORRECT, PARTIAL, INCORRECT = AnswerLabel.CORRECT, AnswerLabel.PARTIAL, AnswerLabel.INCORRECT
@@ -71,41 +67,33 @@ async def test_numbers_are_never_judged(answer: str, expected: AnswerLabel) -> N
     assert judge.asked == []
 
 
-async def test_a_comparison_that_hangs_leaves_the_event_loop_free_and_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    go_on = threading.Event()
-    monkeypatch.setattr(grading, "grade_number", lambda answer, truth: go_on.wait(60))
-    monkeypatch.setattr(grading, "NUMBER_DEADLINE_SECONDS", 0.2)
-    try:
-        grade = asyncio.create_task(grade_answer("13", sample("numeric", "12"), None))
-        turns = 0
-        while not grade.done():
-            await asyncio.sleep(0.01)
-            turns += 1
-        assert await grade is INCORRECT
-    finally:
-        go_on.set()
-    assert turns >= 5
-    assert "was not compared with '12' within 0.2 s" in caplog.text
+UNREAD = [
+    (sample("mc", "D", OPTIONS), "C or D", "D. Visit the U.S."),
+    (sample("mc", "D"), "I cannot see it.", "D"),
+    (sample("numeric", "12"), "twelve", "12"),
+    (sample("segment", "[2.0, 7.0]"), "at the end", "[2.0, 7.0]"),
+    (sample("regression", "12"), "far", "12"),
+]
 
 
-async def test_what_a_comparison_waits_for_makes_no_right_answer_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An import from a cold file system, for one."""
-    monkeypatch.setattr(grading, "NUMBER_DEADLINE_SECONDS", 0.2)
-    monkeypatch.setattr(grading, "prepare", lambda: time.sleep(0.5))
-    assert await grade_answer("There are 12 cars.", sample("numeric", "12"), None) is CORRECT
+async def test_unread_answers_are_wrong_or_for_the_judge() -> None:
+    for question, answer, truth in UNREAD:
+        judge = OneVerdict(CORRECT)
+        assert is_unread(answer, question)
+        assert await grade_answer(answer, question, judge) is INCORRECT
+        assert await grade_answer(answer, question, None, judge_unread=True) is INCORRECT
+        assert judge.asked == []
+        assert await grade_answer(answer, question, judge, judge_unread=True) is CORRECT
+        assert judge.asked == [("What next?", truth, answer)]
 
 
-async def test_a_comparison_that_never_begins_says_nothing_of_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = threading.Event()
-    monkeypatch.setattr(grading, "NUMBER_START_SECONDS", 0.1)
-    monkeypatch.setattr(grading, "prepare", lambda: go_on.wait(60))
-    try:
-        with pytest.raises(VideoToolsError, match=r"no thread was free for 0\.1 s"):
-            await grade_answer("12", sample("numeric", "12"), None)
-    finally:
-        go_on.set()
+async def test_an_answer_that_is_read_is_not_judged_again() -> None:
+    for question, answer in ((sample("mc", "D", OPTIONS), "C"), (sample("numeric", "12"), "13")):
+        judge = OneVerdict(CORRECT)
+        assert not is_unread(answer, question)
+        assert await grade_answer(answer, question, judge, judge_unread=True) is INCORRECT
+        assert await grade_answer(" ", question, judge, judge_unread=True) is INCORRECT
+        assert judge.asked == []
 
 
 @pytest.mark.parametrize("answer", ["a dog", "A  dog.", '"a dog"'])

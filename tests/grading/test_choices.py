@@ -1,14 +1,14 @@
 """Which ways of answering a multiple-choice question count as naming an option."""
 
+import random
 import string
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verl_video_tools.core.choices import canonical_letter, chosen_option
-from verl_video_tools.core.choices import options as options_module
-from verl_video_tools.core.choices.text import Cleaned, cleaned
+from verl_video_tools.grading.choices import chosen_option
 from verl_video_tools.rewards import grade_multiple_choice
 
 COLOURS = ["red circle", "blue square", "green star", "yellow triangle"]
@@ -101,7 +101,6 @@ def test_options(answer: str, truth: str, options: list[str] | dict[str, str] | 
         ("If it were out, it would fit option C. It was in, and that corresponds to choice A", "A"),
         ("Compared with the others, (A) begins early, (C) ends late, so only (B) remains.", "B"),
         ("It stops beside the door \u2192 the chair \u2192 B.", "B"),
-        ("A: a plane \u2717\nB: a bus \u2713\nC: a car \u2717", "B"),
         ('{"answer": "B", "text": "blue square"}', "B"),
     ],
 )
@@ -137,10 +136,10 @@ def test_a_statement_after_the_first_is_a_conflict(answer: str) -> None:
     [
         ("A. Red circle - Not visible\nB. Blue square - Yes\n\nTherefore, the correct answer is B. Blue square.", "B"),
         ("A. Red circle - No evidence\nB. Blue square - Yes, visible\nC. Green star - No\n\nSo the answer is B.", "B"),
-        ("The answer is B.\n- Option A. Red circle: this does not happen.", "B"),
-        ("B. Blue square\n\nExplanation:\n- A. Red circle: not shown.\n- C. Green star: not shown.", "B"),
-        ("B\n\nA. is wrong.", "B"),
-        ("(B) blue square\nA. red circle. It isn't there.\nSo the answer is B.", "B"),
+        ("The answer is B.\n- Option A. Red circle: this does not happen.", None),
+        ("B. Blue square\n\nExplanation:\n- A. Red circle: not shown.\n- C. Green star: not shown.", None),
+        ("B\n\nA. is wrong.", None),
+        ("(B) blue square\nA. red circle. It isn't there.\nSo the answer is B.", None),
         ("A. Red circle - not shown\nB. Blue square", None),  # cut off
         ("A. Red circle - seen first\nB. Blue square - not shown", None),
         ("A. Red circle - seen first\nC. Green star - not shown\nB. Blue square - yes\nSo the answer is B.", "B"),
@@ -157,7 +156,7 @@ def test_a_statement_after_the_first_is_a_conflict(answer: str) -> None:
         ("The answer is B.\nA. Red circle", None),
     ],
 )
-def test_what_is_denied_on_its_line_is_no_other_answer(answer: str, letter: str | None) -> None:
+def test_options_on_lines_of_their_own(answer: str, letter: str | None) -> None:
     assert chosen_option(answer, COLOURS) == letter
 
 
@@ -189,13 +188,14 @@ def test_what_stands_before_the_end_of_the_last_reasoning_is_no_answer(answer: s
 @pytest.mark.parametrize("form", ["<answer>{}</answer>", "\\boxed{{{}}}", '{{"answer": "{}"}}'])
 def test_words_around_all_that_is_set_apart_count_and_those_between_do_not(form: str) -> None:
     first, second = form.format("B"), form.format("C")
-    assert cleaned(f"x {first} y {second} z") == Cleaned(("B", "C"), "x", "z")
+    assert chosen_option(f"x {first} y {second} z", COLOURS) is None
     assert chosen_option(f"{first} or A? {first}", COLOURS) == "B"
     assert chosen_option(f"{first} or A? {second}", COLOURS) is None
     assert chosen_option(f"{first} {first} The answer is A.", COLOURS) is None
+    assert chosen_option(f"The answer is A. {first}", COLOURS) is None
 
 
-@pytest.mark.parametrize(("num_words", "letter"), [(3, "B"), (15, "B"), (16, None)])
+@pytest.mark.parametrize(("num_words", "letter"), [(3, "B"), (14, "B"), (15, None)])
 def test_a_longer_sentence_that_ends_in_an_options_text_is_about_something_else(
     num_words: int, letter: str | None
 ) -> None:
@@ -223,7 +223,6 @@ COUNTS = ["2", "3", "4", "5"]
     ("answer", "options", "letter"),
     [
         ("There are 2 on the left and 2 on the right. Answer: C", COUNTS, "C"),
-        ("The answer is 4, 2 on the right and 2 on the left.", COUNTS, "C"),
         ("4, with 2 on the right.", COUNTS, None),  # it was A: "2 ... right"
         ("The right answer is A", COUNTS, "A"),
         ("It points to the right option, A", COUNTS, "A"),
@@ -272,15 +271,6 @@ def test_other_languages(answer: str, letter: str | None) -> None:
     assert chosen_option(answer, COLOURS) == letter
 
 
-def test_a_letter_is_read_without_a_pattern_of_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiling one took six of the seven milliseconds that a row of a table took: two hours of a million rows."""
-    monkeypatch.setattr(options_module, "_bounded", lambda core: pytest.fail("the pattern is compiled"))
-    menu = ["a text of this test", "another text of this test"]
-    assert canonical_letter("B", menu) == "B"
-    assert grade_multiple_choice("(b).", "B", menu)
-    assert grade_multiple_choice("B. another text of this test", "B. another text of this test", menu)
-
-
 @pytest.mark.parametrize("truth", ["", "AB", "42", "red circle"])
 def test_truth_must_name_an_option(truth: str) -> None:
     with pytest.raises(ValueError, match="truth must be the letter"):
@@ -290,7 +280,7 @@ def test_truth_must_name_an_option(truth: str) -> None:
 LETTERS = st.sampled_from(string.ascii_uppercase[:4])
 
 
-@settings(max_examples=30)  # each menu is compiled anew; `test_choices_fuzz` tries answers that look like some
+@settings(max_examples=30)
 @given(answer=st.text(max_size=60), options=st.none() | st.lists(st.text(max_size=8), min_size=4, max_size=4))
 def test_any_answer_names_at_most_one_option(answer: str, options: list[str] | None) -> None:
     assert sum(grade_multiple_choice(answer, letter, options) for letter in "ABCD") <= 1
@@ -306,3 +296,82 @@ def test_every_form_names_its_letter(letter: str, form: str) -> None:
 def test_two_letters_name_nothing(first: str, second: str, joint: str) -> None:
     right = grade_multiple_choice(f"{first}{joint}{second}", first)
     assert not right or first == second
+
+
+FORMS = [
+    *(
+        "{0}",
+        "({0})",
+        "{0}.",
+        "{0})",
+        "{0}:",
+        "[{0}]",
+        "**{0}**",
+        '"{0}"',
+        "`{0}`",
+        "{0}. {1}",
+        "({0}) {1}",
+        "{0}: {1}",
+    ),
+    *("{0}) {1}", "{0} - {1}", "{1}", "{1} ({0})", "option {0}", "Option ({0})", "the answer is {0}", "Answer: {0}"),
+    *(
+        "The answer is ({0}).",
+        "answer: {0}. {1}",
+        "{0} is correct",
+        "I choose {0}",
+        "\\boxed{{{0}}}",
+        "final answer: {0}",
+    ),
+    *(
+        "<answer>{0}</answer>",
+        '{{"answer": "{0}"}}',
+        "答案是{0}",
+        "选{0}",
+        "정답은 {0}입니다",
+        "答えは{0}です",
+        "maybe {0}",
+    ),
+    *("{0} because it is", "I think it is {0}", "probably {0}", "{0} is the best answer", "$\\boxed{{\\text{{{0}}}}}$"),
+]
+SEPARATORS = [
+    *(" ", "  ", ", ", ". ", "; ", "\n", "\n\n", " or ", " and ", "/", " / ", "|", " & ", "+", ", or ", ", and ", ": "),
+    *(
+        " as well as ",
+        " - ",
+        "\u3002",
+        "\u3001",
+        "\uff0c",
+        " 或 ",
+        " 또는 ",
+        " または ",
+        ".\n",
+        ") ",
+        "\n- ",
+        " plus ",
+        " then ",
+    ),
+]
+MENUS = [
+    ("red circle", "blue square", "green star", "yellow triangle"),
+    ("2", "3", "4", "5"),
+    ("Left", "Right", "Up", "Down"),
+    ("Vitamin A", "Vitamin B", "Vitamin C", "Vitamin D"),
+    ("一只狗", "一只猫", "一匹马", "一只鹦鹉"),
+]
+
+
+def lists_of_options(number: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Two to four options in one form with one separator."""
+    generator = random.Random(21)
+    for _ in range(number):
+        menu = generator.choice(MENUS)
+        letters = generator.sample("ABCD", generator.randrange(2, 5))
+        form, separator = generator.choice(FORMS), generator.choice(SEPARATORS)
+        yield separator.join(form.format(letter, menu["ABCD".index(letter)]) for letter in letters), menu
+
+
+@pytest.mark.slow
+def test_lists_of_options_are_never_read() -> None:
+    """What a policy would write to be right by chance."""
+    read = [(answer, menu) for answer, menu in lists_of_options(4_000) if chosen_option(answer, menu) is not None]
+    assert read == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.core.temporal import boundary_agreement, segments_iou, segments_recall
+from verl_video_tools.grading.overlap import boundary_agreement, segments_iou, segments_recall
 from verl_video_tools.rewards import temporal_iou
 
 
