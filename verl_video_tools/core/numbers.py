@@ -106,7 +106,7 @@ class _Expressions:
         self.depth = 0
 
     def values(self) -> list[float]:
-        values = []
+        values: list[float] = []
         while self._kind() is not None:
             if self._kind() == "close" or (values and self._kind() == "operator"):  # of a bracket around words
                 self.position += 1
