@@ -172,4 +172,5 @@ async def test_the_result_of_a_thread_lives_no_longer_than_its_holders() -> None
     result = await decoding._decoding().run(Result, NEVER)
     alive = weakref.ref(result)
     del result
+    await asyncio.sleep(0)  # the step of the event loop that brought the result still holds it
     wait_until(lambda: alive() is None, "the end of the result", 5.0)
