@@ -51,7 +51,7 @@ NEXT = PINS=next DEVICE=cpu $(MAKE) VENV="$(CURDIR)/.venv-next"
 test-next:  ## fast tests and GRPO steps with the newest engine that the index has within our bounds, in .venv-next
 	$(NEXT) test-engine test-fast test-grpo
 
-test-next-fast:  ## of test-next what leans on verl and the engine: minutes; part of continuous integration
+test-next-fast:  ## of test-next what leans on verl and the engine: minutes
 	$(NEXT) test-engine
 
 LEANS_ON_THE_ENGINE = $(addprefix tests/verl_plugin/,test_vllm_front_end.py test_plugin.py test_tied_heads.py \
