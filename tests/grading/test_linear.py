@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -17,7 +18,6 @@ from verl_video_tools.core.errors import JudgeError
 from verl_video_tools.core.json_text import json_objects
 from verl_video_tools.core.reasoning import split_reasoning
 from verl_video_tools.core.truths import canonical_letter
-from verl_video_tools.core.types import Sample
 from verl_video_tools.data.extractors import EXTRACTORS, get_extractor
 from verl_video_tools.grading.choices import chosen_option
 from verl_video_tools.grading.numbers import grade_number, relative_accuracy
@@ -26,21 +26,11 @@ from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.services.verdict import read_verdict, without_labels
 
 MENU = ("red circle", "blue square", "a dog", "4")
-SAMPLES = [
-    Sample("Which? A. red circle", "B", "video.mp4", "mc", MENU),
-    Sample("When?", "[2.0, 7.0]", "video.mp4", "segment"),
-    Sample("What?", "a dog", "video.mp4", "open"),
-]
 
 
 def verdict(text: str) -> None:
     with contextlib.suppress(JudgeError):
         read_verdict(text)
-
-
-def extracted(name: str) -> Callable[[str], Any]:
-    extractor = get_extractor(name)
-    return lambda text: [extractor.read(text, sample) for sample in SAMPLES]
 
 
 READERS: dict[str, Callable[[str], Any]] = {
@@ -55,52 +45,19 @@ READERS: dict[str, Callable[[str], Any]] = {
     "labels": without_labels,
     "reasoning": lambda text: split_reasoning(text, get_method("longvt")),
     **{f"turns of {name}": get_method(name).parse for name in METHOD_NAMES},
-    **{f"extractor {name}": extracted(name) for name in EXTRACTORS},
+    **{f"extractor {name}": partial(get_extractor(name).read, options=MENU) for name in EXTRACTORS},
 }
+# fmt: off
 PIECES = [
-    *("(", "[", "{", "}", " ", "\n", " \n", '"', "'", "*", "_", "$", "<", "&", "-", "->", "\\", "...", "|", "7", "7 "),
-    *(
-        "\\boxed{",
-        "\\boxed{\n",
-        "\\text{",
-        '{"answer": "',
-        '{"answer": "B"} ',
-        '{"a":',
-        "<answer>",
-        "</answer>",
-        "<think>",
-    ),
-    *("</think>", "<tool_call>", "</tool_call>", '<tool_call>{"name": "crop_video"}</tool_call>', "<video_zoom>"),
-    *(
-        "A. ",
-        "A.",
-        "B ",
-        "B, ",
-        "(B)",
-        "A|",
-        "B+",
-        "B or ",
-        "not B ",
-        "a.b.",
-        "Mr. ",
-        "answer is ",
-        "the answer is B. ",
-    ),
-    *(
-        "because ",
-        "so B ",
-        "blue square ",
-        "a dog",
-        "first option ",
-        "# ",
-        "1. ",
-        "答案",
-        "选",
-        "정답은 ",
-        "la respuesta ",
-    ),
-    *("→", "wait, B. ", "from 2 to 7 ", "2:07 - ", "starts at 2 ", "1 min ", "correct ", "A: yes "),
+    "(", "[", "{", "}", " ", "\n", " \n", '"', "'", "*", "_", "$", "<", "&", "-", "->", "\\", "...", "|", "7",
+    "7 ", "\\boxed{", "\\boxed{\n", "\\text{", '{"answer": "', '{"answer": "B"} ', '{"a":', "<answer>",
+    "</answer>", "<think>", "</think>", "<tool_call>", "</tool_call>",
+    '<tool_call>{"name": "crop_video"}</tool_call>', "<video_zoom>", "A. ", "A.", "B ", "B, ", "(B)", "A|",
+    "B+", "B or ", "not B ", "a.b.", "Mr. ", "answer is ", "the answer is B. ", "because ", "so B ",
+    "blue square ", "a dog", "first option ", "# ", "1. ", "答案", "选", "정답은 ", "la respuesta ", "→",
+    "wait, B. ", "from 2 to 7 ", "2:07 - ", "starts at 2 ", "1 min ", "correct ", "A: yes ",
 ]
+# fmt: on
 ENDS = ["", "\\boxed{A}"]
 
 
