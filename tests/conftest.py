@@ -27,7 +27,7 @@ from tests.group_method import NAME as GROUP_NAME
 from tests.group_method import PATH as GROUP_PATH
 from tests.videos.files import MakeVideo, write_grey
 from verl_video_tools import methods
-from verl_video_tools.services import endpoint, transport
+from verl_video_tools.services import endpoint
 
 pytest_plugins = ["tests.hard_limit", "tests.order"]
 
@@ -123,7 +123,10 @@ def make_video(tmp_path_factory: pytest.TempPathFactory) -> MakeVideo:
 @pytest.fixture
 def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests whose server fails: clients ask it again at once, and are soon sure that none is there."""
-    monkeypatch.setattr(transport, "FIRST_BACKOFF_SECONDS", 0.01)
+    base_client = pytest.importorskip("openai._base_client", reason="the extra `judge` is not installed")
+    monkeypatch.setattr(base_client, "INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(base_client, "MAX_RETRY_DELAY", 0.1)
+    monkeypatch.setattr(endpoint, "BROKEN_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(endpoint, "REACH_SECONDS", 0.3)
 
 

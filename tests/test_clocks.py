@@ -11,7 +11,6 @@ WALL_CLOCK = {"time", "time_ns", "localtime", "gmtime", "now", "today", "utcnow"
 MAY = {
     "launch/environment.py": "the time in the name of a log",
     "launch/train.py": "the time in the name of a smoke test's folder",
-    "services/transport.py": "a date in `Retry-After`; the request's deadline bounds the pause",
 }
 
 

@@ -48,7 +48,8 @@ def test_an_odd_judge_is_one_clear_line(
         options = ["--answer", "a cat", "--turns", str(turns), "--judge-base-url", server.base_url]
         assert vvt([*command, "--video", make_video(), *options]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("vvt: JudgeError: no verdict from the judge: no usable reply from http://127.0.0.1")
+    assert line.startswith("vvt: JudgeError: no verdict from the judge: http://127.0.0.1")
+    assert "GET /models lists no model: '<html>" in line
 
 
 @pytest.mark.parametrize(("answer", "score"), [("a cat", 1.0), ("dog", 0.0)])

@@ -250,7 +250,7 @@ def test_open_answers_are_judged_once_and_a_judge_that_fails_leaves_the_row_out(
     def judged(request: dict[str, Any]) -> Reply:
         case_asked = json.loads(next(m["content"] for m in request["messages"] if m["role"] == "user"))
         if mark(1) in case_asked["question"] and case_asked["answer"] == "yes":
-            return completion("I would rather not say.")
+            return Reply(b"no such key", 401)
         return completion(json.dumps({"label": verdicts[case_asked["answer"]]}))
 
     with (

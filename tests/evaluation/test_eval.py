@@ -250,7 +250,7 @@ def test_a_judge_and_its_failures_are_counted(
 
     def verdict(request: dict[str, Any]) -> Reply:
         asked = request["messages"][1]["content"]
-        return completion('{"label": "partial"}' if "blue" in asked else "I would rather not say.")
+        return completion('{"label": "partial"}') if "blue" in asked else Reply(b"no such key", 401)
 
     with JudgeServer(reply=scripted(scripts)) as server, JudgeServer(reply=verdict) as judge:
         line = ["eval", f"--rows={tmp_path / 'rows.parquet'}", "--method=direct", f"--base-url={server.base_url}"]
@@ -272,6 +272,29 @@ def test_a_judge_and_its_failures_are_counted(
         "prompt_digest": None,
     }
     assert result["failures"][0]["flags"] == ["judge"]
+
+
+def test_answers_that_the_judge_refuses_are_wrong_and_lower_the_accuracy(tmp_path: Path, make_video: MakeVideo) -> None:
+    """Left out, a model that does not know would be better off rambling: two right of eight would be all of two."""
+    says = {f"Question {number}?": "a kite, I think" if number < 2 else "poison " * 900 for number in range(8)}
+    video = Path(make_video(100))
+    rows = [
+        benchmark_row("open", index=number, split="test", video_path=video, question=question, truth="a kite")
+        for number, question in enumerate(says)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+
+    def verdict(request: dict[str, Any]) -> Reply:
+        if "poison" in request["messages"][1]["content"]:
+            return Reply(b'{"error": {"message": "maximum context length is 4096 tokens"}}', 400)
+        return completion(json.dumps({"label": "correct"}))
+
+    scripts = {question: [f"<answer>{answer}</answer>"] for question, answer in says.items()}
+    with JudgeServer(reply=scripted(scripts)) as server, JudgeServer(reply=verdict) as judge:
+        line = ["eval", f"--rows={tmp_path / 'rows.parquet'}", "--method=direct", f"--base-url={server.base_url}"]
+        assert run([*line, f"--out={tmp_path / 'out'}", f"--judge-base-url={judge.base_url}"]) == 0
+    result = result_of(tmp_path / "out")
+    assert (result["overall"]["accuracy"], result["overall"]["failed"], result["failures"]) == (0.25, 0, [])
 
 
 def test_a_model_is_served_meanwhile(

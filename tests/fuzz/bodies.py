@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-import httpx
+import httpx2
 from openai import AsyncOpenAI
+from openai import _base_client as base_client
 
 from tests.fuzz import texts
 from tests.fuzz.damage import bytes_of, damaged, damages, text_of
 from tests.fuzz.surface import Surface
 from verl_video_tools.core.errors import EndpointError, JudgeError
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services import transport
-from verl_video_tools.services.chat import Completion, restore_stop, usable_reply
-from verl_video_tools.services.endpoint import _Session
+from verl_video_tools.services import endpoint
+from verl_video_tools.services.bounded_http import BoundedHttpClient
+from verl_video_tools.services.chat import restore_stop
+from verl_video_tools.services.endpoint import Completion
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge
-from verl_video_tools.services.transport import Place
 
 URL = "http://127.0.0.1:1/v1"
 STATUSES = [*[200] * 12, 204, 302, 400, 401, 404, 408, 413, 429, 500, 503]
@@ -52,9 +52,9 @@ class Bodies(Surface):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.replies: deque[httpx.Response] = deque()
-        http = httpx.AsyncClient(transport=httpx.MockTransport(self._reply))
-        self._openai = AsyncOpenAI(base_url=URL, api_key="EMPTY", max_retries=0, http_client=http)
+        self.replies: deque[list[Any]] = deque()
+        http = BoundedHttpClient(transport=httpx2.MockTransport(self._reply))
+        self._openai = AsyncOpenAI(base_url=URL, api_key="EMPTY", http_client=http)
 
     def close(self) -> None:
         self.run(self._openai.close())
@@ -68,44 +68,36 @@ class Bodies(Surface):
         self.run(self._ask(case))
         return 1
 
-    def _reply(self, request: httpx.Request) -> httpx.Response:
+    def _reply(self, request: httpx2.Request) -> httpx2.Response:
         status, kind, headers, body = (
             self.replies.popleft() if self.replies else (200, "application/json", [], text_of(b"{}"))
         )
         given = [("content-type", kind), *((name, value.encode("latin-1")) for name, value in headers)]
-        return httpx.Response(status, headers=[(name, value) for name, value in given], content=bytes_of(body))
+        content = httpx2.ByteStream(bytes_of(body))
+        return httpx2.Response(status, headers=[(name, value) for name, value in given], stream=content)
 
     async def _ask(self, case: Any) -> None:
-        before, transport.FIRST_BACKOFF_SECONDS = transport.FIRST_BACKOFF_SECONDS, 0.0
+        before = base_client.MAX_RETRY_DELAY, endpoint.BROKEN_PAUSE_SECONDS
+        base_client.MAX_RETRY_DELAY = endpoint.BROKEN_PAUSE_SECONDS = 0.0
         self.replies = deque(case["replies"])
-        config = JudgeConfig(base_url=URL, model=case["model"], deadline_seconds=20.0)
-        judge = LLMJudge(config)
-        endpoint = judge._endpoint
-        endpoint._sessions[self._loop] = _session(self._openai, config)
+        judge = LLMJudge(JudgeConfig(base_url=URL, model=case["model"], deadline_seconds=20.0))
+        for address in judge._session().addresses:
+            await address.client.close()
+            address.client = self._openai
         try:
             if case["asked"] == "verdict":
                 assert isinstance(await judge.judge("Which?", "a dog", "a cat"), AnswerLabel)
             elif case["asked"] == "text":
-                (text, _model) = await usable_reply(endpoint, [{"role": "user", "content": "?"}], _stopped)
-                assert isinstance(text, str)
+                text = await judge.complete({"messages": [{"role": "user", "content": "?"}]}, _stopped)
+                assert text.encode().decode() == text
             elif case["asked"] == "models":
-                assert all(isinstance(name, str) for name in await judge.served_models())
+                assert all(name.encode().decode() == name for name in await judge.served_models())
             else:
-                assert isinstance(await endpoint.server_version(), str | None)
-        except (EndpointError, JudgeError):
-            pass
+                assert isinstance(await judge.server_version(), str | None)
+        except (EndpointError, JudgeError) as error:
+            str(error).encode()
         finally:
-            transport.FIRST_BACKOFF_SECONDS = before
-            breaker = judge._breakers.pop(self._loop, None)
-            if breaker is not None:
-                await breaker.aclose()
-
-
-def _session(client: AsyncOpenAI, config: JudgeConfig) -> Any:
-    """The client's own session, made without connections of its own, which take longer than all else."""
-    session = _Session(replace(config, base_url=None))
-    session.places = [Place(URL, client)]
-    return session
+            base_client.MAX_RETRY_DELAY, endpoint.BROKEN_PAUSE_SECONDS = before
 
 
 def _stopped(completion: Completion) -> str:

@@ -57,4 +57,4 @@ class Caches(Surface):
 
 
 def _file_of(verdicts: VerdictCache, key: CacheKey) -> Path:
-    return verdicts._entries._path(key.digest())
+    return verdicts._path(key)

@@ -19,7 +19,8 @@ from verl_video_tools.core.types import IMAGE_MARK, Method, Sample, StopReason
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig, Usage
 from verl_video_tools.rollout.observation import DROPPED_MARK
-from verl_video_tools.services.chat import Completion, restore_stop
+from verl_video_tools.services.chat import restore_stop
+from verl_video_tools.services.endpoint import Completion
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff", "context_method")

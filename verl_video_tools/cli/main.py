@@ -100,7 +100,9 @@ def run(arguments: Sequence[str]) -> int:
     except UsageError as error:
         return _complain(str(error), exit_code=2)
     except VideoToolsError as error:
-        return _complain(f"{type(error).__name__}: {error}", exit_code=1)
+        # The name of a kind that callers may catch: a module may distinguish kinds of its own below it.
+        kind = next(kind for kind in type(error).__mro__ if kind.__module__ == VideoToolsError.__module__)
+        return _complain(f"{kind.__name__}: {error}", exit_code=1)
 
 
 @cache

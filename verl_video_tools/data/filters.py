@@ -24,9 +24,8 @@ from verl_video_tools.data.append import Progress, append_record, appended, no_p
 from verl_video_tools.data.export_rollouts import ExportReport
 from verl_video_tools.data.parquet import read_column, read_table, write_table
 from verl_video_tools.records.records import read_records
-from verl_video_tools.services.chat import Completion, UnusableReply, usable_reply
 from verl_video_tools.services.config import EndpointConfig
-from verl_video_tools.services.endpoint import EndpointClient
+from verl_video_tools.services.endpoint import Completion, EndpointClient, UnusableReply
 from verl_video_tools.video import Video
 
 RowKey = tuple[str, str]
@@ -277,8 +276,8 @@ async def _verdict(client: EndpointClient, prompt: str, trajectory: Trajectory) 
         {"role": "system", "content": prompt},
         {"role": "user", "content": json.dumps(dialogue, ensure_ascii=False)},
     ]
-    verdict, model = await usable_reply(client, messages, _read_verdict)
-    return {**verdict, "model": model}
+    verdict = await client.complete({"messages": messages, "temperature": 0.0}, _read_verdict)
+    return {**verdict, "model": await client.model()}
 
 
 def _read_verdict(completion: Completion) -> dict[str, Any]:

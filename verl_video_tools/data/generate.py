@@ -278,8 +278,7 @@ async def generate(
             `out` holds rollouts of other rows, another method or another model, or made with other settings, is being
             written by another process, or is no such file.
         EndpointError: the endpoint cannot be reached, at first or any more: what is recorded holds, and rollouts under
-            way are not; or no model's name was given, and it lists none.
-        JudgeError: with `settings`, a judge that is not named cannot be asked for its name.
+            way are not; or a model that is not named cannot be asked for its name.
     """
     if judge is None:
         _check_no_judge_is_needed(method, tasks)

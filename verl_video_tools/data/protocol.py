@@ -48,7 +48,7 @@ async def generation_settings(
 
     Raises:
         UsageError: a prompt cannot be read.
-        JudgeError, EndpointError: the judge or the tool model is not named, and cannot be asked for its name.
+        EndpointError: the judge or the tool model is not named, and cannot be asked for its name.
     """
     return {
         "config": asdict(method),

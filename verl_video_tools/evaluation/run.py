@@ -90,8 +90,8 @@ async def evaluate(
         UsageError: a question needs a judge, or the method a retriever or a tool model, and there is none; `folder`
             holds another evaluation or other annotations' rollouts, is in use by another process, or cannot be written;
             or a prompt cannot be read.
-        EndpointError: the endpoint cannot be reached, at first or any more; the next run goes on there.
-        JudgeError: the judge cannot be reached at first.
+        EndpointError: the endpoint cannot be reached, at first or any more, or the judge at first; the next run goes on
+            there.
     """
     if questions.repeats > 1 and seed is None:
         seed = 0

@@ -31,10 +31,9 @@ from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.observation import visible_messages
 from verl_video_tools.rollout.opened_reasoning import OpenedReasoning
 from verl_video_tools.rollout.policy import AssistantTurn
-from verl_video_tools.services.chat import Completion, read_completion, restore_stop, to_chat_message
+from verl_video_tools.services.chat import restore_stop, to_chat_message
 from verl_video_tools.services.config import EndpointConfig
-from verl_video_tools.services.endpoint import EndpointClient, Exchange
-from verl_video_tools.services.transport import AttemptFailed, Route
+from verl_video_tools.services.endpoint import Completion, EndpointClient, Route
 
 _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""
@@ -233,39 +232,26 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             body["max_tokens"] = method.max_turn_tokens
         if method.stop and not self._names_stop:
             body["stop"] = list(method.stop)
-        num_others = len(self.config.base_urls) - 1
-        while True:
-            place = route.place
-            try:
-                async with self.client.exchange(route) as exchange:
-                    body["model"] = await exchange.model()
-                    return await self._completed(exchange, method, dict(body))
-            except EndpointError:
-                if not exchange.is_late or route.place is place or num_others == 0:
-                    raise
-                num_others -= 1  # it kept silent for all of the time, which another one is then given
-
-    async def _fitted(self, exchange: Exchange, body: dict[str, Any]) -> Completion:
-        try:
-            return await exchange.retried(lambda: self._attempt(exchange, body))
-        except EndpointError as error:
-            if "max_tokens" not in body or not _TOO_LONG.search(str(error)):
-                raise
-            del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
-            return await exchange.retried(lambda: self._attempt(exchange, body))
-
-    async def _completed(self, exchange: Exchange, method: Method, body: dict[str, Any]) -> Completion:
-        completion = await self._fitted(exchange, body)
+        completion = await self._fitted(route, body)
         if "stop" not in body:
             return completion
         completion = replace(completion, text=restore_stop(completion, method.stop))
         if _may_stop_in_reasoning(completion, method.stop):
             del body["stop"]
-            whole = await exchange.retried(lambda: self._attempt(exchange, body))
+            whole = await self._fitted(route, body)
             if whole.reasoning is not None or CLOSING in whole.text:
                 self._names_stop = True
                 return replace(whole, num_discarded_tokens=completion.num_tokens)
         return completion
+
+    async def _fitted(self, route: Route, body: dict[str, Any]) -> Completion:
+        try:
+            return await self._asked(route, body)
+        except EndpointError as error:
+            if "max_tokens" not in body or not _TOO_LONG.search(str(error)):
+                raise
+            del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
+            return await self._asked(route, body)
 
     async def _asked_aside(self, route: Route, asked: dict[str, Any]) -> Completion:
         """The reply to a request that belongs to no rollout, and is none of its cost.
@@ -273,9 +259,24 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         Raises:
             EndpointError: there is none.
         """
-        async with self.client.exchange(route) as exchange:
-            body = {**asked, **self.config.sampling_fields(), "model": await exchange.model()}
-            return await self._fitted(exchange, body)
+        return await self._fitted(route, {**asked, **self.config.sampling_fields()})
+
+    async def _asked(self, route: Route, body: dict[str, Any]) -> Completion:
+        keeps_stop = self._knows_keep_stop and "stop" in body
+        try:
+            sent = {**body, _KEEP_STOP: True} if keeps_stop else body
+            return await self.client.complete(sent, lambda completion: completion, route=route)
+        except EndpointError as error:
+            if keeps_stop and _KEEP_STOP in str(error):
+                self._knows_keep_stop = False
+                return await self._asked(route, body)
+            if (name := self.config.refused_field(error)) is None:
+                raise
+            self._refusal = EndpointError(
+                f"the endpoint does not take {name}={getattr(self.config, name)!r}; leave it out, or ask a "
+                f"server that takes it, such as vLLM's: {error}"
+            )
+            raise self._refusal from error
 
     async def _spoken(self, completion: Completion, method: Method, route: Route) -> ParsedCompletion:
         """What the model says, up to its first stop string, and what it thought before."""
@@ -285,24 +286,6 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         self._opened_reasoning.see(completion.text)
         ends = [end for string in method.stop if (end := said.text.find(string) + len(string)) >= len(string)]
         return replace(said, text=said.text[: min(ends, default=None)])
-
-    async def _attempt(self, exchange: Exchange, body: dict[str, Any]) -> Completion:
-        keeps_stop = self._knows_keep_stop and "stop" in body
-        try:
-            return read_completion(await exchange.chat_completion({**body, _KEEP_STOP: True} if keeps_stop else body))
-        except AttemptFailed:
-            raise
-        except EndpointError as error:
-            if not (keeps_stop and _KEEP_STOP in str(error)):
-                if (name := self.config.refused_field(error)) is not None:
-                    self._refusal = EndpointError(
-                        f"the endpoint does not take {name}={getattr(self.config, name)!r}; leave it out, or ask a "
-                        f"server that takes it, such as vLLM's: {error}"
-                    )
-                    raise self._refusal from error
-                raise
-            self._knows_keep_stop = False
-            raise AttemptFailed(str(error)) from error
 
 
 @dataclass

@@ -9,8 +9,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import EndpointError
 from verl_video_tools.core.reasoning import OPENING, lacks_opening
-from verl_video_tools.services.chat import Completion
-from verl_video_tools.services.transport import Route
+from verl_video_tools.services.endpoint import Completion, Route
 
 QUESTION = "Name one fruit."
 """It takes few thoughts."""

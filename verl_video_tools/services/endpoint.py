@@ -1,107 +1,293 @@
-"""`EndpointClient`: asks a model behind an OpenAI-compatible endpoint, many at a time, and says so when it could not.
+"""`EndpointClient`: asks a model behind an OpenAI-compatible endpoint, many at a time.
 
-Retries are our own and not those of the `openai` package, because an unreadable reply must be tried again, too, and
-because a deadline ends them, not their number.
+The package `openai` repeats a request that an endpoint refuses for the moment, with its pauses and the ones that the
+endpoint asks for, and a deadline ends that. What is left for this module: replies that cannot be used, several
+addresses of one model, and a model that is down.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from verl_video_tools.core.errors import EndpointError, UsageError
+from verl_video_tools.core.errors import EndpointError, UsageError, VideoToolsError
+from verl_video_tools.services.attempts import ATTEMPTS, MAX_REPLIES, NO_RETRY, Attempts, BrokenReply, CircuitBreaker
 from verl_video_tools.services.config import EndpointConfig
-from verl_video_tools.services.transport import (
-    AttemptFailed,
-    BrokenReply,
-    InternalError,
-    Place,
-    Route,
-    Unavailable,
-    retry_after_seconds,
-    wait_seconds,
-)
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+logger = logging.getLogger(__name__)
+
 Result = TypeVar("Result")
 
-MAX_ATTEMPTS = 4
-"""Unusable replies per wanted reply before it fails: a model that is asked the same seldom does better later."""
-
 REACH_SECONDS = 10.0
-"""For how long an endpoint is tried again that does not answer at the start, where an address may be mistyped. A
-connection that stands has all of the deadline: a busy server answers late."""
+"""For how long an endpoint is tried that does not answer at the start, where an address may be mistyped."""
 
+REST_SECONDS = 30.0
+"""For how long an address that gave no reply is passed over where there is another."""
+
+BROKEN_PAUSE_SECONDS = 1.0
+"""After a reply that is none, such as the page of a proxy whose server starts, and between attempts to reach one."""
+
+_UNTIL_DEADLINE = 10_000
+"""Retries of the `openai` package."""
+_GET_SECONDS = 30.0
+"""For a reply about the server itself. One that is busy may be slow to tell."""
 _CONNECT_SECONDS = 10.0
 """For a connection to be made: a machine that is switched off does not even refuse one."""
-
-_VERSION_SECONDS = 10.0
-
 _OWN_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+_BUSY = frozenset({408, 409, 429})
+"""HTTP codes that the `openai` package retries, beside 5xx."""
+_OF_THE_REQUEST = frozenset({400, 413, 422})
+"""HTTP codes of a request that is refused for what it holds, such as too many images or too long a text."""
+_UNFINISHED = frozenset({"abort", "aborted", "error"})
+"""Reasons with which servers send what there is of a reply that they have not finished, as vLLM when it is stopped."""
 
-_RETRIED_STATUS = frozenset({408, 409, 425, 429})
-"""Besides 5xx; any other 4xx would be answered the same way again."""
+
+class Unavailable(EndpointError):
+    """The endpoint gave no reply: busy, failing, or not reached. That says nothing about what was asked."""
+
+
+class Refused(EndpointError):
+    """The endpoint gave no usable reply to this request: HTTP 400, 413 or 422, replies that `read` refused, or HTTP 500
+    several times while it answered others.
+
+    Where it answers others (`has_answered`), that is because of what was asked.
+    """
+
+
+class UnusableReply(EndpointError):
+    """Why a reply cannot be used.
+
+    Args:
+        reminder: what the model is told before it replies again: asked the same, it says the same again.
+    """
+
+    def __init__(self, reason: str, reminder: str | None = None) -> None:
+        super().__init__(reason)
+        self.reminder = reminder
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a chat model replied."""
+
+    text: str
+    """Empty where the model sent nothing but reasoning in a field of its own."""
+    finish_reason: str | None = None
+    """`length` where the reply was cut at its token limit."""
+    stop_reason: str | None = None
+    """The stop string that ended the reply; only vLLM and SGLang say so."""
+    reports_stop: bool = False
+    """The endpoint would have named a stop string, had one ended the reply."""
+    num_tokens: int = 0
+    """Tokens generated, 0 where the endpoint does not count them."""
+    reasoning: str | None = None
+    """Native reasoning in a field of its own, as servers with a reasoning parser send it; never empty."""
+    num_prompt_tokens: int = 0
+    """Tokens of the request, images included; 0 where the endpoint does not count them."""
+    num_discarded_tokens: int = 0
+    """Tokens of an earlier reply to the same request, which could not be used."""
+
+
+def read_completion(reply: Any) -> Completion:
+    """The first choice of a chat completion.
+
+    Raises:
+        BrokenReply: the reply is none, its content is no text, or the server did not finish it.
+    """
+    try:
+        choice = reply["choices"][0]
+        message = choice["message"]
+        # vLLM says `reasoning`, older releases and SGLang `reasoning_content`.
+        fields = (_text(message.get(name)) for name in ("reasoning_content", "reasoning"))
+        reasoning = next((text for text in fields if text is not None and text.strip()), None)
+        text = message["content"]
+        if text is None and reasoning is not None:  # cut before a word was said
+            text = ""
+        usage = reply.get("usage") or {}
+        num_tokens, num_prompt_tokens = (_count(usage.get(f"{kind}_tokens")) for kind in ("completion", "prompt"))
+        # vLLM says `stop_reason`, SGLang `matched_stop`; null or a number is a token that ends a turn.
+        stop_reason = _text(choice.get("stop_reason", choice.get("matched_stop")))
+        reports_stop = not {"stop_reason", "matched_stop"}.isdisjoint(choice)
+        finish_reason = _text(choice.get("finish_reason"))
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+        text = None
+    if not isinstance(text, str):
+        raise BrokenReply(f"the reply is no chat completion: {reply!r:.200}")
+    if finish_reason in _UNFINISHED:
+        raise BrokenReply(f"the endpoint did not finish its reply (finish_reason {finish_reason!r})")
+    return Completion(text, finish_reason, stop_reason, reports_stop, num_tokens, reasoning, num_prompt_tokens)
+
+
+def _text(given: Any) -> str | None:
+    return given if isinstance(given, str) else None
+
+
+def _count(given: Any) -> int:
+    """Python's JSON has an infinity, which is no whole number."""
+    return given if isinstance(given, int) and given > 0 else 0
+
+
+class _Address:
+    """One address, within one event loop."""
+
+    def __init__(self, base_url: str, client: AsyncOpenAI) -> None:
+        self.base_url = base_url
+        self.client = client
+        self.num_routes = 0
+        self.rests_until = float("-inf")
+
+    async def get(self, path: str, max_retries: int) -> Any:
+        options: Any = {"max_retries": max_retries, "timeout": _GET_SECONDS}
+        return await _requested(self.client.get(path, cast_to=object, options=options))
+
+    async def chat_completion(self, body: Mapping[str, Any], max_retries: int) -> Completion:
+        # As plain JSON: the package's types cost a good part of a request's CPU time, and check nothing.
+        options: Any = {"max_retries": max_retries}
+        request = self.client.post("/chat/completions", cast_to=object, body=dict(body), options=options)
+        return read_completion(await _requested(request))
+
+
+class Route:
+    """The address of requests that belong together, as the turns of a dialogue do: it may have kept what it computed
+    for the turns before. Used as a context."""
+
+    def __init__(self, addresses: Sequence[_Address]) -> None:
+        self.addresses = addresses
+
+    def __enter__(self) -> Self:
+        self._take_best()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.address.num_routes -= 1
+
+    def leave(self) -> None:
+        """Go on elsewhere, where there is another address, after a request that got no reply."""
+        self.address.num_routes -= 1
+        self.address.rests_until = time.monotonic() + REST_SECONDS
+        self._take_best()
+
+    def _take_best(self) -> None:
+        now = time.monotonic()
+        self.address = min(self.addresses, key=lambda one: (max(0.0, one.rests_until - now), one.num_routes))
+        self.address.num_routes += 1
+
+
+class _Session:
+    """What belongs to one event loop."""
+
+    def __init__(self, config: EndpointConfig, name: str | None) -> None:
+        self.addresses = [_Address(url, _openai_client(url, config)) for url in config.base_urls]
+        self.slots = asyncio.Semaphore(config.concurrency)
+        self.breaker = CircuitBreaker(name or "endpoint", config.deadline_seconds if name else float("inf"))
+        self.first_model: str | None = None
+        self.has_answered = False
 
 
 class EndpointClient:
     """Requests to one endpoint, or to several that serve the same model.
 
-    Of several addresses each exchange, or each route, takes the one with the fewest, and goes on at another where it
-    gives no reply (`transport.Route`).
-
-    May be used from several event loops, one after the other or in different threads: connections and the bound on
-    requests in flight belong to the running loop. Close it in each (`async with`, or `aclose`).
+    May be used from several event loops, one after the other or in different threads: connections, the bound on
+    requests in flight and whether the model counts as down belong to the running loop. Close it in each (`async with`,
+    or `aclose`).
 
     Args:
         config: `base_url` must be set.
+        name: of a model whose requests fail at once while it is down (`CircuitBreaker`); None: each is tried.
 
     Raises:
         UsageError: no `base_url`, or the package `openai` is not there.
     """
 
-    def __init__(self, config: EndpointConfig) -> None:
+    def __init__(self, config: EndpointConfig, name: str | None = None) -> None:
         if not config.base_urls:
             raise UsageError("an endpoint needs a base_url, such as http://host:8000/v1")
         try:
             import openai  # noqa: F401
         except ModuleNotFoundError as error:
             raise UsageError(f"an endpoint needs {error.name}: uv pip install '.[judge]' in the checkout") from error
-        self.config = config
+        self._endpoint_config = config
+        self._name = name
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Session] = WeakKeyDictionary()
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether a reply could be used before: the endpoint works, and is asked as it should be."""
+        return self._session().has_answered
+
     def route(self) -> Route:
-        """For exchanges that belong together, as the turns of a dialogue do: they are sent to one address, which may
-        have kept what it computed for the turns before. Used as a context."""
-        return Route(self._session().places)
+        """For requests that belong together, which are then sent to one address. Used as a context."""
+        return Route(self._session().addresses)
 
-    @asynccontextmanager
-    async def exchange(self, route: Route | None = None) -> AsyncIterator[Exchange]:
-        """Wait for one of the exchanges that may be under way at once; what is done within has to meet the deadline.
-
-        Args:
-            route: entered by the caller; None: one of its own.
+    async def model(self) -> str:
+        """The configured model, or the first that is served.
 
         Raises:
-            EndpointError: no usable reply within `MAX_ATTEMPTS` and `deadline_seconds`, or a request that is refused.
+            EndpointError: the endpoint cannot be asked, or lists none.
         """
+        session, config = self._session(), self._endpoint_config
+        if config.model is None and session.first_model is None:
+            async with self._exchange() as route:
+                session.first_model = (await _listed_models(route))[0]
+        return str(config.model or session.first_model)
+
+    async def complete(
+        self,
+        body: Mapping[str, Any],
+        read: Callable[[Completion], Result],
+        *,
+        route: Route | None = None,
+        attempts: Attempts | None = None,
+    ) -> Result:
+        """What `read` makes of the first reply that it does not refuse with `UnusableReply`.
+
+        Args:
+            body: of the request, without the model's name.
+            route: entered by the caller; None: one of its own.
+            attempts: counts what is sent.
+
+        Raises:
+            Unavailable: the endpoint was busy, failing or not reached until the deadline.
+            Refused: no reply could be used, or the request is refused for what it holds.
+            EndpointError: any other failure.
+        """
+        body = {**body, "model": await self.model()}
         session = self._session()
-        async with session.slots:
-            with nullcontext(route) if route is not None else self.route() as taken:
-                exchange = Exchange(self.config, session, taken)
+        number = 0
+        async with self._exchange(route, attempts) as taken:
+            while True:
+                number += 1
                 try:
-                    async with exchange.timeout:
-                        yield exchange
-                except TimeoutError as error:
-                    late = exchange.out_of_time()
-                    taken.leave(Unavailable(str(late)))
-                    raise late from error
+                    completion = await _sent(taken, lambda address, retries: address.chat_completion(body, retries))
+                    session.breaker.replied()
+                    result = read(completion)
+                    session.has_answered = True
+                    return result
+                except (BrokenReply, UnusableReply) as error:
+                    if number == MAX_REPLIES:
+                        kind = Refused if isinstance(error, UnusableReply) else EndpointError
+                        raise kind(
+                            f"no usable reply from {self._asked(taken)} in {MAX_REPLIES} attempts; "
+                            f"the last failed with: {error}"
+                        ) from error
+                    if isinstance(error, BrokenReply):
+                        taken.leave()
+                        await asyncio.sleep(BROKEN_PAUSE_SECONDS)
+                    elif error.reminder is not None:
+                        said = {"role": "assistant", "content": completion.text}
+                        body["messages"] = [*body["messages"], said, {"role": "user", "content": error.reminder}]
 
     async def served_models(self) -> list[str]:
         """Names of the models that the endpoint lists.
@@ -109,8 +295,15 @@ class EndpointClient:
         Raises:
             EndpointError: it cannot be reached, or lists none.
         """
-        async with self.exchange() as exchange:
-            return await exchange.retried(lambda: _list_models(exchange.route.place), REACH_SECONDS)
+        async with self._exchange(patience_seconds=REACH_SECONDS) as route:
+            impatient_at = time.monotonic() + REACH_SECONDS
+            while True:
+                try:
+                    return await _listed_models(route, max_retries=0)
+                except Unavailable:
+                    if time.monotonic() > impatient_at:
+                        raise
+                await asyncio.sleep(BROKEN_PAUSE_SECONDS)
 
     async def check_reachable(self) -> None:
         """Ask for a reply of any kind; of several addresses, until one gives it.
@@ -118,38 +311,27 @@ class EndpointClient:
         Raises:
             EndpointError: nothing answers.
         """
-        asked = [asyncio.create_task(self._reach(place)) for place in self._session().places]
         try:
-            for reply in asyncio.as_completed(asked):
-                with suppress(EndpointError):
-                    return await reply
-            await asked[0]
-        finally:
-            for task in asked:
-                task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            await self.served_models()
+        except Unavailable:
+            raise
+        except EndpointError:
+            return  # it answers, if not to this
 
     async def server_version(self) -> str | None:
-        """The version that the server tells at `/version`, beside `/v1`, as vLLM does; None where it does not. Of
-        several addresses the first that tells it.
-
-        Each is asked once: for a record, not for a decision.
-        """
-        for place in self._session().places:
-            url = f"{place.base_url.rstrip('/').removesuffix('/v1')}/version"
-            with suppress(EndpointError):
-                request = place.client.get(url, cast_to=object, options={"timeout": _VERSION_SECONDS})
-                reply = await _requested(request)
-                version = reply.get("version") if isinstance(reply, dict) else None
-                if isinstance(version, str):
-                    return version
+        """The version that the server tells at `/version`, beside `/v1`, as vLLM does; None where it does not."""
+        with suppress(EndpointError):
+            async with self._exchange() as route:
+                url = f"{route.address.base_url.rstrip('/').removesuffix('/v1')}/version"
+                reply = await route.address.get(url, max_retries=0)
+                return _text(reply.get("version")) if isinstance(reply, dict) else None
         return None
 
     async def aclose(self) -> None:
         """Close the running loop's connections."""
         session = self._sessions.pop(asyncio.get_running_loop(), None)
-        for place in [] if session is None else session.places:
-            await place.client.close()
+        for address in [] if session is None else session.addresses:
+            await address.client.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -157,119 +339,80 @@ class EndpointClient:
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
-    async def _reach(self, place: Place) -> None:
-        with Route([place]) as route:
-            async with self.exchange(route) as exchange:
-                await exchange.retried(lambda: _any_reply(place), REACH_SECONDS)
+    # ------------------------------------------------------------------------------------------------------- internals
 
     def _session(self) -> _Session:
         loop = asyncio.get_running_loop()
         if loop not in self._sessions:
-            self._sessions[loop] = _Session(self.config)
+            self._sessions[loop] = _Session(self._endpoint_config, self._name)
         return self._sessions[loop]
 
-
-class Exchange:
-    """The requests that one reply may take, each tried again where that may help, until one deadline."""
-
-    def __init__(self, config: EndpointConfig, session: _Session, route: Route) -> None:
-        self.config = config
-        self.session = session
-        self.route = route
-        self.began_at = asyncio.get_running_loop().time()
-        self.ends_at = self.began_at + config.deadline_seconds
-        self.timeout = asyncio.timeout_at(self.ends_at)
-        self.failure: str | None = None
-        """Why the last attempt failed."""
-        self.is_late = False
-        """It has failed because the endpoint was not available in time."""
-
-    @property
-    def known_model(self) -> str | None:
-        """The model, where no request is needed to know it."""
-        return self.config.model or self.session.first_model
-
-    async def model(self) -> str:
-        """The configured model, or the first that is served."""
-        if self.known_model is not None:
-            return self.known_model
-        return await self.retried(lambda: _first_model(self.session, self.route))
-
-    async def chat_completion(self, body: Mapping[str, Any]) -> Any:
-        """One attempt at a chat completion.
-
-        Returns:
-            The reply as plain JSON: the package's types cost a good part of a request's CPU time, and check nothing.
-
-        Raises:
-            AttemptFailed: worth another attempt.
-            EndpointError: not worth one.
-        """
-        place = self.route.place
-        reply = await _requested(place.client.post("/chat/completions", cast_to=object, body=dict(body)))
-        self.session.replied_at = asyncio.get_running_loop().time()
-        place.replied()
-        return reply
-
-    async def retried(self, attempt: Callable[[], Awaitable[Result]], patience_seconds: float | None = None) -> Result:
-        """The result of the first attempt that does not raise `AttemptFailed`.
-
-        A reply that cannot be used costs one of `MAX_ATTEMPTS`; an endpoint that is busy, failing or not reached is
-        asked again until the deadline, after the pause that it asks for, and at another address, where there is one,
-        at once. One that fails on this request (HTTP 500), while it replies to others, has given a reply that cannot be
-        used.
+    @asynccontextmanager
+    async def _exchange(
+        self, route: Route | None = None, attempts: Attempts | None = None, patience_seconds: float = math.inf
+    ) -> AsyncIterator[Route]:
+        """Wait for one of the exchanges that may be under way at once; what is done within has to meet the deadline,
+        at each address. Whatever goes wrong within is an EndpointError.
 
         Args:
-            patience_seconds: for how long an endpoint that is not available is asked again, if not until the deadline.
-
-        Raises:
-            EndpointError: the endpoint stayed unavailable, or no reply could be used in `MAX_ATTEMPTS`.
+            patience_seconds: for how long an endpoint that is not available is asked again, for the message.
         """
-        loop = asyncio.get_running_loop()
-        patient_until = float("inf") if patience_seconds is None else loop.time() + patience_seconds
-        gives_up_at = min(self.ends_at, patient_until)
-        num_failed = num_unusable = 0
-        while True:
-            try:
-                return await attempt()
-            except AttemptFailed as error:
-                self.failure = str(error)
-                has_moved = self.route.leave(error)
-                num_failed += 1
-                fails_on_this = isinstance(error, InternalError) and self.session.replied_at > self.began_at
-                num_unusable += fails_on_this or not isinstance(error, Unavailable)
-                pause_seconds = 0.0 if has_moved else wait_seconds(num_failed, error)
-                if isinstance(error, Unavailable) and loop.time() + pause_seconds > gives_up_at:
-                    raise self.out_of_time(patience_seconds) from error
-                if num_unusable >= MAX_ATTEMPTS:
-                    raise EndpointError(
-                        f"no usable reply from {', '.join(self.config.base_urls)} in {MAX_ATTEMPTS} attempts; "
-                        f"the last failed with: {self.failure}"
-                    ) from error
-            await asyncio.sleep(pause_seconds)
+        session, seconds = self._session(), self._endpoint_config.deadline_seconds
+        finds_out = session.breaker.check()
+        async with session.slots:
+            if not finds_out:
+                session.breaker.check()  # others may have found it down while this one waited for its turn
+            attempts = attempts or Attempts()
+            attempts.began_at, attempts.breaker = time.monotonic(), session.breaker
+            ATTEMPTS.set(attempts)
+            with nullcontext(route) if route is not None else self.route() as taken:
+                try:
+                    async with asyncio.timeout(seconds * len(taken.addresses)):
+                        yield taken
+                except (TimeoutError, Unavailable) as error:
+                    why = f"the last attempt failed with: {attempts.last_failure}"
+                    late = Unavailable(
+                        f"no usable reply from {self._asked(taken)} within {min(seconds, patience_seconds):g} s; "
+                        f"{why if attempts.last_failure else 'it did not reply'}"
+                    )
+                    taken.leave()
+                    session.breaker.failed(late)
+                    raise late from error
+                except VideoToolsError:
+                    session.breaker.replied()  # it is there, if it does not answer this
+                    raise
+                except Exception as error:
+                    logger.exception("a request to a model failed in an unforeseen way")
+                    raise EndpointError(f"{type(error).__name__}: {error}") from error
 
-    def out_of_time(self, seconds: float | None = None) -> EndpointError:
-        """The error of an endpoint that was not available in time."""
-        self.is_late = True
-        what = f"the last attempt failed with: {self.failure}" if self.failure else "it did not reply"
-        limit_seconds = min(seconds or self.config.deadline_seconds, self.config.deadline_seconds)
-        asked = ", ".join(self.config.base_urls)
-        return EndpointError(f"no usable reply from {asked} within {limit_seconds:g} s; {what}")
-
-
-class _Session:
-    """What belongs to one event loop."""
-
-    def __init__(self, config: EndpointConfig) -> None:
-        self.places = [Place(url, _connected(url, config)) for url in config.base_urls]
-        self.slots = asyncio.Semaphore(config.concurrency)
-        self.replied_at = float("-inf")
-        """When a request for a completion was last answered, on the event loop's clock."""
-        self.first_model: str | None = None
-        self.first_model_lock = asyncio.Lock()
+    def _asked(self, route: Route) -> str:
+        return ", ".join(address.base_url for address in route.addresses)
 
 
-def _connected(base_url: str, config: EndpointConfig) -> AsyncOpenAI:
+async def _sent(route: Route, send: Callable[[_Address, int], Any], max_retries: int = _UNTIL_DEADLINE) -> Any:
+    """A reply of an address. Where there are several, the others are tried before any is waited for."""
+    for _ in route.addresses[1:]:
+        try:
+            return await send(route.address, 0)
+        except Unavailable as error:
+            left = route.address
+            route.leave()
+            logger.warning("%s gave no reply, %s is asked: %s", left.base_url, route.address.base_url, error)
+    return await send(route.address, max_retries)
+
+
+async def _listed_models(route: Route, max_retries: int = _UNTIL_DEADLINE) -> list[str]:
+    # As plain JSON: the package's types take whatever comes for a list of models, and break on it later.
+    page = await _sent(route, lambda address, retries: address.get("/models", retries), max_retries)
+    models = page.get("data") if isinstance(page, dict) else None
+    listed = [model.get("id") for model in models if isinstance(model, dict)] if isinstance(models, list) else []
+    names = [name for name in listed if isinstance(name, str)]
+    if not names:
+        raise EndpointError(f"{route.address.base_url}: GET /models lists no model: {page!r:.200}")
+    return names
+
+
+def _openai_client(base_url: str, config: EndpointConfig) -> AsyncOpenAI:
     """The client of one address."""
     from openai import AsyncOpenAI, Timeout
 
@@ -284,68 +427,21 @@ def _connected(base_url: str, config: EndpointConfig) -> AsyncOpenAI:
         # Given always: the package would else send the key of another service to this endpoint.
         api_key=os.environ.get(config.API_KEY_ENV) or "EMPTY",
         timeout=Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
-        max_retries=0,
     )
 
 
-async def _first_model(session: _Session, route: Route) -> str:
-    async with session.first_model_lock:
-        if session.first_model is None:
-            session.first_model = (await _list_models(route.place))[0]
-        return session.first_model
-
-
-async def _list_models(place: Place) -> list[str]:
-    # As plain JSON: the package's types take whatever comes for a list of models, and break on it later.
-    page = await _requested(place.client.get("/models", cast_to=object))
-    models = page.get("data") if isinstance(page, dict) else None
-    told = [model.get("id") for model in models if isinstance(model, dict)] if isinstance(models, list) else []
-    names = [name for name in told if isinstance(name, str)]
-    if not names:
-        raise BrokenReply(f"GET /models lists no model: {page!r:.200}")
-    return names
-
-
-async def _any_reply(place: Place) -> None:
-    import openai
-
-    try:
-        await place.client.get("/models", cast_to=object)
-    except openai.APIConnectionError as error:
-        raise _connection_error(error) from error
-    except (openai.OpenAIError, ValueError, RecursionError, AttemptFailed):
-        return  # it answers, if not to this
-
-
-async def _requested(request: Awaitable[Any]) -> Any:
-    """A reply of the endpoint, or the reason why there is none, as our own error.
-
-    Raises:
-        AttemptFailed: worth another attempt.
-        EndpointError: not worth one.
-    """
+async def _requested(request: Any) -> Any:
+    """A reply of the endpoint, or the reason why there is none, as our own error."""
     import openai
 
     try:
         return await request
     except openai.APIStatusError as error:
-        reason = f"HTTP {error.status_code}: {error.message:.200}"
-        if error.status_code in _RETRIED_STATUS or error.status_code >= 500:
-            kind = InternalError if error.status_code == 500 else Unavailable
-            raise kind(reason, retry_after_seconds(error.response.headers)) from error
-        raise EndpointError(f"the endpoint refused the request, {reason}") from error
+        status, reason = error.status_code, f"HTTP {error.status_code}: {' '.join(error.message.split()):.200}"
+        fails_on_this = NO_RETRY in error.response.headers.items()
+        if status in _BUSY or (status >= 500 and not fails_on_this):
+            raise Unavailable(reason) from error
+        kind = Refused if status in _OF_THE_REQUEST or fails_on_this else EndpointError
+        raise kind(f"the endpoint refused the request, {reason}") from error
     except openai.APIConnectionError as error:
-        raise _connection_error(error) from error
-    # Of a body that claims to be JSON: ValueError where it is none, RecursionError where it is nested too deep.
-    except (openai.OpenAIError, ValueError, RecursionError) as error:
-        raise BrokenReply(_cause(error)) from error
-
-
-def _connection_error(error: Exception) -> EndpointError:
-    """The package takes what its HTTP client raises for a connection that failed, also what `bounded_http` refuses."""
-    return error.__cause__ if isinstance(error.__cause__, EndpointError) else Unavailable(_cause(error))
-
-
-def _cause(error: Exception) -> str:
-    cause = error.__cause__ or error
-    return f"{type(cause).__name__}: {cause}"
+        raise Unavailable(f"{type(error.__cause__).__name__}: {error.__cause__}") from error

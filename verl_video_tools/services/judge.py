@@ -10,22 +10,20 @@ import copy
 import hashlib
 import json
 import logging
+import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from verl_video_tools.core.entries import EntryFolder
 from verl_video_tools.core.errors import EndpointError, JudgeError, UsageError
+from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.prompts import read_prompt
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.breaker import BreakableClient
-from verl_video_tools.services.chat import Completion, read_completion
+from verl_video_tools.services.attempts import Attempts
 from verl_video_tools.services.config import JudgeConfig as JudgeConfig
-from verl_video_tools.services.endpoint import Exchange
-from verl_video_tools.services.transport import AttemptFailed
+from verl_video_tools.services.endpoint import Completion, EndpointClient, Refused, UnusableReply
 from verl_video_tools.services.verdict import PROFILES, read_verdict, without_labels
 
 logger = logging.getLogger(__name__)
@@ -33,7 +31,9 @@ logger = logging.getLogger(__name__)
 PROMPTS = "verl_video_tools.services.prompts"
 """The packaged instructions."""
 
-_Messages = list[dict[str, str]]
+MAX_ANSWER_CHARACTERS = 4_000
+"""Of an answer that the judge reads; what follows is cut off. A policy that does not know must gain nothing by a text
+that is longer than the judge's server takes."""
 
 
 @dataclass
@@ -43,11 +43,11 @@ class JudgeCounters:
     calls: int = 0
     """Judgements asked for."""
     cache_hits: int = 0
-    """Those answered from disk, or by an identical one that was under way."""
+    """Those answered from disk."""
     failures: int = 0
     """Those that ended without a verdict."""
     attempts: int = 0
-    """Requests for a verdict that were sent."""
+    """HTTP requests for a verdict that were sent."""
     failed_attempts: int = 0
     """Those of them without a usable reply."""
     latencies_ms: list[float] = field(default_factory=list)
@@ -72,32 +72,52 @@ class CacheKey:
     prompt: str
     model: str
 
-    def digest(self) -> str:
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
-
 
 class VerdictCache:
-    """Verdicts on disk by content: one small JSON file each, so that processes and machines may share `folder`."""
+    """Verdicts on disk by content: one small JSON file each, so that processes and machines may share `folder`.
+
+    A file appears whole, and one that was damaged or has the name of another counts as absent.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._entries = EntryFolder(folder)
+        self._folder = folder
 
     def get(self, key: CacheKey) -> str | None:
-        entry = self._entries.read(key.digest())
-        return None if entry is None else entry["label"]
+        try:
+            entry = json.loads(self._path(key).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(entry, dict) or not isinstance(label := entry.get("label"), str):
+            return None
+        return label if entry == _cache_entry(key, label) else None
 
     def put(self, key: CacheKey, verdict: str) -> None:
-        words = asdict(key)
-        del words["prompt"]  # long, and the same for many
-        self._entries.write(key.digest(), {**words, "label": verdict})
+        """Keep a verdict. A full or read-only disk costs the entry, never the verdict."""
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(path) as partial:
+                partial.write_text(json.dumps(_cache_entry(key, verdict)), encoding="utf-8")
+        except OSError as error:
+            logger.warning("nothing could be kept in %s: %s", self._folder, error)
+
+    def _path(self, key: CacheKey) -> Path:
+        digest = _digest(asdict(key))
+        return self._folder / digest[:2] / f"{digest}.json"
 
 
-class LLMJudge(BreakableClient[_Messages]):
+def _cache_entry(key: CacheKey, label: str) -> dict[str, str]:
+    """What a file holds. The checksum tells a label that was changed."""
+    entry = {**asdict(key), "label": label}
+    return {**entry, "sha256": _digest(entry)}
+
+
+def _digest(content: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+class LLMJudge(EndpointClient):
     """A `Judge` (`verl_video_tools.core.types`) on an OpenAI-compatible endpoint.
-
-    May be used from several event loops, one after the other or in different threads: connections, the bound on
-    requests in flight, the sharing of identical judgements and whether the judge counts as down belong to the running
-    loop. Close it in each (`async with`, or `aclose`).
 
     Args:
         config: `base_url` must be set.
@@ -107,7 +127,7 @@ class LLMJudge(BreakableClient[_Messages]):
     """
 
     def __init__(self, config: JudgeConfig) -> None:
-        super().__init__(config, "judge", JudgeError)
+        super().__init__(config, "judge")
         self.config = config
         self.counters = JudgeCounters()
         self._profile = PROFILES[config.profile]
@@ -118,31 +138,28 @@ class LLMJudge(BreakableClient[_Messages]):
                 "answer follow the instructions as one JSON object"
             )
         self._cache = None if config.cache_dir is None else VerdictCache(Path(config.cache_dir))
-        self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pending] = WeakKeyDictionary()
 
     async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
-        """The verdict on one answer. Identical judgements that are under way are asked once.
+        """The verdict on one answer.
+
+        An answer for which a judge that works has no verdict is incorrect: the policy wrote it, and would learn to
+        write what no judge can read.
 
         Raises:
-            JudgeError: no readable reply within `MAX_ATTEMPTS` and `deadline_seconds`, a request that is refused, a
-                judge that counts as down, or whatever else went wrong on the way.
+            JudgeError: the judge could not be reached in time, has not shown that it works, or failed otherwise.
         """
-        return AnswerLabel(await self._shared((self._prompt, question, truth, answer)))
-
-    async def _shared(self, key: _Key) -> str:
         self.counters.calls += 1
-        pending = self._pending.setdefault(asyncio.get_running_loop(), {})
-        shared = key in pending
-        if not shared:
-            _share(pending, key, asyncio.create_task(self._decide(*key)))
         try:
-            # Shielded: one caller's cancellation must not cost the others their verdict.
-            verdict = await asyncio.shield(pending[key])
-        except JudgeError:
+            try:
+                return AnswerLabel(await self._verdict(question, truth, _as_read(answer)))
+            except Refused as error:
+                if not self.has_answered:
+                    await self._ask(_QUESTION, _TRUTH, _KNOWN_ANSWERS[AnswerLabel.INCORRECT])
+                logger.warning("an answer that the judge does not judge counts as incorrect: %s", error)
+                return AnswerLabel.INCORRECT
+        except EndpointError as error:
             self.counters.failures += 1
-            raise
-        self.counters.cache_hits += shared
-        return verdict
+            raise JudgeError(f"no verdict from the judge: {error}") from error
 
     def counting_in(self, counters: JudgeCounters) -> Self:
         """The same judge, with the same connections and bounds, whose judgements count in `counters` instead."""
@@ -150,122 +167,65 @@ class LLMJudge(BreakableClient[_Messages]):
         twin.counters = counters
         return twin
 
-    async def served_models(self) -> list[str]:
-        """Names of the models that the endpoint lists.
-
-        Raises:
-            JudgeError: it cannot be reached, or lists none.
-        """
-        try:
-            return await self._endpoint.served_models()
-        except EndpointError as error:
-            raise JudgeError(str(error)) from error
-
     # ------------------------------------------------------------------------------------------------------- internals
 
-    async def _decide(self, prompt: str, question: str, truth: str, answer: str) -> str:
-        """One judgement. Whatever goes wrong on its way is no verdict: the caller has to flag the rollout."""
-        try:
-            return await self._verdict(prompt, question, truth, answer)
-        except JudgeError:
-            raise
-        except EndpointError as error:
-            raise JudgeError(f"no verdict from the judge: {error}") from error
-        except Exception as error:
-            logger.exception("a judgement failed in an unforeseen way")
-            raise JudgeError(f"no verdict from the judge: {type(error).__name__}: {error}") from error
-
-    async def _verdict(self, prompt: str, question: str, truth: str, answer: str) -> str:
-        """Its place in the queue, its model, the cache, then attempts until one is readable."""
-        # JSON is the fence: a string ends where its quotation mark does, whatever the answer holds.
-        shown = {"question": question} if question else {}
-        data = {**shown, "reference": truth, "answer": without_labels(answer)}
-        user = {"role": "user", "content": json.dumps(data, ensure_ascii=False)}
-        messages = [{"role": "system", "content": prompt}, user]
-        breaker = self._breaker()
-        try:
-            async with self._endpoint.exchange() as exchange:
-                if exchange.known_model is None:
-                    breaker.check(messages)
-                model = await exchange.model()
-                key = CacheKey(question, truth, answer, prompt, self._sampled(model))
-                kept = None if self._cache is None else await asyncio.to_thread(self._cache.get, key)
-                # Another profile with the same instructions may have kept a label that this one does not know.
-                if kept in [label.value for label in self._profile.labels]:
-                    self.counters.cache_hits += 1
-                    return kept
-                breaker.check(messages)
-                verdict = await exchange.retried(lambda: self._ask(exchange, model, messages))
-                self.counters.latencies_ms.append((asyncio.get_running_loop().time() - exchange.began_at) * 1e3)
-        except EndpointError as error:
-            if exchange.is_late:
-                breaker.failed(messages, error)
-            raise
+    async def _verdict(self, question: str, truth: str, answer: str) -> str:
+        """A verdict, from the cache or from the judge."""
+        temperature, model = self.config.temperature, await self.model()
+        named = model if temperature == 0 else f"{model} at temperature {temperature:g}"
+        key = CacheKey(question, truth, answer, self._prompt, named)
+        kept = None if self._cache is None else await asyncio.to_thread(self._cache.get, key)
+        # Another profile with the same instructions may have kept a label that this one does not know.
+        if kept in [label.value for label in self._profile.labels]:
+            self.counters.cache_hits += 1
+            return str(kept)
+        verdict = await self._ask(question, truth, answer)
         if self._cache is not None:
             await asyncio.to_thread(self._cache.put, key, verdict)
         return verdict
 
-    async def _ask(self, exchange: Exchange, model: str, messages: _Messages) -> str:
-        """One attempt. An unreadable reply is answered in `messages`: asked the same, a model says the same again."""
-        self.counters.attempts += 1
-        try:
-            completion = read_completion(await exchange.chat_completion(self._request(model, messages)))
-            self._breaker().replied()
-            try:
-                return self._label(self._whole(completion))
-            except JudgeError as error:
-                messages += [
-                    {"role": "assistant", "content": completion.text},
-                    {"role": "user", "content": self._profile.reminder},
-                ]
-                raise AttemptFailed(str(error)) from error
-        except BaseException:
-            self.counters.failed_attempts += 1
-            raise
-
-    def _label(self, reply: str) -> str:
-        """The label of a reply. Raises JudgeError also for one that the profile does not know."""
-        label = read_verdict(reply)
-        if label not in self._profile.labels:
-            raise JudgeError(f"the judge's label {label.value!r} is none of the profile {self.config.profile!r}")
-        return label.value
-
-    def _whole(self, completion: Completion) -> str:
-        """A reply. Raises JudgeError for one that was cut, whatever verdict it holds so far."""
-        if completion.finish_reason != "length":
-            return completion.text
-        limit = "" if self.config.max_tokens is None else f" at max_tokens={self.config.max_tokens}"
-        raise JudgeError(
-            f"the judge's reply {completion.text[:200]!r} was cut{limit}: give a judge that thinks longer more"
-        )
-
-    def _sampled(self, model: str) -> str:
-        """What gives a verdict: the model, and its temperature where that is not 0."""
-        temperature = self.config.temperature
-        return model if temperature == 0 else f"{model} at temperature {temperature:g}"
-
-    def _request(self, model: str, question: _Messages) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": model, "messages": question, "temperature": self.config.temperature}
+    async def _ask(self, question: str, truth: str, answer: str) -> str:
+        # JSON is the fence: a string ends where its quotation mark does, whatever the answer holds.
+        shown = {"question": question} if question else {}
+        data = {**shown, "reference": truth, "answer": without_labels(answer)}
+        user = {"role": "user", "content": json.dumps(data, ensure_ascii=False)}
+        body: dict[str, Any] = {
+            "messages": [{"role": "system", "content": self._prompt}, user],
+            "temperature": self.config.temperature,
+        }
         if self.config.max_tokens is not None:
             body["max_tokens"] = self.config.max_tokens
-        return body
+        attempts, num_usable = Attempts(), 0
+        try:
+            verdict = await self.complete(body, self._label, attempts=attempts)
+            num_usable = 1
+        finally:
+            self.counters.attempts += attempts.num_sent
+            self.counters.failed_attempts += attempts.num_sent - num_usable
+        self.counters.latencies_ms.append((time.monotonic() - attempts.began_at) * 1e3)
+        return verdict
+
+    def _label(self, reply: Completion) -> str:
+        """The label of a reply. Raises UnusableReply for one that was cut, whatever it holds so far, states no label,
+        or one that the profile does not know."""
+        if reply.finish_reason == "length":
+            limit = "" if self.config.max_tokens is None else f" at max_tokens={self.config.max_tokens}"
+            fault = f"the judge's reply {reply.text[:200]!r} was cut{limit}: give a judge that thinks longer more"
+            raise UnusableReply(fault, self._profile.reminder)
+        try:
+            label = read_verdict(reply.text)
+        except JudgeError as error:
+            raise UnusableReply(str(error), self._profile.reminder) from error
+        if label not in self._profile.labels:
+            fault = f"the judge's label {label.value!r} is none of the profile {self.config.profile!r}"
+            raise UnusableReply(fault, self._profile.reminder)
+        return label.value
 
 
-_Key = tuple[str, str, str, str]
-_Pending = dict[_Key, asyncio.Task[str]]
-"""Judgements that are under way in one event loop, by instructions, question, truth and answer."""
-
-
-def _share(pending: _Pending, key: _Key, task: asyncio.Task[str]) -> None:
-    """Let identical judgements await `task` until it is done."""
-
-    def unshare(task: asyncio.Task[str]) -> None:
-        del pending[key]
-        if not task.cancelled():
-            task.exception()  # seen, so that asyncio does not report it as lost where every caller was cancelled
-
-    pending[key] = task
-    task.add_done_callback(unshare)
+def _as_read(answer: str) -> str:
+    """An answer as the judge reads it: bounded, and without halves of surrogate pairs, which have no UTF-8."""
+    whole = answer.encode("utf-8", "replace").decode()
+    return whole if len(whole) <= MAX_ANSWER_CHARACTERS else f"{whole[:MAX_ANSWER_CHARACTERS]} [...]"
 
 
 # -------------------------------------------------------------------------------------------------------------- health
@@ -288,26 +248,22 @@ class Finding:
 
 
 async def examine_judge(config: JudgeConfig) -> list[Finding]:
-    """Is a judge reachable, is its model served, and does it tell a right answer from a wrong one?
+    """Is a judge reachable, and does it tell a right answer from a wrong one?
 
-    Stops at the first thing that makes the rest pointless. Verdicts are neither read from a cache nor kept.
+    Verdicts are neither read from a cache nor kept.
     """
     async with LLMJudge(replace(config, cache_dir=None)) as judge:
         try:
-            models = await judge.served_models()
-        except JudgeError as error:
+            await judge.check_reachable()
+            findings = [Finding("endpoint", f"{await judge.model()} at {', '.join(config.base_urls)}")]
+        except EndpointError as error:
             return [Finding("endpoint", fault=str(error))]
-        findings = [Finding("endpoint", found=", ".join(config.base_urls))]
-        if config.model is not None and config.model not in models:
-            return [*findings, Finding("model", fault=f"{config.model!r} is not served; served are {models!r}")]
-        findings.append(Finding("model", found=config.model or models[0]))
         for wanted, answer in _KNOWN_ANSWERS.items():
-            name = f"known {wanted.value} answer"
             try:
                 label = await judge.judge(_QUESTION, _TRUTH, answer)
             except JudgeError as error:
-                findings.append(Finding(name, fault=str(error)))
+                findings.append(Finding(f"known {wanted.value} answer", fault=str(error)))
                 continue
             fault = "" if label is wanted else f"was called {label.value}: this model cannot judge with this prompt"
-            findings.append(Finding(name, label.value, fault))
+            findings.append(Finding(f"known {wanted.value} answer", label.value, fault))
         return findings

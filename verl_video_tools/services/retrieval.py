@@ -13,9 +13,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -37,10 +36,6 @@ _VIDEOS_AT_ONCE = 8
 """Videos whose frames are decoded at the same time: bounds the images in memory."""
 _IMAGE_BATCH_SIZE = 32
 """Frames decoded and encoded at a time."""
-_TEXT_BATCH_SIZE = 64
-"""Texts encoded at a time."""
-_MAX_WAIT_SECONDS = 0.005
-"""How long the first text of a batch waits for others."""
 _SIMILARITY_DECIMALS = 5
 """Cosines are compared to so many decimals: the same image, encoded in another batch, differs in the seventh."""
 
@@ -69,116 +64,8 @@ class Encoder(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class FrameEmbeddings:
-    """What is known of one video: T frames in ascending order of their index, D dimensions of an embedding.
-
-    Attributes:
-        indices_T: int64, ascending, without duplicates.
-        embeddings_TD: float32.
-    """
-
-    indices_T: npt.NDArray[np.int64]
-    embeddings_TD: npt.NDArray[np.float32]
-
-    @classmethod
-    def none(cls) -> FrameEmbeddings:
-        """Nothing known yet."""
-        return cls(np.empty(0, np.int64), np.empty((0, 0), np.float32))
-
-    @property
-    def nbytes(self) -> int:
-        return self.indices_T.nbytes + self.embeddings_TD.nbytes
-
-    def missing(self, indices: Sequence[int]) -> list[int]:
-        """Those of `indices` that are not known, ascending."""
-        missing: list[int] = np.setdiff1d(indices, self.indices_T).tolist()
-        return missing
-
-    def of(self, indices: Sequence[int]) -> npt.NDArray[np.float32]:
-        """Rows for `indices`, all of which are known."""
-        return self.embeddings_TD[np.searchsorted(self.indices_T, indices)]
-
-    def joined_with(self, other: FrameEmbeddings) -> FrameEmbeddings:
-        """These, and those frames of the other that are not among them."""
-        if not len(self.indices_T):
-            return other
-        # Of a frame that both have, the first one's row.
-        indices_T, rows = np.unique(np.concatenate([self.indices_T, other.indices_T]), return_index=True)
-        return FrameEmbeddings(indices_T, np.concatenate([self.embeddings_TD, other.embeddings_TD])[rows])
-
-
-class EmbeddingCache:
-    """Embeddings by video, up to so many bytes; the least recently used video goes first."""
-
-    def __init__(self, capacity_bytes: int) -> None:
-        self._capacity_bytes = capacity_bytes
-        self._videos: OrderedDict[str, FrameEmbeddings] = OrderedDict()
-        self.stored_bytes = 0
-
-    def get(self, digest: str) -> FrameEmbeddings | None:
-        if digest in self._videos:
-            self._videos.move_to_end(digest)
-        return self._videos.get(digest)
-
-    def put(self, digest: str, kept: FrameEmbeddings) -> None:
-        """Keep what is known of a video in place of what was before; one larger than the whole cache is not kept."""
-        known = self._videos.pop(digest, None)
-        self.stored_bytes += kept.nbytes - (known.nbytes if known is not None else 0)
-        self._videos[digest] = kept
-        while self.stored_bytes > self._capacity_bytes:
-            _, dropped = self._videos.popitem(last=False)
-            self.stored_bytes -= dropped.nbytes
-
-
-class TextBatcher:
-    """Gathers texts that are asked for at the same time, and those that come while a batch is under way.
-
-    For one event loop.
-
-    Args:
-        encode: embeddings (N, D) of N texts.
-    """
-
-    def __init__(self, encode: Callable[[list[str]], Awaitable[npt.NDArray[np.float32]]]) -> None:
-        self._encode = encode
-        self._waiting: dict[str, list[asyncio.Future[npt.NDArray[np.float32]]]] = {}
-        self._worker: asyncio.Task[None] | None = None
-
-    async def embedding(self, text: str) -> npt.NDArray[np.float32]:
-        """Embedding of one text, shape (D,). The same text, asked for twice in a batch, is encoded once.
-
-        Raises:
-            what `encode` raises, for every text of its batch.
-        """
-        future: asyncio.Future[npt.NDArray[np.float32]] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(text, []).append(future)
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work())
-        return await future
-
-    async def _work(self) -> None:
-        while self._waiting:
-            if len(self._waiting) < _TEXT_BATCH_SIZE:
-                await asyncio.sleep(_MAX_WAIT_SECONDS)
-            batch = {text: self._waiting.pop(text) for text in list(self._waiting)[:_TEXT_BATCH_SIZE]}
-            # Whoever gave up meanwhile has cancelled their future.
-            asked = {text: [future for future in futures if not future.done()] for text, futures in batch.items()}
-            asked = {text: futures for text, futures in asked.items() if futures}
-            if asked:
-                await self._answer(asked)
-
-    async def _answer(self, asked: dict[str, list[asyncio.Future[npt.NDArray[np.float32]]]]) -> None:
-        try:
-            embeddings_ND = await self._encode(list(asked))
-        except Exception as error:
-            for future in (future for futures in asked.values() for future in futures if not future.done()):
-                future.set_exception(error)
-            return
-        for embedding_D, futures in zip(embeddings_ND, asked.values(), strict=True):
-            for future in futures:
-                if not future.done():
-                    future.set_result(embedding_D)
+Embeddings = dict[int, npt.NDArray[np.float32]]
+"""What is known of one video: the embedding (D,) of a frame by its index."""
 
 
 class RetrievalService:
@@ -191,8 +78,7 @@ class RetrievalService:
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vvt-encoder")
-        self._texts = TextBatcher(self._encode_texts)
-        self._memory = EmbeddingCache(MEMORY_BYTES)
+        self._videos: OrderedDict[str, Embeddings] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._slots = asyncio.Semaphore(_VIDEOS_AT_ONCE)
 
@@ -216,47 +102,48 @@ class RetrievalService:
     async def _best_frames(
         self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, end: float
     ) -> list[int]:
-        shown, places = np.unique(np.asarray(candidates, np.int64), return_inverse=True)
+        if not candidates:
+            return []
         # A query that fails on its text has its frames encoded all the same: the next one will want them.
-        text_D, known = await asyncio.gather(
-            self._texts.embedding(text), self._embeddings(video_path, shown.tolist(), end)
+        text_1D, known = await asyncio.gather(
+            self._on_encoder(self._encoder.encode_texts, [text]), self._embeddings(video_path, candidates, end)
         )
-        similarities = np.round(known.of(shown.tolist()) @ text_D, _SIMILARITY_DECIMALS)[places]
+        embeddings_TD = np.stack([known[index] for index in candidates])
+        similarities = np.round(embeddings_TD @ text_1D[0], _SIMILARITY_DECIMALS)
         best = np.argsort(-similarities, kind="stable")[:num_frames]
         return [int(candidates[place]) for place in best]
 
-    async def _embeddings(self, video_path: str, indices: Sequence[int], end: float) -> FrameEmbeddings:
+    async def _embeddings(self, video_path: str, indices: Sequence[int], end: float) -> Embeddings:
         """Embeddings of at least these frames; each is encoded once, however many queries wait for it."""
         digest = (await identify(video_path, _left_seconds(end))).digest
-        known = self._memory.get(digest)
-        if known is not None and not known.missing(indices):
+        known = self._videos.setdefault(digest, {})
+        self._videos.move_to_end(digest)
+        if known.keys() >= set(indices):
             return known
-        lock = self._locks.setdefault(digest, asyncio.Lock())
-        async with lock:
-            known = self._memory.get(digest) or FrameEmbeddings.none()
-            missing = known.missing(indices)
-            if missing:
-                async with self._slots:
-                    video = await open_video(video_path, _left_seconds(end))
-                    for start in range(0, len(missing), _IMAGE_BATCH_SIZE):
-                        batch = missing[start : start + _IMAGE_BATCH_SIZE]
-                        known = known.joined_with(await self._encoded(video, batch, end))
-                        self._memory.put(digest, known)  # at once: after a deadline the next query goes on from here
-            self._memory.put(digest, known)
-            return known
+        async with self._locks.setdefault(digest, asyncio.Lock()):
+            missing = sorted(set(indices) - known.keys())
+            async with self._slots:
+                video = await open_video(video_path, _left_seconds(end))
+                for start in range(0, len(missing), _IMAGE_BATCH_SIZE):
+                    batch = missing[start : start + _IMAGE_BATCH_SIZE]
+                    rows_TD = await self._encoded(video, batch, end)
+                    # Kept at once: after a deadline the next query goes on from here.
+                    known.update(zip(batch, rows_TD, strict=True))
+                    self._forget_oldest(rows_TD[0].nbytes)
+        return known
 
-    async def _encoded(self, video: Video, indices: Sequence[int], end: float) -> FrameEmbeddings:
+    def _forget_oldest(self, row_bytes: int) -> None:
+        while sum(map(len, self._videos.values())) * row_bytes > MEMORY_BYTES:
+            self._videos.popitem(last=False)
+
+    async def _encoded(self, video: Video, indices: Sequence[int], end: float) -> npt.NDArray[np.float32]:
         """Embeddings of frames, given in ascending order."""
         part = centre_part(video.info.width, video.info.height) if self._encoder.crops_centre else None
         shown = (video.info.width, video.info.height) if part is None else (part.width, part.height)
         region = None if part is None else Region(Box(*part))
         request = FrameRequest(*self._encoder.image_size(*shown), indices=tuple(indices), region=region)
         batch = await decode_frames(video, request, _left_seconds(end))
-        embeddings_TD = await self._on_encoder(self._encoder.encode_images, batch.frames_THWC)
-        return FrameEmbeddings(np.asarray(indices, np.int64), embeddings_TD)
-
-    async def _encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
-        return await self._on_encoder(self._encoder.encode_texts, texts)
+        return await self._on_encoder(self._encoder.encode_images, batch.frames_THWC)
 
     async def _on_encoder(self, function: Callable[[Input], Result], argument: Input) -> Result:
         try:

@@ -24,23 +24,13 @@ from verl_video_tools.core.prompts import read_prompt
 from verl_video_tools.core.reasoning import without_reasoning
 from verl_video_tools.core.services import ModelCall, ModelLimits, ModelReply, ToolModel
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.services.breaker import BreakableClient
-from verl_video_tools.services.chat import Completion, read_completion, to_chat_message
+from verl_video_tools.services.chat import to_chat_message
 from verl_video_tools.services.config import ToolModelConfig as ToolModelConfig
-from verl_video_tools.services.endpoint import Exchange
-from verl_video_tools.services.transport import AttemptFailed, BrokenReply
-
-_OF_THE_QUESTION = frozenset({400, 413, 422})
-"""HTTP codes of a request that is refused for what it holds, such as too many images or too long a text."""
-
-_Body = dict[str, Any]
+from verl_video_tools.services.endpoint import Completion, EndpointClient, Refused, UnusableReply
 
 
-class EndpointToolModel(BreakableClient[_Body]):
+class EndpointToolModel(EndpointClient):
     """A `core.services.ToolModel` on an OpenAI-compatible endpoint.
-
-    May be used from several event loops; connections belong to the running one. Close it in each (`async with`, or
-    `aclose`).
 
     Args:
         config: `base_url` must be set.
@@ -50,10 +40,9 @@ class EndpointToolModel(BreakableClient[_Body]):
     """
 
     def __init__(self, config: ToolModelConfig) -> None:
-        super().__init__(config, "tool's model", EndpointError)
+        super().__init__(config, "tool's model")
         self.config = config
         self._prompt = read_prompt("verl_video_tools.services.prompts", "tool_model.txt", None)
-        self._has_replied = False
 
     @property
     def limits(self) -> ModelLimits:
@@ -63,70 +52,32 @@ class EndpointToolModel(BreakableClient[_Body]):
         """The reply to one user message; raises as `core.services.ToolModel.ask`."""
         try:
             async with asyncio.timeout(deadline_seconds):
-                return await self._reply(content)
+                # Encoding frames takes milliseconds each, for which no other rollout should wait.
+                user = await asyncio.to_thread(to_chat_message, Message("user", content))
+                body = {
+                    "messages": [{"role": "system", "content": self._prompt}, user],
+                    "temperature": 0.0,  # a tool's answer should not depend on chance
+                    "max_tokens": self.config.max_tokens,
+                }
+                model = await self.model()
+                return await self.complete(body, lambda completion: _read_reply(completion, model))
         except TimeoutError as error:
             raise ToolModelError(f"the tool's model gave no reply within {deadline_seconds:g} s") from error
+        except Refused as error:
+            if not self.has_answered:
+                raise ToolModelError(f"no reply from the tool's model: {error}") from error
+            raise CallRejected(CallErrorCode.NO_REPLY, "the model gave no reply that can be used") from error
         except EndpointError as error:
             raise ToolModelError(f"no reply from the tool's model: {error}") from error
 
-    async def served_models(self) -> list[str]:
-        """Names of the models that the endpoint lists. Raises EndpointError where it cannot be reached."""
-        return await self._endpoint.served_models()
-
-    # ------------------------------------------------------------------------------------------------------- internals
-
-    async def _reply(self, content: Content) -> ModelReply:
-        # Encoding frames takes milliseconds each, for which no other rollout should wait.
-        user = await asyncio.to_thread(to_chat_message, Message("user", content))
-        body: _Body = {
-            "messages": [{"role": "system", "content": self._prompt}, user],
-            "temperature": 0.0,  # a tool's answer should not depend on chance
-            "max_tokens": self.config.max_tokens,
-        }
-        breaker = self._breaker()
-        breaker.check(body)
-        exchange: Exchange | None = None
-        try:
-            async with self._endpoint.exchange() as exchange:
-                body["model"] = await exchange.model()
-                breaker.check(body)  # others may have found it out while this one waited for its turn
-                return await exchange.retried(lambda: self._attempt(exchange, body))
-        except EndpointError as error:
-            if exchange is not None and exchange.is_late:
-                breaker.failed(body, error)
-            elif self._has_replied and _is_of_the_question(error):
-                raise CallRejected(CallErrorCode.NO_REPLY, "the model gave no reply that can be used") from error
-            raise
-
-    async def _attempt(self, exchange: Exchange, body: _Body) -> ModelReply:
-        completion = read_completion(await exchange.chat_completion(body))
-        self._breaker().replied()
-        reply = _read_reply(completion, body["model"])
-        self._has_replied = True
-        return reply
-
-    def _request(self, model: str, question: _Body) -> dict[str, Any]:
-        return {**question, "model": model}
-
 
 def _read_reply(completion: Completion, model: str) -> ModelReply:
-    """Raises AttemptFailed for a reply without words."""
+    """Raises UnusableReply for a reply without words."""
     text = without_reasoning(completion.text).strip()
     if not text:
-        raise AttemptFailed(f"the reply has no words beside its reasoning: {completion.text!r:.200}")
+        raise UnusableReply(f"the reply has no words beside its reasoning: {completion.text!r:.200}")
     cut = completion.finish_reason == "length"
     return ModelReply(text, model, completion.num_prompt_tokens, completion.num_tokens, cut)
-
-
-def _is_of_the_question(error: EndpointError) -> bool:
-    """Whether the endpoint has failed on what it was asked: no words, an error of its own on this, or a refusal of it.
-
-    What came instead of a completion, such as a proxy's page, is no reply of a model at all.
-    """
-    cause = error.__cause__
-    if getattr(cause, "status_code", None) in _OF_THE_QUESTION:
-        return True
-    return isinstance(cause, AttemptFailed) and not isinstance(cause, BrokenReply)
 
 
 @cache
@@ -239,35 +190,12 @@ SCRIPTED = "scripted"
 """The model that replies of the stand-ins name."""
 
 
-class ScriptedToolModel:
-    """Gives replies in order, whatever it is asked, and remembers what that was.
-
-    Args:
-        replies: texts; an exception among them is raised in its place.
-        limits: of one rollout.
-    """
-
-    def __init__(self, replies: Iterable[str | Exception], limits: ModelLimits | None = None) -> None:
-        self._replies = iter(replies)
-        self.limits = limits or ModelLimits()
-        self.asked: list[Content] = []
-
-    async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
-        """The next reply. Raises ToolModelError where there is none."""
-        self.asked.append(content)
-        reply = next(self._replies, None)
-        if reply is None:
-            raise ToolModelError(f"the script of the tool's model has no reply number {len(self.asked)}")
-        if isinstance(reply, Exception):
-            raise reply
-        return ModelReply(reply, SCRIPTED)
-
-
 class FunctionToolModel:
     """Replies what a function makes of the message, and remembers what it was asked.
 
     Args:
         function: gives the reply's text, or a whole reply; what it raises is raised.
+        limits: of one rollout.
     """
 
     def __init__(self, function: Callable[[Content], str | ModelReply], limits: ModelLimits | None = None) -> None:
@@ -279,3 +207,23 @@ class FunctionToolModel:
         self.asked.append(content)
         reply = self._function(content)
         return reply if isinstance(reply, ModelReply) else ModelReply(reply, SCRIPTED)
+
+
+class ScriptedToolModel(FunctionToolModel):
+    """Gives replies in order, whatever it is asked.
+
+    Args:
+        replies: texts; an exception among them is raised in its place. After the last one, ToolModelError.
+    """
+
+    def __init__(self, replies: Iterable[str | Exception], limits: ModelLimits | None = None) -> None:
+        super().__init__(self._next, limits)
+        self._replies = iter(replies)
+
+    def _next(self, _: Content) -> str:
+        reply = next(self._replies, None)
+        if reply is None:
+            raise ToolModelError(f"the script of the tool's model has no reply number {len(self.asked)}")
+        if isinstance(reply, Exception):
+            raise reply
+        return reply

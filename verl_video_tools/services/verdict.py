@@ -2,7 +2,7 @@
 
 A reply states a label in the field "label" of a JSON object that begins a line; after a word such as "Verdict:" or
 "Judgement:" on a line of its own; or by being nothing else. It must be the whole value: "0.51", "Score: 10", "1/1" or
-"1 - same" are no labels. Anything else is unreadable, which is a failure and not a verdict.
+"1 - same" are no labels. Anything else is unreadable, which is no verdict.
 
 A judge may quote the answer that it judges, and the policy that wrote it would learn to be quoted. So all labels of a
 reply must agree, those amid a sentence too; what stands beside the label must not speak of a lower one; and an answer
@@ -11,13 +11,12 @@ reaches the judge without anything that would be read as a label if it were quot
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from verl_video_tools.core.errors import JudgeError
+from verl_video_tools.core.json_text import located_json_objects
 from verl_video_tools.core.reasoning import NATIVE_TAG, without_reasoning
 from verl_video_tools.core.types import AnswerLabel
 
@@ -55,20 +54,8 @@ _LOWER = {
 
 _AFTER_LABEL_WORD = re.compile(rf"({_LABEL_WORD})([\s*_\"'`:=]+)", re.IGNORECASE)
 _SEPARATORS = str.maketrans(":=", "  ")
-_OBJECT_START = re.compile(r"\{(?=\s*[\"}])")
-_MAX_OBJECT_LENGTH = 8_000
 _BRACES = str.maketrans("{}", "()")
 _REASONING_TAG = re.compile(rf"<(/?{NATIVE_TAG})>")
-
-
-def reminder(example: str, rule: str) -> str:
-    """What a judge is told whose reply could not be read.
-
-    Args:
-        example: of a reply.
-        rule: what it may say.
-    """
-    return f"That reply could not be read. Reply with one JSON object and nothing else, such as {example}; {rule}."
 
 
 def read_verdict(reply: str) -> AnswerLabel:
@@ -78,18 +65,32 @@ def read_verdict(reply: str) -> AnswerLabel:
         JudgeError: there is none, several that differ, or words that contradict it.
     """
     text = without_reasoning(reply)
-    objects = [found for found in _objects(text) if "label" in found.content]
-    rest = _without(text, objects)
+    stated: list[Any] = []  # values of labels
+    reasons: list[str] = []  # what their objects say beside them
+    pieces: list[str] = []  # the text around their objects
+    begins_line = is_stated = False
+    end = removed_to = 0
+    for content, begin, after in located_json_objects(text):
+        # What stands before the object on its line, or since the object before it.
+        line = text[max(text.rfind("\n", end, begin) + 1, end) : begin]
+        begins_line = _BEGINS_LINE.match(line) is not None or (begins_line and _NEXT_OBJECT.match(line) is not None)
+        end = after
+        if "label" in content:
+            is_stated = is_stated or begins_line
+            stated.append(content.pop("label"))
+            reasons += map(str, content.values())
+            pieces.append(text[removed_to:begin])
+            removed_to = after
+    rest = "".join([*pieces, text[removed_to:]])
     lines = _LABELLED_LINE.findall(rest)
-    values = [found.content["label"] for found in objects] + [line for line in lines if line.strip(_DRESS)]
-    if not any(found.begins_line for found in objects) and not lines:
+    values = stated + [line for line in lines if line.strip(_DRESS)]
+    if not is_stated and not lines:
         values = [text]
     labels = {_LABELS.get(" ".join(str(value).casefold().split()).strip(_DRESS)) for value in values}
     label = labels.pop() if labels else None
     if labels or label is None:
         raise JudgeError(f"the judge's reply holds no readable label: {reply[:200]!r}")
-    beside = [rest, *(str(value) for found in objects for name, value in found.content.items() if name != "label")]
-    if label in _LOWER and any(_LOWER[label].search(words) for words in beside):
+    if label in _LOWER and any(_LOWER[label].search(words) for words in [rest, *reasons]):
         contradiction = f"it says {label.value}, and speaks of a lower one"
         raise JudgeError(f"the judge's reply holds no readable label: {contradiction}: {reply[:200]!r}")
     return label
@@ -100,50 +101,6 @@ def without_labels(answer: str) -> str:
     "label" or "score" lose the colon behind them, and no tag ends a reasoning, after which alone a reply is read."""
     plain = _REASONING_TAG.sub(r"(\1)", answer.translate(_BRACES))
     return _AFTER_LABEL_WORD.sub(lambda found: found[1] + found[2].translate(_SEPARATORS), plain)
-
-
-@dataclass(frozen=True, slots=True)
-class _Object:
-    """A JSON object in a text."""
-
-    start: int
-    end: int
-    content: dict[str, Any]
-    begins_line: bool
-    """Nothing but dress, or an object that does, stands before it on its line."""
-
-
-def _objects(text: str) -> Iterator[_Object]:
-    """JSON objects from left to right, not those inside others, in time proportional to the text's length.
-
-    What begins as an object and ends as none is passed over up to where it fails.
-    """
-    decoder = json.JSONDecoder()
-    previous: _Object | None = None
-    end = 0
-    while candidate := _OBJECT_START.search(text, end):
-        position = candidate.start()
-        try:
-            # A piece of bounded length: json's errors count the lines before them, from the beginning.
-            content, length = decoder.raw_decode(text[position : position + _MAX_OBJECT_LENGTH])
-        except json.JSONDecodeError as error:
-            end = position + max(error.pos, 1)
-        except (ValueError, RecursionError):  # a number of too many digits; nested too deep
-            return
-        else:
-            end = position + length
-            line = text[max(text.rfind("\n", 0, position) + 1, 0 if previous is None else previous.end) : position]
-            follows = previous is not None and previous.begins_line and _NEXT_OBJECT.match(line) is not None
-            previous = _Object(position, end, content, follows or _BEGINS_LINE.match(line) is not None)
-            yield previous
-
-
-def _without(text: str, objects: list[_Object]) -> str:
-    parts, start = [], 0
-    for found in objects:
-        parts.append(text[start : found.start])
-        start = found.end
-    return "".join([*parts, text[start:]])
 
 
 @dataclass(frozen=True)
@@ -158,7 +115,10 @@ class Profile:
     def reminder(self) -> str:
         """What a judge is told whose reply could not be read."""
         *others, last = (label.value for label in self.labels)
-        return reminder('{"label": "incorrect"}', f"the label is {', '.join(others)} or {last}")
+        return (
+            "That reply could not be read. Reply with one JSON object and nothing else, such as "
+            f'{{"label": "incorrect"}}; the label is {", ".join(others)} or {last}.'
+        )
 
 
 _THREE = (AnswerLabel.CORRECT, AnswerLabel.PARTIAL, AnswerLabel.INCORRECT)

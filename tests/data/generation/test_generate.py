@@ -133,10 +133,10 @@ def test_malformed_turns_are_data(zoomer: World, tmp_path: Path, capsys: pytest.
     assert "no rollout passes the filters" in capsys.readouterr().err
 
 
-def test_half_a_surrogate_pair_in_a_reply_is_recorded(zoomer: World, tmp_path: Path) -> None:
+def test_half_a_surrogate_pair_in_a_reply_is_recorded_as_text_that_has_utf8(zoomer: World, tmp_path: Path) -> None:
     with JudgeServer(reply=lambda request: chat_reply("I see \ud83d.")) as server:
         assert zoomer.generate(tmp_path / "a.jsonl", server) == 0
-    assert [record["trajectory"].turns[0].text for record in lines(tmp_path / "a.jsonl")] == ["I see \ud83d."] * 4
+    assert [record["trajectory"].turns[0].text for record in lines(tmp_path / "a.jsonl")] == ["I see ?."] * 4
 
 
 def test_a_killed_run_goes_on_without_asking_twice(zoomer: World, tmp_path: Path) -> None:

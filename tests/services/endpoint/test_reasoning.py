@@ -15,8 +15,8 @@ from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout import opened_reasoning
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig, Usage
-from verl_video_tools.services.chat import read_completion
-from verl_video_tools.services.transport import AttemptFailed
+from verl_video_tools.services.attempts import BrokenReply
+from verl_video_tools.services.endpoint import read_completion
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -268,7 +268,7 @@ async def test_a_model_without_reasoning_is_recorded_as_it_wrote(
 
 @pytest.mark.parametrize("message", [{"content": None}, {"content": None, "reasoning": " "}, {"content": 3}, "B", None])
 def test_a_reply_without_words_or_reasoning_is_none(message: Any) -> None:
-    with pytest.raises(AttemptFailed, match="is no chat completion"):
+    with pytest.raises(BrokenReply, match="is no chat completion"):
         read_completion({"choices": [{"message": message}]})
 
 

@@ -58,7 +58,7 @@ async def test_a_label_that_a_profile_does_not_know_is_asked_again(server: Judge
 
 async def test_failures_are_not_kept(server: JudgeServer, tmp_path: Path) -> None:
     config = JudgeConfig(base_url=server.base_url, cache_dir=str(tmp_path))
-    server.reply = in_turn(*[completion("?")] * 4)
+    server.reply = in_turn(*[completion("?")] * 8)  # also where a known answer is asked about
     await failure(config)
     label, _ = await judge_once(config)
     assert label is AnswerLabel.CORRECT
@@ -84,6 +84,14 @@ def test_a_verdict_under_the_name_of_another_is_not_believed(tmp_path: Path, nam
     kept.put(other, AnswerLabel.CORRECT)
     (wrong,) = set(tmp_path.rglob("*.json")) - {entry}
     wrong.replace(entry)
+    assert kept.get(key) is None
+
+
+def test_a_label_that_was_changed_on_disk_is_not_believed(tmp_path: Path) -> None:
+    kept, key = VerdictCache(tmp_path), CacheKey("?", "a dog", "a cat", "Judge.", MODEL)
+    kept.put(key, AnswerLabel.INCORRECT)
+    (entry,) = tmp_path.rglob("*.json")
+    entry.write_text(entry.read_text().replace('"incorrect"', '"correct"'))
     assert kept.get(key) is None
 
 

@@ -37,7 +37,7 @@ async def test_a_strict_judge_knows_no_half(server: JudgeServer, reply: Any) -> 
     assert (label, counters.failed_attempts) == (AnswerLabel.CORRECT, 1)
     reminder = server.requests[1]["messages"][-1]["content"]
     assert reminder.endswith("the label is correct or incorrect.")
-    server.reply = in_turn(*[reply] * 4)
+    server.reply = lambda request: reply
     message, _ = await failure(config)
     assert "the judge's label 'partial' is none of the profile 'videosiah'" in message
 

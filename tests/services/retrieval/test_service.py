@@ -48,7 +48,7 @@ async def test_frames_are_encoded_once_whatever_candidates_name_them(colours: st
     assert sum(encoder.image_batches) == 40
 
 
-async def test_queries_on_one_video_share_its_frames_and_batch_their_texts(colours: str, tmp_path: Path) -> None:
+async def test_queries_on_one_video_share_its_frames(colours: str, tmp_path: Path) -> None:
     paths = [colours, *(shutil.copy(colours, tmp_path / f"{number}.mp4") for number in range(7))]
     encoder = ColourEncoder()
     service = make_service(encoder)
@@ -58,7 +58,6 @@ async def test_queries_on_one_video_share_its_frames_and_batch_their_texts(colou
     ]
     assert await asyncio.gather(*queries) == [[0, 5]] * 64
     assert sum(encoder.image_batches) == 8 * 18
-    assert sum(map(len, encoder.text_batches)) == 64 and len(encoder.text_batches) < 16
 
 
 @pytest.mark.parametrize(("width", "height"), [(6798, 2), (2, 6798)])
@@ -81,20 +80,6 @@ async def test_a_very_elongated_video_takes_no_more_memory_than_others(tmp_path:
     assert sorted(shapes[0]) == [3, 3, 224, 16 * 224]
 
 
-async def test_the_same_text_is_encoded_once_per_batch(colours: str) -> None:
-    encoder = ColourEncoder()
-    service = make_service(encoder)
-    await asyncio.gather(*(service.best_frames(colours, [0, 40], "green", 1, SECONDS) for _ in range(8)))
-    assert encoder.text_batches == [["green"]]
-
-
-async def test_no_batch_is_larger_than_allowed(colours: str) -> None:
-    encoder = ColourEncoder()
-    service = make_service(encoder)
-    await asyncio.gather(*(service.best_frames(colours, [0], f"{i} red", 1, SECONDS) for i in range(70)))
-    assert [len(batch) for batch in encoder.text_batches] == [64, 6]
-
-
 # -------------------------------------------------------------------------------------------------------------- caches
 
 
@@ -114,11 +99,11 @@ async def test_memory_is_bounded_and_forgets_the_least_recently_used_video(
 ) -> None:
     other, third = (str(shutil.copy(colours, tmp_path / name)) for name in ("b.mp4", "c.mp4"))
     encoder = ColourEncoder()
-    monkeypatch.setattr(retrieval_service, "MEMORY_BYTES", 2 * 10 * (8 + 12))  # two videos of ten frames
+    monkeypatch.setattr(retrieval_service, "MEMORY_BYTES", 2 * 10 * 12)  # two videos of ten frames
     service = make_service(encoder)
     for path in (colours, other, colours, third, colours):
         await service.best_frames(path, range(10), "red", 1, SECONDS)
-        assert service._memory.stored_bytes <= 400
+        assert sum(map(len, service._videos.values())) <= 20
     assert sum(encoder.image_batches) == 30
     await service.best_frames(other, range(10), "red", 1, SECONDS)
     assert sum(encoder.image_batches) == 40

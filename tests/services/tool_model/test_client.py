@@ -53,6 +53,21 @@ async def test_reasoning_is_left_out_and_a_cut_is_told() -> None:
     assert (reply.text, reply.cut, reply.completion_tokens) == ("a kettle, which", True, 0)
 
 
+async def test_a_reply_with_half_a_surrogate_pair_is_text_that_a_tokenizer_and_a_record_take() -> None:
+    with JudgeServer(reply=lambda request: said("a kettle \ud800")) as server:
+        async with EndpointToolModel(config(server)) as model:
+            reply = await model.ask(CONTENT, 10.0)
+    assert reply.text.encode() == b"a kettle ?"
+
+
+async def test_an_odd_header_of_a_busy_server_ends_no_episode(short_backoff: None) -> None:
+    headers = (("Retry-After", "Fri, 99 Dec 99999999999 23:59:59 GMT"),)
+    left = [Reply(b"busy", 503, headers=headers)]
+    with JudgeServer(reply=lambda request: left.pop() if left else said("a kettle")) as server:
+        async with EndpointToolModel(config(server)) as model:
+            assert (await model.ask(CONTENT, 10.0)).text == "a kettle"
+
+
 def after_one_reply(then: Callable[[], Reply]) -> Callable[[dict[str, Any]], Reply]:
     num_asked = 0
 
