@@ -152,7 +152,7 @@ def test_figures_of_two_versions_are_by_one_grader(
 ) -> None:
     out, whole = tmp_path / "out", tmp_path / "whole"
 
-    async def other_rule(*_: object) -> AnswerLabel:
+    async def other_rule(*_: object, **__: object) -> AnswerLabel:
         return AnswerLabel.INCORRECT
 
     with JudgeServer(reply=scripted(SCRIPTS)) as server:

@@ -15,7 +15,7 @@ import pytest
 from tests.videos.files import write_grey, write_video
 from tests.videos.hostile import announce_samples, write_days
 from tests.waiting import is_gone, wait_until
-from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError
+from verl_video_tools.core.errors import UnreadableVideoError, VideoError
 from verl_video_tools.video import Video, isolated, source
 from verl_video_tools.video import video as video_module
 from verl_video_tools.video.isolated import IsolatedOpener
@@ -101,7 +101,7 @@ def test_facts_come_from_the_child(path: Path, hostile: Path) -> None:
     opener.close()
 
 
-def test_an_index_in_which_a_search_takes_hours_ends_the_child(
+def test_an_index_in_which_a_search_takes_hours_ends_in_time(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its edit list hides all frames but twelve, and FFmpeg passes over them for every step of its search."""
@@ -109,7 +109,8 @@ def test_an_index_in_which_a_search_takes_hours_ends_the_child(
     opener.info(str(path), 30.0)
     monkeypatch.setattr(isolated, "START_SECONDS", 2.0)
     hidden = announce_samples(tmp_path / "hidden.mp4", 5_000_000)
-    with pytest.raises(DeadlineError, match=r"hidden\.mp4: open: not done within 2\.1 s"):
+    # The child notices by its own clock, or its process is ended.
+    with pytest.raises(VideoError, match=r"hidden\.mp4: open: not done within"):
         opener.info(str(hidden), 0.1)
     monkeypatch.setattr(isolated, "START_SECONDS", 60.0)
     assert opener.info(str(path), 30.0).num_frames == 12

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, reduce
+from operator import add
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from verl_video_tools.core.config import checked_fields, require
@@ -33,6 +34,12 @@ class RolloutLimits:
     prompt_tokens: int
     response_tokens: int
     images: int
+
+
+def paid_score(components: Mapping[str, float], unpaid: Collection[str]) -> float:
+    """The sum of the components that are not in `unpaid`."""
+    # sum() rounds floats differently from Python 3.12 on; a reward is the same on every Python.
+    return reduce(add, (value for name, value in components.items() if name not in unpaid), 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +223,7 @@ class Method(ABC):
                 f"{sorted(expected)}"
             )
         components = {**components, **dict.fromkeys(self.group_components, 0.0)}  # of a rollout without siblings
-        paid = sum(value for name, value in components.items() if name not in self.unpaid_components)
-        return {"score": paid, **components}
+        return {"score": paid_score(components, self.unpaid_components), **components}
 
     @abstractmethod
     async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:

@@ -336,7 +336,7 @@ class Table(Benchmark):
     """Your own questions: CSV, TSV, JSON, JSON lines, parquet or Arrow, or a folder of a Hugging Face data set.
 
     Columns are those that `--map` names, or those with the name of a field: question, answer, options, video, segment,
-    id, type, classification, and a few others that docs/own-data.md lists.
+    id, type, classification, and a few others (page Your own data).
     """
 
     name = "table"
