@@ -46,6 +46,8 @@ _LOOK_SECONDS = 0.2
 """How often to see whether shared memory has come: what the run has opened must be known before its owners are dead."""
 _LOOK_SHARE = 0.02
 """Of the time at most, for looking through the run's processes: a data loader makes segments all the time."""
+_LOOK_PAUSE_SECONDS = 5.0
+"""Longest pause after a look: on a busy machine a look takes a second, and a run may end 15 s after it made a segment."""
 _GRACE_SECONDS = 30.0
 """Time for Ray to end its processes in order after the driver got SIGTERM."""
 _PATIENCE_SECONDS = 1.0
@@ -189,7 +191,8 @@ def _watch(
         if changed != seen and (start := time.monotonic()) >= next_look:
             seen = changed
             segments |= segments_in_use()
-            next_look = time.monotonic() + (time.monotonic() - start) / _LOOK_SHARE
+            seconds = time.monotonic() - start
+            next_look = time.monotonic() + min(seconds / _LOOK_SHARE, _LOOK_PAUSE_SECONDS)
         received = signals.wait(_LOOK_SECONDS)
         if received is None:
             continue
