@@ -47,7 +47,7 @@ _LOOK_SECONDS = 0.2
 _LOOK_SHARE = 0.02
 """Of the time at most, for looking through the run's processes: a data loader makes segments all the time."""
 _LOOK_PAUSE_SECONDS = 5.0
-"""Longest pause after a look: on a busy machine a look takes a second, and a run may end 15 s after it made a segment."""
+"""Longest pause after a look. On a busy machine a look takes a second; a run may end 15 s after it made a segment."""
 _GRACE_SECONDS = 30.0
 """Time for Ray to end its processes in order after the driver got SIGTERM."""
 _PATIENCE_SECONDS = 1.0
