@@ -17,11 +17,7 @@ READ_BYTES = 1 << 20
 
 
 class ChildDied(Exception):
-    """The process ended instead of answering; the message says how. `exit_code` is -N where signal N killed it."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+    """The process ended instead of answering; the message says how."""
 
 
 class ChildProcess:
@@ -70,19 +66,8 @@ class ChildProcess:
         self._errors.truncate(0)
         return text.strip(b"\0").decode(errors="replace").strip()
 
-    @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
-
     def kill(self) -> None:
         self._end()
-
-    def disown(self) -> None:
-        """Let go of it without ending it: after a fork it is a child of the other process."""
-        self._end.detach()
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream is not None:
-                stream.close()
 
     def _read(self, deadline: Deadline) -> None:
         assert self._process.stdout is not None
@@ -102,7 +87,7 @@ class ChildProcess:
         last_line = self.take_error_text().splitlines()[-1:] or ["no message"]
         self.kill()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        return ChildDied(f"its process {how} ({last_line[0]})", code)
+        return ChildDied(f"its process {how} ({last_line[0]})")
 
 
 def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:

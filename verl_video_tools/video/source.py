@@ -187,7 +187,8 @@ class VideoSource:
         """Free the file and the decoder."""
         if self._container is not None:
             self._container.close()
-            # The decoder, with its pictures, lives as long as the stream.
+            # The decoder, with its pictures, lives as long as the stream. `stream` never hands out None: it opens the
+            # file first.
             self._container = self._stream = None  # type: ignore[assignment]
 
     def __del__(self) -> None:
