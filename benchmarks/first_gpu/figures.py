@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.first_gpu.grpo import GrpoRun, memory_at
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.launch.memory import CONTEXT_BYTES
+from verl_video_tools.launch.plan import CONTEXT_BYTES
 from verl_video_tools.records.report import LOG_NAMES, read_log
 
 GiB, GB = 2**30, 1e9

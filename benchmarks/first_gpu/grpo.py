@@ -10,8 +10,17 @@ from pathlib import Path
 from benchmarks.first_gpu.rows import FILE_NAME, INFO
 from benchmarks.first_gpu.stages import REPO, Stage
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.launch.estimate import Estimate, estimate_run, recipe_options
-from verl_video_tools.launch.memory import GPU, ActorMemory, Cluster, RunOptions, actor_memory, find_model
+from verl_video_tools.launch.plan import (
+    GPU,
+    ActorMemory,
+    Cluster,
+    Estimate,
+    RunOptions,
+    actor_memory,
+    estimate_run,
+    find_model,
+    recipe_options,
+)
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.cost import estimated_tokens
 

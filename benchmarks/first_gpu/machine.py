@@ -15,7 +15,7 @@ import psutil
 
 from benchmarks.first_gpu.stages import REPO
 from verl_video_tools.launch.checks.installation import ENGINES, FLASH_ATTENTION, NEEDED
-from verl_video_tools.launch.memory import GPU
+from verl_video_tools.launch.plan import GPU
 
 MiB = 2**20
 _PACKAGES = ("verl", "torch", "transformers", "ray", "TransferQueue", "peft", "av")

@@ -27,7 +27,7 @@ from benchmarks.gpu_model import actor, host
 from benchmarks.gpu_model.lengths import METHODS, lengths_of
 from benchmarks.gpu_model.meter import Measured, Meter
 from benchmarks.gpu_model.random_model import TINY, configuration, random_model
-from verl_video_tools.launch.memory import ModelShape, find_model, known_models
+from verl_video_tools.launch.plan import ModelShape, find_model, known_models
 from verl_video_tools.synthetic import base_model_dir
 
 SHORTEN_ON_CPU = 128

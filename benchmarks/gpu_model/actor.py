@@ -15,14 +15,14 @@ import torch
 from benchmarks.entropy import VARIANTS, step
 from benchmarks.gpu_model.lengths import Lengths
 from benchmarks.gpu_model.meter import Meter
-from verl_video_tools.launch.memory import (
+from verl_video_tools.launch.plan import (
     ModelShape,
     RunOptions,
     logits_bytes,
-    text_kept_bytes,
     text_layer_bytes,
-    vision_kept_bytes,
+    text_saved_bytes,
     vision_layer_bytes,
+    vision_saved_bytes,
 )
 
 NUM_PACKED = 4
@@ -58,7 +58,7 @@ def measure_vision(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths
     """The tower over all images of a rollout."""
     forward, update = vision_calls(model, shape, lengths.images, lengths.grid, meter.device)
     case = f"{lengths.method}, {lengths.images} images, {lengths.image_tokens:,} tokens"
-    memory = vision_kept_bytes(shape, lengths.image_tokens, frozen=False)
+    memory = vision_saved_bytes(shape, lengths.image_tokens, frozen=False)
     memory += vision_layer_bytes(shape, lengths.image_tokens)
     meter.add("vision tower, forward", case, torch.no_grad()(forward))
     meter.add("vision tower, update", case, update, memory)
@@ -92,14 +92,14 @@ def measure_text(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths) 
     forward, update = text_calls(model, shape, lengths.tokens, meter.device)
     case = f"{lengths.method}, {lengths.tokens:,} tokens"
     meter.add("language model, forward", case, torch.no_grad()(forward))
-    memory = text_kept_bytes(shape, lengths.tokens) + text_layer_bytes(shape, lengths.tokens)
+    memory = text_saved_bytes(shape, lengths.tokens) + text_layer_bytes(shape, lengths.tokens)
     meter.add("language model, update", case, update, memory)
 
 
 def measure_head(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths) -> None:
     """Log-probabilities and entropy, forward and backward, by verl's own code with each of its options.
 
-    `launch.memory` has the memory of verl's default.
+    `launch.plan` has the memory of verl's default.
     """
     if not find_spec("verl"):
         meter.skip("head", "verl is not installed")

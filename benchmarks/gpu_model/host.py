@@ -12,7 +12,7 @@ from PIL import Image
 from benchmarks.gpu_model.lengths import Lengths
 from benchmarks.gpu_model.meter import Measured
 from benchmarks.video.long_files import LongVideo, write_long_video
-from verl_video_tools.launch.memory import ModelShape
+from verl_video_tools.launch.plan import ModelShape
 
 FULL_HD = LongVideo("decode", 1920, 1080, copy_seconds=10, copies=60)
 SMALL = LongVideo("decode", 160, 90, copy_seconds=1, copies=20)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from verl_video_tools.launch.estimate import HOUR, plan_workload, recipe_options
-from verl_video_tools.launch.memory import ModelShape
+from verl_video_tools.launch.plan import HOUR, ModelShape, plan_workload, recipe_options
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.cost import estimated_tokens
 
@@ -40,7 +39,7 @@ def lengths_of(method: str, model: ModelShape, shorten: int = 1) -> Lengths:
     work = plan_workload(chosen, HOUR, estimated_tokens(options.envelope(model.factor)), options)
     images = max(2, (work.initial_frames + work.max_calls * work.call_frames) // shorten)
     tokens_per_image = work.initial_image_tokens // work.initial_frames
-    tokens = max(64, work.longest_tokens // options.ulysses // shorten)
+    tokens = max(64, options.longest_tokens // options.ulysses // shorten)
     return Lengths(method, tokens, images, images * tokens_per_image, grid_of(tokens_per_image, model.merge))
 
 

@@ -18,15 +18,15 @@ import torch
 from benchmarks.entropy import CrossEntropy, peak_bytes
 from benchmarks.gpu_model.actor import positions, text_calls, vision_calls
 from benchmarks.gpu_model.random_model import configuration, random_model
-from verl_video_tools.launch.memory import (
+from verl_video_tools.launch.plan import (
     ModelShape,
     RunOptions,
     logits_bytes,
     shape_of,
-    text_kept_bytes,
     text_layer_bytes,
-    vision_kept_bytes,
+    text_saved_bytes,
     vision_layer_bytes,
+    vision_saved_bytes,
 )
 
 PUBLISHED = {"qwen2_5_vl": "qwen2.5-vl-7b", "qwen3_vl": "qwen3-vl-8b"}
@@ -128,7 +128,7 @@ def measure(family: str, tokens: int, images: int, sizes: Sizes) -> Iterator[Lin
     config = scaled_configuration(family, sizes)
     shape, model = shape_of(family, config), random_model(config, "cpu", "sdpa")
     image_tokens = images * GRID[0] * GRID[1] // shape.merge**2
-    kept, vision_kept = text_kept_bytes(shape, tokens), vision_kept_bytes(shape, image_tokens, frozen=False)
+    kept, vision_kept = text_saved_bytes(shape, tokens), vision_saved_bytes(shape, image_tokens, frozen=False)
     layer, vision_layer = text_layer_bytes(shape, tokens), vision_layer_bytes(shape, image_tokens)
     largest = max(layer, vision_layer, logits_bytes(shape, tokens, RunOptions()))
     parts = {

@@ -20,7 +20,7 @@ class Measured:
         case: at which length.
         seconds: of one call, after one that warms up.
         extra_bytes: the most that were alive beyond what was there before.
-        planned_bytes: by `verl_video_tools.launch.memory`; None where it plans none.
+        planned_bytes: by `verl_video_tools.launch.plan`; None where it plans none.
         note: why there are no figures, or what they depend on.
     """
 

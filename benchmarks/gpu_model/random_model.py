@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.launch.memory import known_models
+from verl_video_tools.launch.plan import known_models
 from verl_video_tools.synthetic import base_model_dir
 
 TINY = "tiny"
@@ -17,7 +17,7 @@ ROPE = {
     "qwen2_5_vl": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
     "qwen3_vl": {"rope_type": "default", "rope_theta": 5e6, "mrope_section": [24, 20, 20], "mrope_interleaved": True},
 }
-"""Rotary positions, which no size follows from, so that `launch.memory` leaves them out of the configurations it keeps.
+"""Rotary positions, which no size follows from, so that `launch.plan` leaves them out of the configurations it keeps.
 
 From `config.json` of Qwen/Qwen2.5-VL-7B-Instruct and Qwen/Qwen3-VL-8B-Instruct.
 """

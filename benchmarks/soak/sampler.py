@@ -106,7 +106,7 @@ _TITLES = (
     (r"\S*/raylet( |$)", "raylet"),
     (r"\S*/gcs_server( |$)", "Ray's GCS"),
     (r".*/ray/", "Ray's helpers"),
-    (r"(\S*/)?bash |.* -m verl_video_tools\.verl_plugin\.supervise ", "recipe"),  # whose arguments are the driver
+    (r"(\S*/)?bash |.* -m verl_video_tools\.launch\.supervise ", "recipe"),  # whose arguments are the driver
     (r".* -m verl\.trainer\.main_ppo", "driver"),
 )
 """Regular expressions for the beginning of a title; the first that matches counts."""

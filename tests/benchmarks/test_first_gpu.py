@@ -16,7 +16,7 @@ from benchmarks.first_gpu.stages import Stage, run_stage
 from benchmarks.video.long_files import LongVideo
 from tests.waiting import is_gone, wait_until
 from verl_video_tools.data.validate import validate_file
-from verl_video_tools.launch.memory import find_gpu
+from verl_video_tools.launch.plan import find_gpu
 
 GiB = 2**30
 MACHINE = Machine(("NVIDIA H100 80GB HBM3",), 79 * GiB, {"driver": "580.1"})

@@ -18,7 +18,7 @@ from benchmarks.gpu_model.lengths import METHODS, grid_of, lengths_of
 from benchmarks.gpu_model.meter import Measured, Meter
 from benchmarks.gpu_model.random_model import ROPE, configuration, random_model
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.launch.memory import find_model, known_models
+from verl_video_tools.launch.plan import find_model, known_models
 
 
 @pytest.mark.long

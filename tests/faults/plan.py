@@ -54,22 +54,12 @@ def _lost(kind: str, target: str, *moments: str) -> Fault:
 
 _LAUNCHER = r"^\S+ -m verl_video_tools\.cli train "
 """What a recipe becomes."""
-_SUPERVISOR = r"^\S+ -m verl_video_tools\.launch\.supervise "
 _ASKED = r"ended by {}\. Start the same command again to resume"
 _ENDED = r"{}.*` was ended by SIGKILL"
 _ENGINE_DEAD = r"RUN ENDED: .*engine process is dead"
 
 FAULTS: dict[str, Fault] = {
-    # `vvt train`, the supervisor and the driver wait for the run alike in every moment: any will do.
-    "launcher": _killed(
-        "`vvt train`, the first supervisor",
-        _LAUNCHER,
-        _ASKED.format("SIGTERM"),
-        "update",
-    ),
-    "second_supervisor": _killed(
-        "the second supervisor", _SUPERVISOR + "--folder", _ENDED.format("supervise"), "validation"
-    ),
+    # The driver waits for the run alike in every moment: any will do.
     "driver": _killed("the driver", r"^\S+ -m verl\.trainer\.main_ppo ", _ENDED.format("main_ppo"), "validation"),
     # It writes the data loader's state behind the actor's files, and names the checkpoint last.
     "task_runner": _killed("the task runner", r"^ray::TaskRunner", r"ActorDiedError[\s\S]*TaskRunner", "checkpoint"),

@@ -1,4 +1,4 @@
-"""Memory of log-probabilities and entropy by CUDA's allocator, against what `launch.memory` takes for it.
+"""Memory of log-probabilities and entropy by CUDA's allocator, against what `launch.plan` takes for it.
 
 Not yet run on a GPU: docs/memory.md has the figures of a CPU, with a stand-in for flash-attn that allocates as much.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.launch.memory import ENTROPY_COPIES, LOGIT_COPIES
+from verl_video_tools.launch.plan import ENTROPY_COPIES, LOGIT_COPIES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(700)]
 

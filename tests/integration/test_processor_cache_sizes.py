@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from verl_video_tools.launch.memory import find_model
+from verl_video_tools.launch.plan import find_model
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]

@@ -14,10 +14,7 @@ from pathlib import Path
 from verl_video_tools.launch import console, supervise
 
 if __name__ == "__main__":
-    supervise._MODULE = "tests.launch.quick_supervise"  # the second supervisor is started by it
-    supervise._LINGER_SECONDS = supervise._PATIENCE_SECONDS = console._SECONDS_FOR_THE_REST = 0.2
-    if "--folder" in sys.argv:
-        supervise.main()
+    supervise._LINGER_SECONDS = supervise._MESSAGE_SECONDS = console._SECONDS_FOR_THE_REST = 0.2
     parser = argparse.ArgumentParser()
     parser.add_argument("--stop-file", type=Path)
     parser.add_argument("--log", type=Path)

@@ -6,8 +6,7 @@ import pytest
 
 pytest.importorskip("verl", reason="its token builder counts")
 from tests.verl_plugin.harness import Rollout, make_row, model_dir, run_loop, video
-from verl_video_tools.launch.estimate import QUESTION, plan_workload, recipe_options
-from verl_video_tools.launch.memory import find_model, queue_image_bytes
+from verl_video_tools.launch.plan import QUESTION, find_model, plan_workload, queue_image_bytes, recipe_options
 from verl_video_tools.methods import get_method
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 from verl_video_tools.video import Video

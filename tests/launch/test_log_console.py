@@ -124,16 +124,6 @@ def test_no_line_of_a_log_ends_the_run(line: str, tmp_path: Path) -> None:
     assert run.shown[-1] == f"{MARK} the run goes on"
 
 
-def test_a_line_that_cannot_be_shown_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(text: str) -> str:
-        raise ValueError("unforeseen")
-
-    run = Run(tmp_path)
-    monkeypatch.setattr(console, "clean", fail)
-    run.write("one\ntwo\n")
-    assert run.shown == [f"{MARK} a line of {run.path} could not be shown (ValueError('unforeseen')); the run goes on"]
-
-
 def test_a_long_step_says_what_it_does(tmp_path: Path, clock: list[float]) -> None:
     run = Run(tmp_path)
     doing = "step 1/80: generating rollouts for {} s, 2 groups finished, 6 running"
@@ -200,13 +190,6 @@ def test_verbose_shows_every_line_as_it_is(tmp_path: Path) -> None:
     run.write("ne\n")
     run.console.show_rest(1)
     assert run.shown == [f"{RAY}INFO: x", "step:1 - train/loss:2.0", "half a line"]
-
-
-def test_a_log_that_was_emptied_is_read_from_its_start(tmp_path: Path) -> None:
-    run = Run(tmp_path, before="x" * 1000 + "\n")
-    run.path.write_text("")
-    run.write(f"{MARK} here\n")
-    assert run.shown == [f"{MARK} here"]
 
 
 @pytest.mark.slow

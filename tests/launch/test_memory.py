@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -15,9 +14,9 @@ import pytest
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import FrameRecord, ImagePart
-from verl_video_tools.launch.estimate import HOUR, plan_workload, recipe_options
-from verl_video_tools.launch.memory import (
+from verl_video_tools.launch.plan import (
     ENGINE_OVERHEAD_BYTES,
+    HOUR,
     Cluster,
     ModelShape,
     RunOptions,
@@ -33,11 +32,13 @@ from verl_video_tools.launch.memory import (
     layer_parameters,
     logits_bytes,
     mm_cache_gb,
+    plan_workload,
     queue_image_bytes,
-    text_kept_bytes,
+    recipe_options,
     text_layer_bytes,
-    vision_kept_bytes,
+    text_saved_bytes,
     vision_layer_bytes,
+    vision_saved_bytes,
 )
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.cost import estimated_tokens
@@ -48,36 +49,27 @@ QWEN3 = replace(SMALL, qk_norm=True, gated_vision=False, deepstack=3)
 WORK = Workload(
     groups=6,
     rollouts=8,
-    is_shared=True,
     initial_frames=4,
     initial_tokens=50,
     initial_image_tokens=40,
-    mean_initial_image_tokens=40,
+    group_initial_image_tokens=40,
     call_frames=2,
     call_tokens=25,
     call_image_tokens=20,
     max_calls=3,
     allowed_calls=4,
-    longest_tokens=1000,
 )
-
-
-@dataclass
-class Configured:
-    """All that verl's patch asks of a model before it patches."""
-
-    config: SimpleNamespace
 
 
 def test_memory_of_the_actor_by_hand() -> None:
     assert layer_parameters(SMALL) == 8 * (16 + 8 + 48)  # q, k and v; o; gate, up and down
-    assert text_kept_bytes(SMALL, 10) == 2 * 10 * 2 * 8
+    assert text_saved_bytes(SMALL, 10) == 2 * 10 * 2 * 8
     assert text_layer_bytes(SMALL, 10) == 10 * 4 * (32 + 16 + 48)
     assert text_layer_bytes(QWEN3, 10) == 10 * (4 * (32 + 16 + 48) + 6 * (8 + 4))
     pixels = 10 * 2352 * 4  # twice in time, in bf16
-    assert vision_kept_bytes(SMALL, 10, frozen=True) == pixels
-    assert vision_kept_bytes(SMALL, 10, frozen=False) == pixels + 2 * 40 * (1 + 3) * 4
-    assert vision_kept_bytes(QWEN3, 10, frozen=False) == pixels + 2 * 40 * (1 + 3 * 4) * 4
+    assert vision_saved_bytes(SMALL, 10, frozen=True) == pixels
+    assert vision_saved_bytes(SMALL, 10, frozen=False) == pixels + 2 * 40 * (1 + 3) * 4
+    assert vision_saved_bytes(QWEN3, 10, frozen=False) == pixels + 2 * 40 * (1 + 3 * 4) * 4
     assert vision_layer_bytes(SMALL, 10) == 2 * 40 * (14 * 4 + 6 * 8)
     assert vision_layer_bytes(QWEN3, 10) == 2 * 40 * (14 * 4 + 3 * 8)
     assert logits_bytes(SMALL, 10, RunOptions()) == 2 * 2 * 10 * 10
@@ -89,52 +81,23 @@ def test_memory_of_the_actor_by_hand() -> None:
     assert (frozen.gradients, frozen.optimizer) == (400, 800)
 
 
-@pytest.mark.parametrize(
-    ("name", "ulysses", "tp"),
-    [
-        ("qwen2.5-vl-3b", [1, 2, 4, 8, 16], [1, 2, 4]),  # its tower's MLPs have 3,420 inside
-        ("qwen2.5-vl-7b", [1, 2, 4, 28], [1, 2, 4]),
-        ("qwen3-vl-8b", [1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 16]),
-    ],
-)
-def test_gpus_that_can_share_a_model(name: str, ulysses: list[int], tp: list[int]) -> None:
-    model = find_model(name)
-    assert [size for size in range(1, 33) if model.shares_heads(size)] == ulysses
-    assert [size for size in range(1, 33) if model.shares_layers(size)] == tp
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", known_models())
-def test_verl_refuses_what_the_planner_does(name: str) -> None:
-    monkey_patch = pytest.importorskip("verl.models.transformers.monkey_patch")
-    model = find_model(name)
-    config = SimpleNamespace(num_attention_heads=model.heads, num_key_value_heads=model.kv_heads)
-    refused = [size for size in range(1, 33) if not model.shares_heads(size)]
-    assert refused
-    for size in refused:  # one that it takes would be patched
-        with pytest.raises(AssertionError, match="must be divisible by ulysses_sp_size"):
-            monkey_patch.apply_monkey_patch(Configured(config), size)
-
-
 def test_memory_of_the_engine_by_hand() -> None:
-    gpu = find_gpu("H100")
-    engine = engine_memory(find_model("qwen2.5-vl-7b"), RunOptions(utilization=0.5), gpu, 10_000)
+    gpu, options = find_gpu("H100"), RunOptions(utilization=0.5, prompt_length=4000, response_length=6000)
+    engine = engine_memory(find_model("qwen2.5-vl-7b"), options, gpu)
     assert engine.weights + engine.kv_cache + ENGINE_OVERHEAD_BYTES == 0.5 * gpu.memory_bytes
     assert engine.longest_rollouts == engine.kv_cache / (10_000 * 57_344)  # 2 x 28 layers x 4 heads x 128 x 2 bytes
-    eight = engine_memory(find_model("qwen2.5-vl-7b"), RunOptions(utilization=0.5, tp=8), gpu, 10_000)
+    eight = engine_memory(find_model("qwen2.5-vl-7b"), replace(options, tp=8), gpu)
     assert eight.longest_rollouts == eight.kv_cache / (10_000 * 57_344 / 4), "heads are copied"
 
 
 def test_images_of_a_step_by_hand() -> None:
-    assert WORK.step_image_tokens == 6 * (40 + 8 * 3 * 20)
-    assert replace(WORK, is_shared=False).step_image_tokens == 6 * 8 * (40 + 3 * 20)
-    assert queue_image_bytes(WORK, SMALL) == WORK.step_image_tokens * 2352
-    rungs = replace(WORK, is_shared=False, mean_initial_image_tokens=30)
-    assert rungs.step_image_tokens == 6 * 8 * (30 + 3 * 20)
+    assert WORK.group_image_tokens == 40 + 8 * 3 * 20
+    assert replace(WORK, group_initial_image_tokens=8 * 30).group_image_tokens == 8 * (30 + 3 * 20)
+    assert queue_image_bytes(WORK, SMALL) == 6 * WORK.group_image_tokens * 2352
 
 
 def test_a_processor_cache_holds_whole_groups_and_a_tenth_more() -> None:
-    large = replace(WORK, call_image_tokens=100_000, mean_initial_image_tokens=40_000)
+    large = replace(WORK, call_image_tokens=100_000, group_initial_image_tokens=40_000)
     group = (40_000 + 8 * 3 * 100_000) * 9408
     gibs = {servers: mm_cache_gb(SMALL, RunOptions(tp=2), large, 2 * servers) for servers in (1, 4, 12)}
     assert gibs == {servers: math.ceil(1.1 * n * group / 2**30) for servers, n in {1: 6, 4: 2, 12: 1}.items()}
@@ -155,10 +118,10 @@ def test_a_config_of_several_rollouts_is_asked_once(monkeypatch: pytest.MonkeyPa
     plan = Mock(wraps=method.plan_initial_frames)
     monkeypatch.setattr(type(method), "plan_initial_frames", plan)
     work = plan_workload(method, HOUR, tokens, options)
-    assert plan.call_count == 1 and work.rollouts == 100_000 and work.is_shared
-    assert work.mean_initial_image_tokens == work.initial_image_tokens
+    assert plan.call_count == 1 and work.rollouts == 100_000
+    assert work.group_initial_image_tokens == work.initial_image_tokens
     ladder = plan_workload(get_method("framemind"), HOUR, tokens, replace(options, rollouts=4))
-    assert ladder.mean_initial_image_tokens < ladder.initial_image_tokens and not ladder.is_shared
+    assert ladder.initial_image_tokens < ladder.group_initial_image_tokens < 4 * ladder.initial_image_tokens
 
 
 @pytest.mark.parametrize("name", known_models())
@@ -252,7 +215,7 @@ def test_blocks_in_the_queue(family: Family, monkeypatch: pytest.MonkeyPatch) ->
     stored_images.put_block("a_initial", images, shared=True)
     for rollout in range(3):
         stored_images.put_block(f"a_{rollout}-called", images[:2], shared=False)
-    work = replace(WORK, mean_initial_image_tokens=4 * 4, call_image_tokens=2 * 4, max_calls=1, groups=1, rollouts=3)
+    work = replace(WORK, group_initial_image_tokens=4 * 4, call_image_tokens=2 * 4, max_calls=1, groups=1, rollouts=3)
     assert sum(blocks) == queue_image_bytes(work, shape)
 
 

@@ -20,7 +20,7 @@ from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, Vi
 from verl_video_tools.launch.checks.planned import PlannedRun
 from verl_video_tools.launch.checks.report import Status
 from verl_video_tools.launch.checks.run import check_sizes
-from verl_video_tools.launch.estimate import recipe_options, run_options
+from verl_video_tools.launch.plan import recipe_options, run_options
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.verl_plugin.settings import method_from_config
 from verl_video_tools.video import image_tokens

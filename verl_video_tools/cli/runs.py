@@ -128,8 +128,16 @@ class Plan:
 
     def run(self) -> None:
         from verl_video_tools.core.config import checked_fields
-        from verl_video_tools.launch.estimate import HOUR, as_text, estimate_run, recipe_options
-        from verl_video_tools.launch.memory import Cluster, RunOptions, find_gpu, find_model
+        from verl_video_tools.launch.plan import (
+            HOUR,
+            Cluster,
+            RunOptions,
+            as_text,
+            estimate_run,
+            find_gpu,
+            find_model,
+            recipe_options,
+        )
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import estimated_tokens
 
@@ -160,7 +168,7 @@ class Budget:
     def run(self) -> None:
         from verl_video_tools.core.files import hold_output
         from verl_video_tools.core.types import VideoInfo
-        from verl_video_tools.launch.estimate import QUESTION
+        from verl_video_tools.launch.plan import QUESTION
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import estimate_cost
         from verl_video_tools.verl_plugin.model_tokens import load_model_tokens

@@ -297,8 +297,7 @@ def _image_cache(config: DictConfig) -> dict[str, Any]:
     option = "actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb"
     if OmegaConf.select(config, option) is not None:
         return {}
-    from verl_video_tools.launch.estimate import HOUR, plan_workload, run_options
-    from verl_video_tools.launch.memory import find_model, mm_cache_gb
+    from verl_video_tools.launch.plan import HOUR, find_model, mm_cache_gb, plan_workload, run_options
     from verl_video_tools.rollout.cost import estimated_tokens
     from verl_video_tools.verl_plugin.settings import method_from_config
 

@@ -1,21 +1,27 @@
-"""Memory of a GPU and of a node, in bytes: by the sizes of the model, the options of a run, and a step's rollouts.
+"""`vvt plan`: tokens and memory that a GRPO run needs, with warnings about what may not fit.
 
-The formulas are estimates; no constant has been compared with a GPU.
+Memory of a GPU and of a node is in bytes, by the sizes of the model, the options of a run, and a step's rollouts. The
+formulas are estimates; no constant has been compared with a GPU.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from verl_video_tools.config import agent_workers
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import PixelEnvelope
+from verl_video_tools.core.types import Method, PixelEnvelope, RolloutLimits, VideoInfo
+from verl_video_tools.rollout.cost import estimate_cost
+from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.video.frame_cache import DEFAULT_BYTES
 
 GiB = 2**30
@@ -84,16 +90,6 @@ class ModelShape:
     def key_width(self) -> int:
         return self.kv_heads * self.head_dim
 
-    def shares_heads(self, size: int) -> bool:
-        """Whether so many GPUs can share the heads of attention, as verl asks of Ulysses: those of keys and values are
-        divided or, where they are fewer, copied."""
-        return self.heads % size == 0 and (self.kv_heads % size == 0 or size % self.kv_heads == 0)
-
-    def shares_layers(self, size: int) -> bool:
-        """The same of whole layers, as vLLM divides them: heads, and both MLPs. The tower of Qwen2.5-VL has 3,420
-        inside, which eight GPUs cannot share."""
-        return self.shares_heads(size) and self.intermediate % size == 0 and self.vision_intermediate % size == 0
-
 
 @cache
 def known_models() -> Mapping[str, Mapping[str, Any]]:
@@ -110,9 +106,9 @@ def find_model(name: str) -> ModelShape:
     Raises:
         UsageError: it is neither, or the configuration is of another kind.
     """
-    for known, entry in known_models().items():
-        if name.lower() in (known, entry["hub_name"].lower()):
-            return _shape(known, entry["config"], entry["num_parameters"], entry["num_vision_parameters"])
+    for short_name, entry in known_models().items():
+        if name.lower() in (short_name, entry["hub_name"].lower()):
+            return _shape(short_name, entry["config"], entry["num_parameters"], entry["num_vision_parameters"])
     file = Path(name) / "config.json"
     if not file.is_file():
         known_names = ", ".join(known_models())
@@ -208,6 +204,11 @@ class RunOptions:
     freeze_vision: bool = False
     lora_rank: int = 0
 
+    @property
+    def longest_tokens(self) -> int:
+        """Of a rollout, at most."""
+        return self.prompt_length + self.response_length
+
     def envelope(self, factor: int) -> PixelEnvelope:
         """Of images whose sides a model wants to be multiples of `factor` pixels."""
         return PixelEnvelope(factor, self.min_pixels, self.max_pixels)
@@ -217,44 +218,35 @@ class RunOptions:
 class Workload:
     """One step.
 
-    Where the rollouts of a group see different initial frames, `initial_*` is the largest of them and
-    `mean_initial_image_tokens` their mean.
-
     Attributes:
         groups, rollouts: questions of the step, rollouts per question.
-        is_shared: the rollouts of a group see the same initial frames.
-        initial_tokens, call_tokens: images and text. `*_image_tokens` count images alone.
+        initial_frames, initial_tokens: the most that a rollout of a group sees first, images and text.
+        initial_image_tokens: of these, images alone.
+        group_initial_image_tokens: images of the initial frames of all rollouts of a question; shared ones count once.
+        call_tokens: images and text of the largest call; `call_image_tokens` counts images alone.
         max_calls: calls of the largest size that fit into a rollout's limits, of `allowed_calls` that its turns allow.
-        longest_tokens: the limit of prompt and response.
     """
 
     groups: int
     rollouts: int
-    is_shared: bool
     initial_frames: int
     initial_tokens: int
     initial_image_tokens: int
-    mean_initial_image_tokens: float
+    group_initial_image_tokens: int
     call_frames: int
     call_tokens: int
     call_image_tokens: int
     max_calls: int
     allowed_calls: int
-    longest_tokens: int
 
     @property
     def longest_image_tokens(self) -> int:
         return self.initial_image_tokens + self.max_calls * self.call_image_tokens
 
     @property
-    def group_image_tokens(self) -> float:
-        """Of all images of a question's rollouts with all calls that fit. Shared initial frames count once."""
-        initial = (1 if self.is_shared else self.rollouts) * self.mean_initial_image_tokens
-        return initial + self.rollouts * self.max_calls * self.call_image_tokens
-
-    @property
-    def step_image_tokens(self) -> float:
-        return self.groups * self.group_image_tokens
+    def group_image_tokens(self) -> int:
+        """Of all images of a question's rollouts with all calls that fit."""
+        return self.group_initial_image_tokens + self.rollouts * self.max_calls * self.call_image_tokens
 
 
 @dataclass(frozen=True)
@@ -317,7 +309,7 @@ class ActorMemory:
 
     Attributes:
         gathered: weights that FSDP has gathered from all GPUs.
-        kept: inputs of all layers of both parts and pixels, kept for the backward pass.
+        saved: inputs of all layers of both parts and pixels, for the backward pass.
         inside: what exists beside them at most: the logits, or the largest layer while its gradients are computed. The
             logits are freed before the backward pass reaches any layer.
     """
@@ -326,7 +318,7 @@ class ActorMemory:
     gradients: float
     optimizer: float
     gathered: float
-    kept: float
+    saved: float
     inside: float
 
     @property
@@ -335,7 +327,7 @@ class ActorMemory:
         return {
             "weights, gradients, optimizer": self.weights + self.gradients + self.optimizer,
             "gathered layers": self.gathered,
-            "inputs of layers, pixels": self.kept,
+            "inputs of layers, pixels": self.saved,
             "logits, or inside a layer": self.inside,
         }
 
@@ -360,11 +352,11 @@ def actor_memory(
     tokens = options.micro_batch_size * longest_tokens / options.ulysses
     images = options.micro_batch_size * workload.longest_image_tokens
     return ActorMemory(
-        weights=held_parameters(model, options) * WEIGHT_BYTES / num_gpus,
+        weights=all_parameters(model, options) * WEIGHT_BYTES / num_gpus,
         gradients=trained * GRADIENT_BYTES / num_gpus,
         optimizer=trained * OPTIMIZER_BYTES / num_gpus,
         gathered=2 * (2 * layer_parameters(model) + 2 * model.vocabulary * model.hidden),  # two layers, both ends
-        kept=text_kept_bytes(model, tokens) + vision_kept_bytes(model, images, frozen=options.freeze_vision),
+        saved=text_saved_bytes(model, tokens) + vision_saved_bytes(model, images, frozen=options.freeze_vision),
         inside=max(
             text_layer_bytes(model, tokens), vision_layer_bytes(model, images), logits_bytes(model, tokens, options)
         ),
@@ -389,12 +381,12 @@ def trained_parameters(model: ModelShape, options: RunOptions) -> int:
     return model.num_parameters - options.freeze_vision * model.num_vision_parameters
 
 
-def held_parameters(model: ModelShape, options: RunOptions) -> int:
+def all_parameters(model: ModelShape, options: RunOptions) -> int:
     """The model's and its adapter's."""
     return model.num_parameters + adapter_parameters(model, options.lora_rank)
 
 
-def text_kept_bytes(model: ModelShape, tokens: float) -> float:
+def text_saved_bytes(model: ModelShape, tokens: float) -> float:
     """With gradient checkpointing: the input of each layer of the language model, in bfloat16.
 
     Args:
@@ -413,7 +405,7 @@ def text_layer_bytes(model: ModelShape, tokens: float) -> float:
     return tokens * (inside + 6 * (model.query_width + model.key_width) * model.qk_norm)
 
 
-def vision_kept_bytes(model: ModelShape, image_tokens: float, *, frozen: bool) -> float:
+def vision_saved_bytes(model: ModelShape, image_tokens: float, *, frozen: bool) -> float:
     """Inputs of the vision tower's layers, what its mergers save, and pixels in bfloat16. A frozen tower keeps pixels.
 
     Each GPU runs the tower on all images of a sequence: Ulysses does not divide them. A merger is an MLP without
@@ -454,13 +446,13 @@ class EngineMemory:
     longest_rollouts: float
 
 
-def engine_memory(model: ModelShape, options: RunOptions, gpu: GPU, longest_tokens: int) -> EngineMemory:
+def engine_memory(model: ModelShape, options: RunOptions, gpu: GPU) -> EngineMemory:
     """vLLM takes `gpu_memory_utilization` of the GPU. Its cache is in bfloat16."""
     budget = options.utilization * gpu.memory_bytes
     weights = 2 * model.num_parameters / options.tp
     kv_cache = max(0.0, budget - weights - ENGINE_OVERHEAD_BYTES)
     heads = max(1.0, model.kv_heads / options.tp)  # with more GPUs than heads of keys, heads are copied
-    rollout_bytes = longest_tokens * 4 * model.layers * heads * model.head_dim
+    rollout_bytes = options.longest_tokens * 4 * model.layers * heads * model.head_dim
     return EngineMemory(weights, kv_cache, budget, kv_cache / rollout_bytes)
 
 
@@ -503,11 +495,11 @@ def host_memory(model: ModelShape, options: RunOptions, workload: Workload, clus
     workers = agent_workers(workload.groups, nodes, cluster.cores_per_node)
     images = queue_image_bytes(workload, model)
     worker_images = math.ceil(workload.groups / workers) * images / workload.groups
-    rows = workload.groups * workload.rollouts * workload.longest_tokens * ROW_BYTES_PER_TOKEN
+    rows = workload.groups * workload.rollouts * options.longest_tokens * ROW_BYTES_PER_TOKEN
     cache_gb = mm_cache_gb(model, options, workload, cluster.num_gpus)
     offloaded = 0.0
     if options.offload:
-        offloaded += WEIGHT_BYTES * held_parameters(model, options)
+        offloaded += WEIGHT_BYTES * all_parameters(model, options)
         offloaded += OPTIMIZER_BYTES * trained_parameters(model, options)
     if options.reference and not options.lora_rank:  # with LoRA it is the actor without its adapter
         offloaded += REFERENCE_BYTES * model.num_parameters
@@ -526,7 +518,7 @@ def host_memory(model: ModelShape, options: RunOptions, workload: Workload, clus
 
 def queue_image_bytes(workload: Workload, model: ModelShape) -> float:
     """8-bit pixels in TransferQueue at the end of a step (`verl_plugin.images`): `payload/bytes`."""
-    return workload.step_image_tokens * model.stored_bytes_per_image_token
+    return workload.groups * workload.group_image_tokens * model.stored_bytes_per_image_token
 
 
 def mm_cache_gb(model: ModelShape, options: RunOptions, workload: Workload, num_gpus: int) -> int:
@@ -539,3 +531,183 @@ def mm_cache_gb(model: ModelShape, options: RunOptions, workload: Workload, num_
     groups = math.ceil(workload.groups / servers)
     image_bytes = groups * workload.group_image_tokens * model.feature_bytes_per_image_token
     return max(4, math.ceil(1.1 * image_bytes / GiB))
+
+
+# --------------------------------------------------------------------------------------------------------- the estimate
+HOUR = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
+"""The video of a plan without rows."""
+TURN_TOKENS = 256
+"""Tokens that the policy writes in a turn, for the number of calls that fit. Assumed."""
+QUESTION = "What does the man in the blue shirt do after he has closed the door?\n" + "\n".join(
+    f"{letter}. He sits down at the table and reads a letter." for letter in "ABCD"
+)
+
+
+KEYS = {
+    "batch_size": "data.train_batch_size",
+    "rollouts": "actor_rollout_ref.rollout.n",
+    "prompt_length": "data.max_prompt_length",
+    "response_length": "data.max_response_length",
+    "micro_batch_size": "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu",
+    "min_pixels": "data.mm_processor_kwargs.min_pixels",
+    "max_pixels": "data.mm_processor_kwargs.max_pixels",
+    "utilization": "actor_rollout_ref.rollout.gpu_memory_utilization",
+    "tp": "actor_rollout_ref.rollout.tensor_model_parallel_size",
+    "ulysses": "actor_rollout_ref.actor.ulysses_sequence_parallel_size",
+    "offload": "actor_rollout_ref.actor.fsdp_config.param_offload",
+    "reference": "actor_rollout_ref.actor.use_kl_loss",
+    "entropy": "actor_rollout_ref.actor.entropy_coeff",
+    "freeze_vision": "actor_rollout_ref.actor.freeze_vision_tower",
+    "lora_rank": "actor_rollout_ref.model.lora_rank",
+}
+"""verl's option of each field."""
+
+
+def recipe_options(method: Method) -> RunOptions:
+    """The options of a method's recipe on real data, from its config group; its lengths are those of `recipe_budget`.
+
+    A method whose package has its own config groups gets what all recipes share.
+    """
+    folder = Path(str(files("verl_video_tools.config"))) / "video_tools"
+    paths = [folder / "grpo.yaml", folder / f"{method.name}_grpo.yaml"]
+    config = OmegaConf.merge(*(OmegaConf.load(path) for path in paths if path.exists()))
+    budget = method.recipe_budget
+    lengths = {"max_prompt_length": budget.prompt_tokens, "max_response_length": budget.response_tokens}
+    return run_options(OmegaConf.merge(config, {"data": lengths}))
+
+
+def run_options(config: Any) -> RunOptions:
+    """The options of a configuration of verl's `ppo_trainer`."""
+    values = {name: OmegaConf.select(config, key) for name, key in KEYS.items()}
+    options = RunOptions(
+        **{name: type(getattr(RunOptions, name))(value) for name, value in values.items() if value is not None}
+    )
+    return replace(options, reference=True) if OmegaConf.select(config, "algorithm.use_kl_in_reward") else options
+
+
+def plan_workload(method: Method, info: VideoInfo, tokens: ModelTokens, options: RunOptions) -> Workload:
+    """The rollouts of a step on videos like `info`."""
+    cost = estimate_cost(method, info, tokens, question=QUESTION, turn_tokens=TURN_TOKENS, group_size=options.rollouts)
+    first, call = cost.initial_frames, cost.call
+    limits = RolloutLimits(options.prompt_length, options.response_length, method.recipe_budget.images)
+    is_shared = len(set(cost.group)) == 1
+    image_tokens = [frames.num_frames * frames.frame_tokens for frames in cost.group]
+    return Workload(
+        groups=options.batch_size,
+        rollouts=options.rollouts,
+        initial_frames=first.num_frames,
+        initial_tokens=first.tokens,
+        initial_image_tokens=first.num_frames * first.frame_tokens,
+        group_initial_image_tokens=image_tokens[0] if is_shared else sum(image_tokens),
+        call_frames=call.num_frames if call else 0,
+        call_tokens=call.tokens if call else 0,
+        call_image_tokens=call.num_frames * call.frame_tokens if call else 0,
+        max_calls=cost.calls_that_fit(limits),
+        allowed_calls=cost.max_turns - 1 if call else 0,
+    )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of a run whose rollouts are as long as the limits allow."""
+
+    method: str
+    model: ModelShape
+    cluster: Cluster
+    options: RunOptions
+    workload: Workload
+    actor: ActorMemory
+    engine: EngineMemory
+    host: HostMemory
+
+
+def estimate_run(
+    method: Method, info: VideoInfo, model: ModelShape, tokens: ModelTokens, options: RunOptions, cluster: Cluster
+) -> Estimate:
+    """Estimate a run on videos like `info`."""
+    workload = plan_workload(method, info, tokens, options)
+    actor = actor_memory(model, options, workload, cluster.num_gpus, options.longest_tokens)
+    engine = engine_memory(model, options, cluster.gpu)
+    host = host_memory(model, options, workload, cluster)
+    return Estimate(method.name, model, cluster, options, workload, actor, engine, host)
+
+
+def warnings_of(estimate: Estimate) -> Iterator[str]:
+    """What may not fit, and what to change."""
+    cluster, workload, options = estimate.cluster, estimate.workload, estimate.options
+    actor, engine, host = estimate.actor, estimate.engine, estimate.host
+    gpu_bytes = cluster.gpu.memory_bytes
+    for option, size in (("tp", options.tp), ("ulysses", options.ulysses)):
+        if estimate.model.heads % size or cluster.num_gpus % size:
+            yield (
+                f"{option}={size} does not divide {estimate.model.heads} attention heads and {cluster.num_gpus} GPUs "
+                "evenly: verl or vLLM will refuse it"
+            )
+    if actor.total > gpu_bytes:
+        yield (
+            f"the update needs {_gb(actor.total)} of a GPU's {_gb(gpu_bytes)}, most of it for "
+            f"{_largest(actor.parts)}: use shorter rollouts, a smaller micro-batch, a larger "
+            "ulysses_sequence_parallel_size, or more GPUs"
+        )
+    if engine.longest_rollouts < 1:
+        yield (
+            f"vLLM's cache of {_gb(engine.kv_cache)} holds no rollout of {options.longest_tokens:,} tokens: use a "
+            "larger tensor_model_parallel_size or gpu_memory_utilization"
+        )
+    beside = actor.beside_engine(options)
+    if beside + engine.budget > gpu_bytes:
+        yield (
+            f"while vLLM holds {_gb(engine.budget)}, {_gb(beside)} of the actor stay on a GPU of {_gb(gpu_bytes)}: "
+            "offload them, or use a smaller gpu_memory_utilization"
+        )
+    if host.total > cluster.host_bytes:
+        yield (
+            f"a node needs {_gb(host.total)} of memory and has {_gb(cluster.host_bytes)}, most of it for "
+            f"{_largest(host.parts)}: use a smaller batch, fewer frames, or more nodes"
+        )
+    if workload.initial_tokens > options.prompt_length:
+        yield f"the prompt has {workload.initial_tokens:,} tokens: set data.max_prompt_length={workload.initial_tokens}"
+    elif workload.call_frames and workload.max_calls < min(2, workload.allowed_calls):
+        number = "only one call" if workload.max_calls else "not a single call"
+        yield f"{number} of the largest size fits into a rollout's limits"
+
+
+def as_text(estimate: Estimate) -> str:
+    """A table for a terminal, in whole GB."""
+    cluster, workload, model = estimate.cluster, estimate.workload, estimate.model
+    actor, engine, host = estimate.actor, estimate.engine, estimate.host
+    vllm = {"weights": engine.weights, "KV cache": engine.kv_cache, "all of vLLM": engine.budget}
+    sections: dict[str, dict[str, float | str]] = {
+        f"actor: a GPU at the peak of the update (has {_gb(cluster.gpu.memory_bytes)})": {
+            **actor.parts,
+            "total with context": actor.total,
+        },
+        "inference engine: a GPU": {**vllm, "longest rollouts at once": f"{engine.longest_rollouts:.1f}"},
+        f"a node (has {_gb(cluster.host_bytes)})": {
+            **host.parts,
+            **{"total": host.total, "/dev/shm": host.shm},
+            "mm_processor_cache_gb": str(host.mm_cache_gb),
+            "agent.num_workers": str(host.workers),
+        },
+    }
+    lines = [
+        f"{estimate.method}, {model.name} ({model.num_parameters:,} parameters), "
+        f"{cluster.num_gpus} x {cluster.gpu.name}: an estimate, never compared with a GPU",
+        *(f"warning: {warning}" for warning in warnings_of(estimate)),
+        "",
+        f"{workload.groups} x {workload.rollouts} rollouts of at most {estimate.options.longest_tokens:,} tokens",
+        f"initial frames: {workload.initial_frames}, with the prompt's text {workload.initial_tokens:,} tokens",
+        f"a call: {workload.call_frames} frames, {workload.call_tokens:,} tokens; calls that fit: {workload.max_calls}",
+    ]
+    for title, rows in sections.items():
+        lines.append(title)
+        lines += [f"  {name:<32}{value if isinstance(value, str) else _gb(value):>10}" for name, value in rows.items()]
+    return "\n".join(lines)
+
+
+def _largest(parts: dict[str, float]) -> str:
+    return max(parts, key=lambda name: parts[name])
+
+
+def _gb(num_bytes: float) -> str:
+    return f"{num_bytes / GB:.0f} GB"
