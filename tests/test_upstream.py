@@ -31,7 +31,7 @@ pytestmark = [
 
 def of_another_vllm(page: Path) -> bool:
     named = re.search(r"^vLLM ([\d.]*\d)\.", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return named is not None and named[1] not in {installed_version(engine.distribution) for engine in ENGINES.values()}
+    return named is not None and named[1] not in {installed_version(engine) for engine in ENGINES.values()}
 
 
 TRIED = [page for page in PAGES if not of_another_vllm(page)]

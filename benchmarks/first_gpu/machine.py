@@ -14,7 +14,7 @@ from types import TracebackType
 import psutil
 
 from benchmarks.first_gpu.stages import REPO
-from verl_video_tools.launch.checks.installation import ENGINES, FLASH_ATTENTION, NEEDED
+from verl_video_tools.launch.checks.installation import ENGINES, FLASH_ATTENTION
 from verl_video_tools.launch.plan import GPU
 
 MiB = 2**20
@@ -38,10 +38,7 @@ class Machine:
 def describe() -> Machine:
     """This machine, asked with `nvidia-smi`: no CUDA context is made in this process."""
     lines = query("name", "memory.total", "driver_version")
-    facts = {name: installed_version(name) for name in _PACKAGES}
-    assert set(facts) <= {pin.distribution for pin in NEEDED}
-    for pin in (*ENGINES.values(), FLASH_ATTENTION):
-        facts[pin.distribution] = installed_version(pin.distribution)
+    facts = {name: installed_version(name) for name in (*_PACKAGES, *ENGINES.values(), FLASH_ATTENTION)}
     facts |= {
         "Python": platform.python_version(),
         "kernel": platform.release(),

@@ -18,11 +18,11 @@ import typer
 from verl_video_tools.cli.names import names_of
 from verl_video_tools.core.config import checked_fields, read_assignments
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.services.config import EndpointConfig, JudgeConfig, ToolModelConfig
 
 if TYPE_CHECKING:
     from verl_video_tools.core.types import Method, PixelEnvelope, VideoInfo
     from verl_video_tools.rollout.chat_policy import PolicyConfig
-    from verl_video_tools.services.config import JudgeConfig, ToolModelConfig
     from verl_video_tools.services.retrieval import RetrievalService
 
 ConfigT = TypeVar("ConfigT")
@@ -129,7 +129,7 @@ class ToolServices:
 
         return local_from_fields(self.retrieval_fields())
 
-    def tool_model(self) -> "ToolModelConfig | None":
+    def tool_model(self) -> ToolModelConfig | None:
         """The model that tools ask; None if no option names one.
 
         Raises:
@@ -137,8 +137,6 @@ class ToolServices:
         """
         if not self.tool_model_settings:
             return None
-        from verl_video_tools.services.config import ToolModelConfig
-
         return ToolModelConfig.from_fields(read_assignments(self.tool_model_settings, "--tool-model"))
 
 
@@ -158,7 +156,7 @@ class Services(ToolServices):
         ),
     ] = None
 
-    def judge(self) -> "JudgeConfig | None":
+    def judge(self) -> JudgeConfig | None:
         """The judge; None if no option names its endpoint.
 
         Raises:
@@ -171,8 +169,6 @@ class Services(ToolServices):
             fields["base_url"] = self.judge_base_url
         if not fields:
             return None
-        from verl_video_tools.services.config import JudgeConfig
-
         judge = JudgeConfig(**checked_fields(JudgeConfig, fields))
         if judge.base_url is None:
             raise UsageError("a judge needs an endpoint: give --judge-base-url")
@@ -183,10 +179,10 @@ class Services(ToolServices):
 class Asking(Services):
     """Limits of requests to the models that make rollouts."""
 
-    concurrency: Concurrency = 32
+    concurrency: Concurrency = EndpointConfig.concurrency
     deadline_seconds: Annotated[
         float, typer.Option(min=0.1, help="Time for one turn with all its attempts, in seconds.")
-    ] = 600.0
+    ] = EndpointConfig.deadline_seconds
 
     def policy(self, **others: Any) -> "PolicyConfig":
         """The model that makes rollouts; `others` are fields without an option. Raises UsageError."""

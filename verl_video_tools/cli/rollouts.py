@@ -31,6 +31,7 @@ from verl_video_tools.cli.options import (
 )
 from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.services.config import EndpointConfig
 
 if TYPE_CHECKING:
     from verl_video_tools.data.generate import RolloutTask
@@ -122,12 +123,11 @@ class Logic:
     ]
     base_url: Annotated[str, typer.Option("--base-url", metavar="URL", help="Endpoint of the model that checks.")]
     model: Model = None
-    concurrency: Concurrency = 32
+    concurrency: Concurrency = EndpointConfig.concurrency
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.filters import check_logic
-        from verl_video_tools.services.config import EndpointConfig
 
         check_continued(self.out, (self.records,))
         config = config_from(EndpointConfig, self)

@@ -7,10 +7,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from verl_video_tools.core.config import checked_fields, require
-from verl_video_tools.core.services import ModelLimits
+
+if TYPE_CHECKING:
+    from verl_video_tools.core.services import ModelLimits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +135,8 @@ class ToolModelConfig(EndpointConfig):
     @property
     def limits(self) -> ModelLimits:
         """What one rollout may ask."""
+        from verl_video_tools.core.services import ModelLimits
+
         return ModelLimits(self.calls_per_rollout)
 
 

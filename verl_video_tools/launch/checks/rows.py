@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from omegaconf import OmegaConf
@@ -21,7 +21,7 @@ from verl_video_tools.core.machine import page
 from verl_video_tools.core.sample import all_media_of, read_clip
 from verl_video_tools.core.types import Content, Message, Method, Sample, StopReason, content_images
 from verl_video_tools.data.parquet import count_rows, row_batches
-from verl_video_tools.launch.checks.planned import PlannedRun, Prompt
+from verl_video_tools.launch.checks.planned import PlannedRun
 from verl_video_tools.launch.checks.report import Check, Status, one_line
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenBudget, rollout_tokens
@@ -38,15 +38,12 @@ from verl_video_tools.verl_plugin.run_checks import (
 from verl_video_tools.verl_plugin.settings import group_methods, judge_config, plain_dict
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 _AT_ONCE = 8
 """Rows under way: their frames are held in memory, and a long video has hundreds."""
 START_SECONDS = 2.0
 """Time in which the start of a run opens videos and measures prompts; rows whose turn does not come are not."""
-OPEN_SECONDS, DECODE_SECONDS, ENCODE_SECONDS = 20.0, 12.0, 35.0
-"""The same of a thorough check: to open videos, then to decode initial frames, or to encode rows of fine-tuning."""
+DECODE_SECONDS, ENCODE_SECONDS = 30.0, 35.0
+"""The same of a thorough check: to decode initial frames, or to encode rows of fine-tuning."""
 _NUM_NAMED = 3
 _SFT_FIX = f"vvt data export-sft writes such rows; {page('cold-start')} says what they hold"
 
@@ -159,29 +156,26 @@ def _check_split(run: PlannedRun, split: str, files: Sequence[str]) -> Iterator[
 def _check_prompts(
     run: PlannedRun, split: str, rows: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Sequence[Method]]
 ) -> Check:
-    """Whether the prompts of rows fit the run's limits; those that do are kept for `check_initial_frames`."""
-    meter = _meter(run)
-    prompts = asyncio.run(measure_rows(meter, rows, groups, OPEN_SECONDS if run.thorough else START_SECONDS))
-    run.prompts += [prompt for prompt in prompts if not prompt.problem]
-    longest, images = max(prompt.tokens for prompt in prompts), max(prompt.images for prompt in prompts)
-    long = {prompt.label: prompt.problem for prompt in prompts if prompt.problem}
+    """Whether the prompts of rows fit the run's limits and, in a thorough check, their initial frames decode."""
+    assert run.model is not None
+    rollout = run.config.actor_rollout_ref.rollout
+    max_images = rollout.get("limit_images")
+    meter = PromptMeter(
+        run.model,
+        int(rollout.prompt_length),
+        int(rollout.response_length),
+        None if max_images is None else int(max_images),
+        decodes=run.thorough,
+    )
+    prompts = asyncio.run(measure_rows(meter, rows, groups, DECODE_SECONDS if run.thorough else START_SECONDS))
+    longest, images = max(prompt.tokens for prompt in prompts.values()), max(p.images for p in prompts.values())
+    faults = {label: prompt.problem for label, prompt in prompts.items() if prompt.problem}
     limits = f"data.max_prompt_length={longest}"
     if meter.max_images is not None and images > meter.max_images:
         limits += f" actor_rollout_ref.rollout.limit_images={images}"
-    found = f"{longest:,} tokens at most, of {meter.prompt_length:,}"
+    found = f"{longest:,} tokens at most, of {meter.prompt_length:,}; {len(prompts):,} of {len(groups):,} rows"
     fix = f"set {limits}, show fewer frames, or leave such rows out: vvt data validate --help"
-    return _verdict(run, f"{split} prompts", found, long, len(prompts), f"would be left out of {split}", fix)
-
-
-def check_initial_frames(run: PlannedRun) -> Iterator[Check]:
-    """Decode the initial frames of rows whose prompts fit."""
-    if run.model is None or not run.prompts:
-        return
-    decoded = asyncio.run(decode_prompts(_meter(run), run.prompts, DECODE_SECONDS))
-    found = f"{len(decoded):,} of {len(run.prompts):,} rows looked at"
-    faults = {label: problem for label, problem in decoded if problem}
-    fix = "repair the files, or leave them out: vvt data validate ROWS --out good.parquet"
-    yield _verdict(run, "initial frames", found, faults, len(decoded), "cannot be shown", fix)
+    return _verdict(run, f"{split} prompts", found, faults, len(prompts), f"would be left out of {split}", fix)
 
 
 def _is_open(row: Mapping[str, Any]) -> bool:
@@ -189,14 +183,6 @@ def _is_open(row: Mapping[str, Any]) -> bool:
         return Sample.from_row(row).question_type == "open"
     except (RowError, TypeError, ValueError, LookupError, AttributeError):
         return False
-
-
-def _meter(run: PlannedRun) -> PromptMeter:
-    assert run.model is not None
-    rollout = run.config.actor_rollout_ref.rollout
-    images = rollout.get("limit_images")
-    limits = int(rollout.prompt_length), int(rollout.response_length), None if images is None else int(images)
-    return PromptMeter(run.model, *limits)
 
 
 # -------------------------------------------------------------------------------------------------- rows of fine-tuning
@@ -287,6 +273,15 @@ def _verdict(
 # --------------------------------------------------------------------------------------------- prompts and their frames
 
 
+@dataclass(frozen=True)
+class Prompt:
+    """The most expensive prompt of a row's group; `problem` says why the run would leave the row out."""
+
+    tokens: int = 0
+    images: int = 0
+    problem: str = ""
+
+
 class _FirstFrames:
     """A retriever for selectors of initial frames: which frames they are changes no length."""
 
@@ -296,12 +291,12 @@ class _FirstFrames:
         return list(candidates[:num_frames])
 
 
-class _Probe:
-    """A budget that notes what a prompt takes, and ends the rollout before frames are decoded unless they shall be."""
+class _CountingBudget:
+    """Notes what a prompt takes. Unless its frames are wanted, it ends the rollout before they are decoded."""
 
-    def __init__(self, budget: TokenBudget, decode: bool) -> None:
+    def __init__(self, budget: TokenBudget, decodes: bool) -> None:
         self._budget = budget
-        self._decode = decode
+        self._decodes = decodes
         self.tokens = self.images = 0
         self.verdict: StopReason | None = None
 
@@ -309,7 +304,7 @@ class _Probe:
         self.tokens = self._budget.tokens.counter.prompt(messages)
         self.images = sum(len(content_images(message.content)) for message in messages)
         self.verdict = self._budget.refuses_prompt(messages)
-        return self.verdict if self._decode or self.verdict else StopReason.PROMPT_BUDGET
+        return self.verdict if self._decodes or self.verdict else StopReason.PROMPT_BUDGET
 
     def refuses_observation(self, content: Content) -> StopReason | None:
         return self._budget.refuses_observation(content)
@@ -321,92 +316,64 @@ class PromptMeter:
 
     Attributes:
         max_images: of a sequence; None: the engine has no limit.
+        decodes: also decode the initial frames.
     """
 
     model: RunModel
     prompt_length: int
     response_length: int
     max_images: int | None
+    decodes: bool = False
 
-    async def measure(self, label: str, sample: Sample, group: Sequence[Method]) -> Prompt:
-        """The most expensive prompt of a group; nothing is decoded."""
-        members = list({id(method): method for method in group}.values())
-        prompts = [await self._prompt(label, sample, member) for member in members]
-        failed = [prompt for prompt in prompts if prompt.problem]
-        return failed[0] if failed else max(prompts, key=lambda prompt: prompt.tokens)
+    async def measure(self, sample: Sample, group: Sequence[Method]) -> Prompt:
+        """The most expensive prompt of a group, or one that does not fit."""
+        try:
+            members = list({id(method): method for method in group}.values())
+            prompts = [await self._prompt(sample, member, decodes=False) for member in members]
+            worst = max(range(len(members)), key=lambda place: (bool(prompts[place].problem), prompts[place].tokens))
+            if self.decodes and not prompts[worst].problem:
+                return await self._prompt(sample, members[worst], decodes=True)
+            return prompts[worst]
+        except VideoToolsError as error:
+            return Prompt(problem=one_line(error))
 
-    async def decode(self, prompt: Prompt) -> str:
-        """Decode the frames of a prompt; what is wrong."""
-        probe, episode = self._episode(prompt.method, prompt.sample, decode=True)
-        return "" if await episode.start() else self._problem(probe, episode)
-
-    async def _prompt(self, label: str, sample: Sample, method: Method) -> Prompt:
-        probe, episode = self._episode(method, sample, decode=False)
-        await episode.start()
-        problem = self._problem(probe, episode) if probe.verdict or not probe.tokens else ""
-        return Prompt(label, method, sample, probe.tokens, probe.images, problem)
-
-    def _episode(self, method: Method, sample: Sample, *, decode: bool) -> tuple[_Probe, Episode]:
+    async def _prompt(self, sample: Sample, method: Method, *, decodes: bool) -> Prompt:
         model = self.model.tokens
         end_of_turn_id = model.tokenizer.convert_tokens_to_ids("<|im_end|>")
         tokens = rollout_tokens(method.context_policy(), model.counter, end_of_turn_id)
-        probe = _Probe(TokenBudget(tokens, self.prompt_length, self.response_length, self.max_images), decode)
-        return probe, Episode(method, sample, model.envelope, probe, _FirstFrames())
-
-    def _problem(self, probe: _Probe, episode: Episode) -> str:
-        if probe.verdict is None:
-            return episode.trajectory.error or f"the rollout ends at once ({episode.trajectory.stop_reason})"
-        if probe.verdict is StopReason.IMAGE_BUDGET:
-            return f"the prompt has {probe.images:,} images, the run allows {self.max_images:,}"
-        return f"the prompt takes {probe.tokens:,} tokens, the run allows {self.prompt_length:,}"
+        limits = self.prompt_length, self.response_length, self.max_images
+        budget = _CountingBudget(TokenBudget(tokens, *limits), decodes)
+        episode = Episode(method, sample, model.envelope, budget, _FirstFrames())
+        has_started = await episode.start() is not None
+        problem = ""
+        if budget.verdict is StopReason.IMAGE_BUDGET:
+            problem = f"the prompt has {budget.images:,} images, the run allows {self.max_images:,}"
+        elif budget.verdict is not None:
+            problem = f"the prompt takes {budget.tokens:,} tokens, the run allows {self.prompt_length:,}"
+        elif not has_started and (decodes or not budget.tokens):
+            problem = episode.trajectory.error or f"the rollout ends at once ({episode.trajectory.stop_reason})"
+        return Prompt(budget.tokens, budget.images, problem)
 
 
 async def measure_rows(
     meter: PromptMeter, rows: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Sequence[Method]], seconds: float
-) -> list[Prompt]:
-    """The prompts of rows, as many as can be started in a time. One that fails has the reason as its problem.
+) -> dict[str, Prompt]:
+    """The prompts of rows by their labels: of as many as can be started in a time, and of at least one.
+
+    They start in an order of their own, so that those which are left out are spread over all.
 
     Args:
         rows: by their labels.
         groups: of the rows that are measured, the methods of a group.
     """
-
-    async def measure(label: str) -> Prompt:
-        sample = Sample.from_row(rows[label])
-        try:
-            return await meter.measure(label, sample, groups[label])
-        except VideoToolsError as error:
-            return Prompt(label, groups[label][0], sample, problem=one_line(error))
-
-    return await _in_time(measure, list(groups), seconds)
-
-
-async def decode_prompts(meter: PromptMeter, prompts: Sequence[Prompt], seconds: float) -> list[tuple[str, str]]:
-    """Labels of the prompts whose decoding could be started in a time, each with what is wrong."""
-
-    async def decode(prompt: Prompt) -> tuple[str, str]:
-        try:
-            return prompt.label, await meter.decode(prompt)
-        except VideoToolsError as error:
-            return prompt.label, one_line(error)
-
-    return await _in_time(decode, prompts, seconds)
-
-
-async def _in_time(work: Callable[[Item], Awaitable[Result]], items: Sequence[Item], seconds: float) -> list[Result]:
-    """Results, in the order of items, of those that were started in time, and at least one; several at a time.
-
-    They start in an order of their own, so that those which are left out are spread over all.
-    """
     gate, end = asyncio.Semaphore(_AT_ONCE), time.monotonic() + seconds
-    order = list(range(len(items)))
-    Random(0).shuffle(order)
-    results: dict[int, Result] = {}
+    order = Random(0).sample(list(groups), len(groups))
+    prompts: dict[str, Prompt] = {}
 
-    async def one(place: int) -> None:
+    async def measure(label: str) -> None:
         async with gate:
-            if place == order[0] or time.monotonic() < end:
-                results[place] = await work(items[place])
+            if label == order[0] or time.monotonic() < end:
+                prompts[label] = await meter.measure(Sample.from_row(rows[label]), groups[label])
 
-    await asyncio.gather(*map(one, order))
-    return [results[place] for place in sorted(results)]
+    await asyncio.gather(*map(measure, order))
+    return {label: prompts[label] for label in groups if label in prompts}

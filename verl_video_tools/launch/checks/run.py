@@ -19,14 +19,14 @@ from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.machine import module_exists, page
 from verl_video_tools.launch.checks.installation import (
     FLASH_ATTENTION,
-    FLASH_ATTENTION_FIX,
     SLOWER_ATTENTION,
     flash_attention_fault,
+    flash_attention_fix,
     judge_checks,
 )
 from verl_video_tools.launch.checks.planned import PlannedRun
 from verl_video_tools.launch.checks.report import Check, Report, Status, one_line
-from verl_video_tools.launch.checks.rows import check_grpo_rows, check_initial_frames, check_sequences, check_sft_rows
+from verl_video_tools.launch.checks.rows import check_grpo_rows, check_sequences, check_sft_rows
 from verl_video_tools.services.retrieval import local
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 from verl_video_tools.verl_plugin.planned_run import check_grpo_options, load_run_model
@@ -210,7 +210,7 @@ def check_attention(run: PlannedRun) -> Iterator[Check]:
     """Whether flash-attn is there where the model's options need it."""
     options: Any = run.model_section.get("override_config") or {}
     chosen = options.get("attn_implementation", "flash_attention_2")
-    name = FLASH_ATTENTION.distribution
+    name = FLASH_ATTENTION
     if chosen != "flash_attention_2":
         yield Check("machine", "attention", Status.OK, str(chosen))
     elif run.device != "gpu":
@@ -219,7 +219,7 @@ def check_attention(run: PlannedRun) -> Iterator[Check]:
     elif not run.gpus:
         yield Check("machine", name, Status.SKIPPED, detail="this machine has no GPU, so the run uses another one")
     elif fault := flash_attention_fault(loads=run.thorough):
-        fix = f"{FLASH_ATTENTION_FIX}; or set {SLOWER_ATTENTION}"
+        fix = f"{flash_attention_fix()}; or set {SLOWER_ATTENTION}"
         yield Check("machine", name, Status.FAILED, detail=f"{fault}, and the options choose it", fix=fix)
     else:
         yield Check("machine", name, Status.OK)
@@ -308,7 +308,6 @@ RUN_CHECKS = (
     RunCheck("rows", check_grpo_rows, programs=GRPO),
     RunCheck("rows", check_sft_rows, programs=SFT),
     RunCheck("rows", check_sequences, is_cheap=False, programs=SFT),
-    RunCheck("rows", check_initial_frames, is_cheap=False, programs=GRPO),
     RunCheck("judge", check_judge, is_cheap=False, programs=GRPO),
     RunCheck("retriever", check_retriever, is_cheap=False, programs=GRPO),
     RunCheck("tool model", check_tool_model, is_cheap=False, programs=GRPO),
