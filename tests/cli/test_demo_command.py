@@ -40,7 +40,7 @@ def test_makes_everything_and_says_where(base: Path, tmp_path: Path, capfd: pyte
     assert (out / "prompts" / "framethinker.txt").read_text().strip()
     assert (out / "clip" / "model.safetensors").is_file()
     printed = capfd.readouterr()
-    assert "videos: 3/3" in printed.err
+    assert "3/3" in printed.err
     assert all(
         str(out / name) in printed.out for name in ("train.parquet", "test.parquet", "video_mme.parquet", "base")
     )

@@ -136,8 +136,8 @@ def test_a_node_without_a_gpu_does_not_decide_for_a_cluster(
     ("variables", "overrides", "message"),
     [
         ({"DEVICE": "tpu"}, ["+video_tools=longvt_grpo"], "DEVICE must be cpu or gpu, got 'tpu'"),
-        ({"MODEL_PATHS": "/m"}, ["+video_tools=longvt_grpo"], "has MODEL_PATHS, .* set MODEL_PATH, or unset it"),
-        ({"SAVE_FREQ": "1"}, ["+video_tools=longvt_grpo"], "has SAVE_FREQ, .* give the option save_freq"),
+        ({"MODEL_PATHS": "/m"}, ["+video_tools=longvt_grpo"], "has MODEL_PATHS, .* set MODEL_PATH, and unset it"),
+        ({"DRY_RUN": "1"}, ["+video_tools=longvt_grpo"], "has DRY_RUN, .* give --dry-run, and unset it"),
         ({}, ["trainer.nnodes=1"], r"a run needs a config group: \+video_tools=<method>_grpo"),
         ({}, ["+video_tools=longvt_grpo", "video_tools.longvt.inital_frames=1"], "inital_frames"),
     ],

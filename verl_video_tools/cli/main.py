@@ -38,8 +38,8 @@ class DataclassCommand(TyperCommand):
         return command.run()
 
     def get_params(self, context: Any) -> list[Any]:
-        own = getattr(self.callback, "__annotations__", {})
-        return sorted(super().get_params(context), key=lambda parameter: parameter.name not in own)
+        own_options = getattr(self.callback, "__annotations__", {})
+        return sorted(super().get_params(context), key=lambda parameter: parameter.name not in own_options)
 
 
 app = typer.Typer(
@@ -116,8 +116,8 @@ def _complain(message: str, exit_code: int) -> int:
     return exit_code
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         print(__version__)
         raise typer.Exit()
 

@@ -53,8 +53,8 @@ def _formats() -> Texts:
     from verl_video_tools.data.formats import SOURCE_NAMES
     from verl_video_tools.data.table import Table
 
-    own = _about(Table)
-    return {Table.name: (_first_paragraph(own), own), **_readers(SOURCE_NAMES)}
+    text = _about(Table)
+    return {Table.name: (_first_paragraph(text), text), **_readers(SOURCE_NAMES)}
 
 
 def _readers(names: tuple[str, ...]) -> Texts:
@@ -102,8 +102,8 @@ _NAMES: dict[Kind, Callable[[], Texts]] = {
 
 def _about(reader: type) -> str:
     """A reader's docstring, or its module's where the docstring only refers to the module."""
-    own = inspect.getdoc(reader) or ""
-    return (inspect.getdoc(sys.modules[reader.__module__]) or "") if own.lower().endswith("see the module.") else own
+    text = inspect.getdoc(reader) or ""
+    return (inspect.getdoc(sys.modules[reader.__module__]) or "") if text.lower().endswith("see the module.") else text
 
 
 def _first_paragraph(text: str) -> str:

@@ -94,9 +94,9 @@ class Demo:
                 raise UsageError(str(error)) from error
             shutil.copytree(base, folder / "base", dirs_exist_ok=True)
             shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)
-        made = {"training rows": "train.parquet", "test rows": "test.parquet", "as video-mme": VIDEO_MME}
-        made |= {"base model": "base", "prompts": "prompts", "text to frame": "clip"}
-        for what, name in made.items():
+        outputs = {"training rows": "train.parquet", "test rows": "test.parquet", "as video-mme": VIDEO_MME}
+        outputs |= {"base model": "base", "prompts": "prompts", "text to frame": "clip"}
+        for what, name in outputs.items():
             print(f"{what:18}{folder / name}")
 
 
@@ -164,12 +164,12 @@ class CheckMethod:
 
         names = [self.method] if self.method is not None else list(method_names())
         with TemporaryDirectory(prefix="check_method_") as folder:
-            found = {name: self._findings(name, Path(folder)) for name in names}
+            findings_of = {name: self._findings(name, Path(folder)) for name in names}
             if self.as_json:
-                made = {name: [asdict(finding) for finding in findings] for name, findings in found.items()}
-                print(json.dumps(made, indent=2, ensure_ascii=True))
-                return int(any(one["status"] == "fail" for findings in made.values() for one in findings))
-            failed = [_print(name, findings) for name, findings in found.items()]
+                outputs = {name: [asdict(finding) for finding in findings] for name, findings in findings_of.items()}
+                print(json.dumps(outputs, indent=2, ensure_ascii=True))
+                return int(any(one["status"] == "fail" for findings in outputs.values() for one in findings))
+            failed = [_print(name, findings) for name, findings in findings_of.items()]
         return int(any(failed))
 
     def _findings(self, name: str, folder: Path) -> Iterator[Finding]:

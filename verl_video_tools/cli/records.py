@@ -60,10 +60,10 @@ class View:
                 token_text=None if self.tokenizer is None else _token_text(self.tokenizer),
             )
 
-        left_out = f", {view.num_left_out} others left out (--max-rollouts)" if view.num_left_out else ""
+        omitted = f", {view.num_left_out} others left out (--max-rollouts)" if view.num_left_out else ""
         megabytes = view.num_bytes / 1e6
         num_images = view.thumbnails.count()
-        print(f"{out}: {view.num_rollouts} rollouts{left_out}, {num_images} thumbnails, {megabytes:.1f} MB")
+        print(f"{out}: {view.num_rollouts} rollouts{omitted}, {num_images} thumbnails, {megabytes:.1f} MB")
         if view.thumbnails.notes:
             example = next(iter(view.thumbnails.notes.values()))
             print(f"videos without thumbnails: {len(view.thumbnails.notes)}, for example {example}")

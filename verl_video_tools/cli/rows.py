@@ -163,7 +163,7 @@ class Convert(GivenOptions):
         lines, is_writable = preview(reader)
         print(*lines, sep="\n")
         if is_writable and not self.yes:
-            _ask(self.target)
+            _confirm(self.target)
         files = BenchmarkFiles(annotations=self.source, videos=self.videos)
         return convert_annotations(reader, files, self.target, method_name=self.method, split=self.split)
 
@@ -195,7 +195,7 @@ class Convert(GivenOptions):
         )
 
 
-def _ask(target: Path) -> None:
+def _confirm(target: Path) -> None:
     """Raises UsageError if the answer is not yes, or there is nobody to ask."""
     if not sys.stdin.isatty():
         raise UsageError(

@@ -142,8 +142,8 @@ class Plan:
         from verl_video_tools.rollout.cost import estimated_tokens
 
         method = get_method(self.method, **read_assignments(self.settings or []))
-        given = checked_fields(RunOptions, read_assignments(self.options or [], "--option"))
-        options = replace(recipe_options(method), **given)
+        overrides = checked_fields(RunOptions, read_assignments(self.options or [], "--option"))
+        options = replace(recipe_options(method), **overrides)
         model = find_model(self.model)
         cluster = Cluster(find_gpu(self.gpu), self.gpus, self.gpus_per_node)
         tokens = estimated_tokens(options.envelope(model.factor))
@@ -186,12 +186,12 @@ class Budget:
 
 def _as_text(estimate: CostEstimate) -> str:
     """Three small tables as plain text."""
-    looks = {"initial frames": estimate.initial_frames, "a call, at most": estimate.call}
+    costs = {"initial frames": estimate.initial_frames, "a call, at most": estimate.call}
     lines = [f"{'':<22}{'frames':>10}{'size':>12}{'per frame':>12}{'tokens':>12}"]
-    for name, look in looks.items():
-        if look is not None:
-            size = f"{look.width}x{look.height}"
-            lines.append(f"{name:<22}{look.num_frames:>10,}{size:>12}{look.frame_tokens:>12,}{look.tokens:>12,}")
+    for name, frames in costs.items():
+        if frames is not None:
+            size = f"{frames.width}x{frames.height}"
+            lines.append(f"{name:<22}{frames.num_frames:>10,}{size:>12}{frames.frame_tokens:>12,}{frames.tokens:>12,}")
     needed, reserved = estimate.needed, estimate.reserved
     rows = {
         "max_prompt_length": (needed.prompt_tokens, reserved.prompt_tokens),
@@ -201,9 +201,9 @@ def _as_text(estimate: CostEstimate) -> str:
     }
     turns = f"{estimate.max_turns} turns"
     lines += ["", f"{'':<22}{turns:>10}{'reserved':>12}    tokens written per turn: {estimate.turn_tokens:,}"]
-    for name, (own, recipe) in rows.items():
-        mark = f"    exceeded by {own - recipe:,}" if own > recipe else ""
-        lines.append(f"{name:<22}{own:>10,}{recipe:>12,}{mark}")
+    for name, (needed_value, recipe) in rows.items():
+        mark = f"    exceeded by {needed_value - recipe:,}" if needed_value > recipe else ""
+        lines.append(f"{name:<22}{needed_value:>10,}{recipe:>12,}{mark}")
     if estimate.call is not None:
         num_calls = estimate.calls_that_fit(reserved)
         lines += ["", f"within what the recipe reserves: {num_calls} of {estimate.max_turns - 1} such calls"]

@@ -28,7 +28,9 @@ def make_demo(config: DictConfig) -> None:
     command = ["demo", "--out", str(config.video_tools.demo_dir)]
     command += [f"--agent-name={name}" for name in run_methods(config)]
     command += ["--family", demo.family]
-    command += [option for option, wanted in (("--open-ended", demo.open_ended), ("--spatial", demo.spatial)) if wanted]
+    command += [
+        option for option, is_enabled in (("--open-ended", demo.open_ended), ("--spatial", demo.spatial)) if is_enabled
+    ]
     _vvt(*command)
 
 
@@ -73,8 +75,8 @@ def export_rollouts(config: DictConfig, rows: Path) -> None:
 def changed_fields(name: str, config: DictConfig) -> dict[str, str]:
     """Fields that differ from the method's defaults, as `--set` takes them."""
     defaults = get_method(name)
-    given: Any = OmegaConf.to_container(config.video_tools[name], resolve=True)
-    changed = {field: value for field, value in given.items() if value != _plain(getattr(defaults, field))}
+    configured: Any = OmegaConf.to_container(config.video_tools[name], resolve=True)
+    changed = {field: value for field, value in configured.items() if value != _plain(getattr(defaults, field))}
     return {field: value if isinstance(value, str) else json.dumps(value) for field, value in changed.items()}
 
 

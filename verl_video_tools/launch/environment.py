@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -40,72 +40,59 @@ OTHERS = ("OUTPUT_DIR", "DEVICE", "RAY_ADDRESS", "NODE_RANK", "MASTER_ADDR", "MA
 LISTS = ("TRAIN_FILES", "VAL_FILES", "LOGGER", "JUDGE_BASE_URL")
 """Variables whose value may be a list, `[a,b]`."""
 NAMES = (*OPTIONS["grpo"], *OTHERS)
+FLAGS = ("SYNTHETIC", "SMOKE_TEST", "DRY_RUN", "SAVE_ON_SIGNAL")
+"""Options of `vvt train`, and no variables."""
 
 
 @dataclass(frozen=True)
 class Variables:
     """What the environment says of a run."""
 
-    given: Mapping[str, str]
+    values: Mapping[str, str]
 
     @property
     def output_dir(self) -> Path:
         """Absolute: workers of a Ray cluster run in other folders."""
-        return Path(self.given.get("OUTPUT_DIR") or "outputs").absolute()
+        return Path(self.values.get("OUTPUT_DIR") or "outputs").absolute()
 
     @property
     def is_verbose(self) -> bool:
-        return self.given.get("VERBOSE", "0") != "0"
+        return self.values.get("VERBOSE", "0") != "0"
 
     @property
     def ray_address(self) -> str | None:
         """Of a Ray cluster that runs; None: the run starts Ray on this machine."""
-        address = self.given.get("RAY_ADDRESS") or "local"
+        address = self.values.get("RAY_ADDRESS") or "local"
         return None if address == "local" else address
 
     @property
     def node_rank(self) -> int:
-        return int(self.given.get("NODE_RANK", "0"))
+        return int(self.values.get("NODE_RANK", "0"))
 
     def overrides(self, program: str) -> list[str]:
         """Those of verl's options that a variable gives."""
-        given = {name: option for name, option in OPTIONS[program].items() if self.given.get(name)}
-        return [f"{option}={_as_option(name, self.given[name])}" for name, option in given.items()]
+        options = OPTIONS[program].items()
+        return [f"{option}={_as_option(name, self.values[name])}" for name, option in options if self.values.get(name)]
 
 
-def read_variables(environment: Mapping[str, str], options: Iterable[str]) -> Variables:
+def read_variables(environment: Mapping[str, str]) -> Variables:
     """The variables of a run.
 
-    Args:
-        options: names of the options that a run's groups set, without their sections.
-
     Raises:
-        UsageError: a variable is spelt almost like one of these, or has the name of an option and would have no effect.
+        UsageError: a variable is spelt almost like one of these, or has the name of a flag, and would have no effect.
     """
-    _refuse_options(environment)
-    known = set(options)
     for name in sorted(set(environment) - set(NAMES)):
-        if name.isupper() and (near := get_close_matches(name, NAMES, n=1, cutoff=0.88)):
-            raise UsageError(f"the environment has {name}, which vvt train does not read; set {near[0]}, or unset it")
-        if name.isupper() and "_" in name and name.lower() in known:
-            raise UsageError(
-                f"the environment has {name}, which vvt train does not read; give the option "
-                f"{name.lower()} with its section instead (`vvt train ... --cfg job` prints all), and unset it"
-            )
+        near = get_close_matches(name, NAMES, n=1, cutoff=0.88) if name.isupper() else []
+        advice = f"give --{name.lower().replace('_', '-')}" if name in FLAGS else f"set {near[0]}" if near else None
+        if advice is not None:
+            raise UsageError(f"the environment has {name}, which vvt train does not read; {advice}, and unset it")
     return Variables({name: environment[name] for name in NAMES if environment.get(name)})
-
-
-def _refuse_options(environment: Mapping[str, str]) -> None:
-    for option in ("SYNTHETIC", "SMOKE_TEST", "DRY_RUN", "SAVE_ON_SIGNAL"):
-        if option in environment:
-            flag = f"--{option.lower().replace('_', '-')}"
-            raise UsageError(f"the environment has {option}, which vvt train does not read; give {flag}, and unset it")
 
 
 def quoted(value: object) -> str:
     """A text as Hydra takes it, whatever characters it has."""
     # A backslash counts before a quotation mark alone, and the text's end is one.
-    escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), str(value))
+    escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), str(value))
     return "'" + escaped.replace("${", "\\${") + "'"
 
 
@@ -126,15 +113,15 @@ _FORWARDED = re.compile(
     r"((VVT|VERL|TQ|VLLM|NCCL|GLOO|HF|WANDB|MLFLOW|SWANLAB|TENSORBOARD|MALLOC)_.*"
     r"|OMP_NUM_THREADS|PYTHONPATH|TORCHDYNAMO_DISABLE)"
 )
-_KEPT_HERE = ("KEY", "TOKEN", "SECRET", "PASSWORD", "HOST_IP")
+_NOT_FORWARDED = ("KEY", "TOKEN", "SECRET", "PASSWORD", "HOST_IP")
 
 
 def run_environment(
-    given: Mapping[str, str], program: str, device: str, folder: Path, is_verbose: bool
+    values: Mapping[str, str], program: str, device: str, folder: Path, is_verbose: bool
 ) -> dict[str, str]:
-    """The environment of a run in `folder`: `given`, and what the run needs where that says nothing else."""
+    """The environment of a run in `folder`: `values`, and what the run needs where that says nothing else."""
     needed = dict(CPU) if device == "cpu" else {}
-    if given.get("RAY_ADDRESS"):  # some variables also stand in a submitted job's environment
+    if values.get("RAY_ADDRESS"):  # some variables also stand in a submitted job's environment
         needed["RAY_OVERRIDE_JOB_RUNTIME_ENV"] = "1"
     if program == "grpo":
         # How verl sends a finished rollout to its reward worker: by default it pickles on the event loop of the agent
@@ -151,14 +138,16 @@ def run_environment(
     if not is_verbose:
         needed["VVT_MARK_WARNINGS"] = "1"  # the console shows them beside the steps
     programs = Path(sys.executable).parent  # Ray and torchrun start their workers by name
-    return needed | dict(given) | {"PATH": f"{programs}{os.pathsep}{given.get('PATH', '')}"}
+    return needed | dict(values) | {"PATH": f"{programs}{os.pathsep}{values.get('PATH', '')}"}
 
 
 def ray_options(device: str, environment: Mapping[str, str]) -> list[str]:
     """Options with which verl joins the cluster of RAY_ADDRESS and hands its workers the variables of this run."""
     # Workers inherit the variables of their node's `ray start`, not of this process. Keys and tokens stay out, since
     # verl prints its configuration, and so do addresses of this very node.
-    forwarded = [name for name in sorted(environment) if _FORWARDED.fullmatch(name) and not name.endswith(_KEPT_HERE)]
+    forwarded = [
+        name for name in sorted(environment) if _FORWARDED.fullmatch(name) and not name.endswith(_NOT_FORWARDED)
+    ]
     options = [f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(environment[name])}" for name in forwarded]
     if device == "cpu":  # nodes have declared theirs
         options += [

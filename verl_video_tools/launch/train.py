@@ -9,14 +9,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_video_tools import config as config_package
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.files import hold_output
 from verl_video_tools.core.machine import page
@@ -32,8 +30,6 @@ STOP_FILE = "stop_requested"
 STARTED_WITH = "started_with.txt"
 GROUPS = tuple(f"+video_tools{folder}" for folder in ("", "/synthetic", "/machine", "/lora", "/correction"))
 """In the order in which Hydra merges them: a later group replaces values of an earlier one."""
-SIGNALS = (129, 130, 143)
-"""Exit codes of a run that SIGHUP, SIGINT or SIGTERM has ended."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +134,8 @@ def dry_run(request: Request) -> Report:
 
 def plan_run(request: Request) -> Plan:
     """Compose the run's configuration. Sets the variables that verl reads when it is imported."""
-    variables = request.variables or read_variables(os.environ, _option_names())
-    device = variables.given.get("DEVICE") or _device(variables)
+    variables = request.variables or read_variables(os.environ)
+    device = variables.values.get("DEVICE") or _device(variables)
     if device not in ("cpu", "gpu"):
         raise UsageError(f"DEVICE must be cpu or gpu, got {device!r}")
     ours = {name: value for name, value in CPU.items() if device == "cpu" and name not in os.environ}
@@ -155,10 +151,10 @@ def plan_run(request: Request) -> Plan:
     if not Path(config.trainer.default_local_dir).is_absolute():  # workers run in other folders
         overrides.append(f"trainer.default_local_dir={quoted(Path(config.trainer.default_local_dir).absolute())}")
         config = compose(request.program, overrides)
-    left_out = {*ours, *(() if request.variables is None else ("VERL_FILE_LOGGER_PATH",))}
-    given = {name: value for name, value in os.environ.items() if name not in left_out}
+    excluded = {*ours, *(() if request.variables is None else ("VERL_FILE_LOGGER_PATH",))}
+    inherited = {name: value for name, value in os.environ.items() if name not in excluded}
     folder = Path(config.trainer.default_local_dir)
-    environment = run_environment(given, request.program, device, folder, variables.is_verbose)
+    environment = run_environment(inherited, request.program, device, folder, variables.is_verbose)
     added = {"trainer.logger": _loggers(config)}
     if request.program == "grpo" and not synthetic:
         added |= _image_cache(config)
@@ -177,22 +173,6 @@ def compose(program: Literal["grpo", "sft"], overrides: Sequence[str]) -> DictCo
     from verl_video_tools.verl_plugin.planned_run import compose_run
 
     return compose_run(program, overrides)
-
-
-@cache
-def _option_names() -> frozenset[str]:
-    """Options that the groups of methods and stages set, without their sections."""
-    groups = Path(config_package.__file__).parent / "video_tools"
-    names: set[str] = set()
-
-    def add(node: object) -> None:
-        for name, value in node.items() if isinstance(node, dict) else ():
-            names.add(str(name))
-            add(value)
-
-    for path in groups.glob("*_*.yaml"):
-        add(OmegaConf.to_container(OmegaConf.load(path)))
-    return frozenset(names)
 
 
 def _device(variables: Variables) -> str:
@@ -258,7 +238,7 @@ def _default_groups(request: Request, device: str, groups: Sequence[str], name: 
 
 def _default_options(request: Request, variables: Variables, name: str, synthetic: bool) -> list[str]:
     output_dir = variables.output_dir
-    folder = output_dir / (variables.given.get("EXPERIMENT_NAME") or f"{name}_{request.stage}")
+    folder = output_dir / (variables.values.get("EXPERIMENT_NAME") or f"{name}_{request.stage}")
     if request.smoke_test:  # which starts from the cold start, and never from checkpoints
         folder = output_dir / f"{name}_smoke_test" / f"{datetime.now():%Y%m%d_%H%M%S}"
     options = [f"trainer.default_local_dir={quoted(folder)}"]
@@ -285,8 +265,8 @@ def _loggers(config: DictConfig) -> list[str]:
     """verl's log goes to a file, too, and its console logger writes the lines from which steps are shown."""
     from verl_video_tools.verl_plugin.planned_run import known_loggers
 
-    given = config.trainer.logger
-    logger = [given] if isinstance(given, str) else list(given)
+    configured = config.trainer.logger
+    logger = [configured] if isinstance(configured, str) else list(configured)
     if unknown := sorted(set(logger) - set(known_loggers())):
         raise UsageError(f"trainer.logger names {', '.join(unknown)}; known are {', '.join(known_loggers())}")
     return list(dict.fromkeys([*logger, "console", "file"]))
@@ -301,21 +281,19 @@ def _image_cache(config: DictConfig) -> dict[str, Any]:
     from verl_video_tools.rollout.cost import estimated_tokens
     from verl_video_tools.verl_plugin.settings import method_from_config
 
-    try:
-        model = find_model(config.actor_rollout_ref.model.path)
-    except UsageError:  # vLLM's default stays
-        return {}
-    method = method_from_config(max(run_methods(config), key=_images), config.actor_rollout_ref.rollout)
+    methods = run_methods(config)
+    method = method_from_config(max(methods, key=_recipe_images), config.actor_rollout_ref.rollout)
     options = run_options(config)
     try:
+        model = find_model(config.actor_rollout_ref.model.path)
         workload = plan_workload(method, HOUR, estimated_tokens(options.envelope(model.factor)), options)
-    except VideoToolsError:  # a method that takes no video of an hour
+    except VideoToolsError:  # an unknown model, or a method that takes no video of an hour: vLLM's default stays
         return {}
     num_gpus = config.trainer.nnodes * config.trainer.n_gpus_per_node
     return {option: mm_cache_gb(model, options, workload, num_gpus)}
 
 
-def _images(name: str) -> int:
+def _recipe_images(name: str) -> int:
     from verl_video_tools.methods import get_method
 
     return get_method(name).recipe_budget.images
@@ -354,8 +332,8 @@ def _check(plan: Plan, thorough: bool) -> Report:
     before = dict(os.environ)
     os.environ["VVT_FRAME_CACHE_BYTES"] = "0"  # nobody asks for the same frames again
     try:
-        with hold_output() as held:
-            held.discarded = True
+        with hold_output() as output:
+            output.discarded = True
             return check_run(_planned(plan, thorough))
     finally:
         os.environ.clear()
@@ -425,11 +403,11 @@ def _refuse_foreign_checkpoints(plan: Plan) -> None:
         return
     if plan.request.smoke_test and _has_checkpoint(plan):
         raise UsageError(f"{plan.folder} holds checkpoints, from which a smoke test would go on; name an empty folder")
-    given, path = _origin(plan), plan.folder / STARTED_WITH
-    if _has_checkpoint(plan) and path.exists() and path.read_text() != given:
+    origin, path = _origin(plan), plan.folder / STARTED_WITH
+    if _has_checkpoint(plan) and path.exists() and path.read_text() != origin:
         raise UsageError(
             f"{plan.folder} holds checkpoints of a run that was started with {path.read_text().strip()!r} and not "
-            f"with {given.strip()!r}. Give this one another OUTPUT_DIR. To go on from those checkpoints all the same, "
+            f"with {origin.strip()!r}. Give this one another OUTPUT_DIR. To go on from those checkpoints all the same, "
             f"remove {path}"
         )
 
@@ -457,14 +435,14 @@ def _program(plan: Plan) -> list[str]:
         return [sys.executable, "-m", "verl.trainer.main_ppo"]
     if plan.device == "cpu":
         return [sys.executable, "-m", "verl_video_tools.verl_plugin.platforms.cpu_sft"]
-    given, trainer = plan.variables.given, plan.config.trainer
+    values, trainer = plan.variables.values, plan.config.trainer
     launcher = [sys.executable, "-m", "torch.distributed.run"]
     launcher += [f"--nnodes={trainer.nnodes}", f"--nproc_per_node={trainer.n_gpus_per_node}"]
     if trainer.nnodes == 1:
         launcher.append("--standalone")
-    elif "NODE_RANK" in given and "MASTER_ADDR" in given:
-        launcher += [f"--node_rank={given['NODE_RANK']}", f"--master_addr={given['MASTER_ADDR']}"]
-        launcher.append(f"--master_port={given.get('MASTER_PORT', '29500')}")
+    elif "NODE_RANK" in values and "MASTER_ADDR" in values:
+        launcher += [f"--node_rank={values['NODE_RANK']}", f"--master_addr={values['MASTER_ADDR']}"]
+        launcher.append(f"--master_port={values.get('MASTER_PORT', '29500')}")
     else:
         raise UsageError(
             f"with trainer.nnodes={trainer.nnodes} start this on every node, with its NODE_RANK from 0 and node 0's "
@@ -474,7 +452,7 @@ def _program(plan: Plan) -> list[str]:
 
 
 def _start(plan: Plan) -> int:
-    from verl_video_tools.launch.console import Console
+    from verl_video_tools.launch.console import ENDED_BY_SIGNAL, Console
     from verl_video_tools.launch.supervise import supervise
 
     settings = {"DEVICE": plan.device, "MODEL_PATH": plan.model_path, "TRAIN_FILES": plan.config.data.train_files}
@@ -493,7 +471,7 @@ def _start(plan: Plan) -> int:
     finally:
         os.environ.clear()
         os.environ.update(before)
-    if status and status not in SIGNALS and plan.joins_cluster:
+    if status and status not in ENDED_BY_SIGNAL and plan.joins_cluster:
         lost_nodes = [sys.executable, "-m", "verl_video_tools.verl_plugin.watchdog"]
         with suppress(TimeoutExpired):
             subprocess.run(lost_nodes, timeout=120, stdout=sys.stderr)

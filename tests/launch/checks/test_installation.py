@@ -168,7 +168,7 @@ class TestMachine:
         monkeypatch.setattr(installation, "python_error", lambda code: "ImportError: undefined symbol")
         (broken,) = installation.check_flash_attention("gpu")
         assert broken.status is Status.WARNING and "undefined symbol" in broken.detail
-        assert installation.flash_attention_fault(loads=False) == "", "a start of a run does not import torch again"
+        assert installation.flash_attention_problem(loads=False) == "", "a start of a run does not import torch again"
 
     def test_code_in_another_process(self) -> None:
         assert installation.python_error("pass") == ""

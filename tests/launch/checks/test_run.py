@@ -219,7 +219,7 @@ def test_the_attention_kernel(
     gpus: list[str], fault: str, status: Status, checks_of: ChecksOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("verl_video_tools.launch.checks.planned.list_gpus", lambda: gpus)
-    monkeypatch.setattr(run_module, "flash_attention_fault", lambda loads: fault)
+    monkeypatch.setattr(run_module, "flash_attention_problem", lambda loads: fault)
     check = checks_of(FLASH, device="gpu", thorough=False)["flash-attn"]
     assert check.status is status and ("attn_implementation=sdpa" in check.fix) == (status is Status.FAILED)
 

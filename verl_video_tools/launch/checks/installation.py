@@ -55,9 +55,9 @@ def installation_report(judge_base_url: str | None = None, judge_model: str | No
         from verl_video_tools.services.config import JudgeConfig
 
         judge = JudgeConfig(base_url=judge_base_url, model=judge_model)
-    with hold_output() as held:  # verl and its libraries log and print while they are imported
+    with hold_output() as output:  # verl and its libraries log and print while they are imported
         checks = check_installation(device)
-        held.discarded = not any(check.group == "plugin" and check.status is Status.FAILED for check in checks)
+        output.discarded = not any(check.group == "plugin" and check.status is Status.FAILED for check in checks)
     return Report(device, checks if judge is None else [*checks, *judge_checks(judge)])
 
 
@@ -160,8 +160,8 @@ def check_flash_attention(device: str) -> Iterator[Check]:
     if device != "gpu":
         return
     version = installed_version(FLASH_ATTENTION) or ""
-    if fault := flash_attention_fault(loads=True):
-        detail = f"{fault}; needed unless a run sets {SLOWER_ATTENTION}"
+    if problem := flash_attention_problem(loads=True):
+        detail = f"{problem}; needed unless a run sets {SLOWER_ATTENTION}"
         yield Check("packages", FLASH_ATTENTION, Status.WARNING, version, detail, flash_attention_fix())
     else:
         yield Check("packages", FLASH_ATTENTION, Status.OK, version)
@@ -172,7 +172,7 @@ def flash_attention_fix() -> str:
     return f"{command} --no-build-isolation  # compiled where no wheel fits: needs nvcc"
 
 
-def flash_attention_fault(*, loads: bool) -> str:
+def flash_attention_problem(*, loads: bool) -> str:
     """Why flash-attn cannot be used; empty where it can.
 
     Args:

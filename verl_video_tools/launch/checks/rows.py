@@ -63,11 +63,11 @@ class SampledRows:
     agent_names: frozenset[str]
 
     @property
-    def found(self) -> str:
+    def summary(self) -> str:
         return f"{len(self.rows):,} of {self.num_rows:,} looked at"
 
 
-def sample_rows(files: Sequence[str], num_wanted: int, columns: Sequence[str] | None = None) -> SampledRows:
+def sample_rows(files: Sequence[str], max_rows: int, columns: Sequence[str] | None = None) -> SampledRows:
     """Read rows from first to last, evenly spaced.
 
     Args:
@@ -81,7 +81,7 @@ def sample_rows(files: Sequence[str], num_wanted: int, columns: Sequence[str] | 
     total = sum(map(count_rows, files))
     if not total:
         raise RowError(f"{', '.join(files)}: no rows")
-    wanted = {index * total // num_wanted for index in range(num_wanted)} if num_wanted < total else set(range(total))
+    indices = {index * total // max_rows for index in range(max_rows)} if max_rows < total else set(range(total))
     rows: dict[str, Mapping[str, Any]] = {}
     names: set[str] = set()
     first = 0  # of the batch, counted over all files
@@ -90,7 +90,7 @@ def sample_rows(files: Sequence[str], num_wanted: int, columns: Sequence[str] | 
         for batch in row_batches(file, columns):
             if "agent_name" in batch.schema.names:
                 names |= {name for name in batch.column("agent_name").unique().to_pylist() if isinstance(name, str)}
-            here = [index for index in range(batch.num_rows) if first + index in wanted]
+            here = [index for index in range(batch.num_rows) if first + index in indices]
             for index, row in zip(here, batch.take(pa.array(here, pa.int64())).to_pylist(), strict=True):
                 place = f"row {first + index - start}"
                 rows[place if len(files) == 1 else f"{file} {place}"] = row
@@ -136,18 +136,18 @@ def _check_split(run: PlannedRun, split: str, files: Sequence[str]) -> Iterator[
         yield Check("rows", f"{split} rows", Status.FAILED, detail=str(error), fix=fix)
         return
     method_of = {label: methods[name] for label, name in names.items() if name is not None}
-    faults = {}
+    problems = {}
     for label, method in method_of.items():
         row = sampled.rows[label]
-        if fault := row_fault(row, method, judge, validate=validate) or _missing_file(run, row):
-            faults[label] = fault
-    lacks_judge = judge is None and not validate and any(_is_open(sampled.rows[label]) for label in faults)
+        if problem := row_fault(row, method, judge, validate=validate) or _missing_file(run, row):
+            problems[label] = problem
+    lacks_judge = judge is None and not validate and any(_is_open(sampled.rows[label]) for label in problems)
     fix = " && ".join(f"vvt data validate {file} --out good.parquet" for file in files)
     if lacks_judge:
         fix = f"set video_tools.judge.base_url=URL for open questions ({page('judge')}); for the rest {fix}"
     num_rows = 0 if lacks_judge else len(sampled.rows)  # those of other agent loops are theirs to judge
-    yield _verdict(run, f"{split} rows", sampled.found, faults, num_rows, "cannot be used", fix)
-    usable = {label: method for label, method in method_of.items() if label not in faults}
+    yield _verdict(run, f"{split} rows", sampled.summary, problems, num_rows, "cannot be used", fix)
+    usable = {label: method for label, method in method_of.items() if label not in problems}
     if run.model is not None and usable:
         groups = {label: group_methods(method, rollout, validate) for label, method in usable.items()}
         yield _check_prompts(run, split, sampled.rows, groups)
@@ -169,13 +169,13 @@ def _check_prompts(
     )
     prompts = asyncio.run(measure_rows(meter, rows, groups, DECODE_SECONDS if run.thorough else START_SECONDS))
     longest, images = max(prompt.tokens for prompt in prompts.values()), max(p.images for p in prompts.values())
-    faults = {label: prompt.problem for label, prompt in prompts.items() if prompt.problem}
+    problems = {label: prompt.problem for label, prompt in prompts.items() if prompt.problem}
     limits = f"data.max_prompt_length={longest}"
     if meter.max_images is not None and images > meter.max_images:
         limits += f" actor_rollout_ref.rollout.limit_images={images}"
-    found = f"{longest:,} tokens at most, of {meter.prompt_length:,}; {len(prompts):,} of {len(groups):,} rows"
+    summary = f"{longest:,} tokens at most, of {meter.prompt_length:,}; {len(prompts):,} of {len(groups):,} rows"
     fix = f"set {limits}, show fewer frames, or leave such rows out: vvt data validate --help"
-    return _verdict(run, f"{split} prompts", found, faults, len(prompts), f"would be left out of {split}", fix)
+    return _verdict(run, f"{split} prompts", summary, problems, len(prompts), f"would be left out of {split}", fix)
 
 
 def _is_open(row: Mapping[str, Any]) -> bool:
@@ -200,8 +200,8 @@ def check_sft_rows(run: PlannedRun) -> Iterator[Check]:
     except (UsageError, RowError) as error:
         yield Check("rows", "training rows", Status.FAILED, detail=str(error), fix=_SFT_FIX)
         return
-    faults = {label: fault for label, row in sampled.rows.items() if (fault := _missing_file(run, row))}
-    yield _verdict(run, "training rows", sampled.found, faults, len(sampled.rows), "cannot be used", _SFT_FIX)
+    problems = {label: problem for label, row in sampled.rows.items() if (problem := _missing_file(run, row))}
+    yield _verdict(run, "training rows", sampled.summary, problems, len(sampled.rows), "cannot be used", _SFT_FIX)
 
 
 def check_sequences(run: PlannedRun) -> Iterator[Check]:
@@ -216,7 +216,7 @@ def check_sequences(run: PlannedRun) -> Iterator[Check]:
     except (VideoToolsError, OSError, ValueError, KeyError, TypeError) as error:
         yield Check("rows", "sequences", Status.FAILED, ", ".join(files), one_line(error), _SFT_FIX)
         return
-    end, longest, faults = time.monotonic() + ENCODE_SECONDS, 0, {}
+    end, longest, problems = time.monotonic() + ENCODE_SECONDS, 0, {}
     encoded = 0
     for index in range(0, len(dataset), max(1, len(dataset) // run.num_rows)):
         if encoded and time.monotonic() > end:
@@ -225,14 +225,14 @@ def check_sequences(run: PlannedRun) -> Iterator[Check]:
         try:
             length = len(dataset.stream(index).ids)
         except (VideoToolsError, ValueError, KeyError, TypeError) as error:
-            faults[f"row {index}"] = one_line(error)
+            problems[f"row {index}"] = one_line(error)
             continue
         longest = max(longest, length)
         if length > int(data.max_length) and data.truncation != "skip":
-            faults[f"row {index}"] = f"{length:,} tokens, the run allows {int(data.max_length):,}"
-    found = f"{encoded:,} of {len(dataset):,} encoded; {longest:,} tokens at most, of {int(data.max_length):,}"
+            problems[f"row {index}"] = f"{length:,} tokens, the run allows {int(data.max_length):,}"
+    summary = f"{encoded:,} of {len(dataset):,} encoded; {longest:,} tokens at most, of {int(data.max_length):,}"
     fix = f"set data.max_length={longest} or data.truncation=skip for long rows; {_SFT_FIX}"
-    yield _verdict(run, "sequences", found, faults, encoded, "cannot be trained on", fix)
+    yield _verdict(run, "sequences", summary, problems, encoded, "cannot be trained on", fix)
 
 
 def _has_our_rows(run: PlannedRun) -> bool:
@@ -254,20 +254,20 @@ def _missing_file(run: PlannedRun, row: Mapping[str, Any]) -> str:
 
 
 def _verdict(
-    run: PlannedRun, name: str, found: str, faults: Mapping[str, str], num_rows: int, what: str, fix: str
+    run: PlannedRun, name: str, summary: str, problems: Mapping[str, str], num_rows: int, what: str, fix: str
 ) -> Check:
     """One check of rows. A run leaves out what it cannot use, so its start is refused only where no row is left of
     `num_rows`."""
-    if not faults:
-        return Check("rows", name, Status.OK, found)
-    named = [f"{label}: {fault}" for label, fault in list(faults.items())[:_NUM_NAMED]]
-    if more := len(faults) - len(named):
+    if not problems:
+        return Check("rows", name, Status.OK, summary)
+    named = [f"{label}: {problem}" for label, problem in list(problems.items())[:_NUM_NAMED]]
+    if more := len(problems) - len(named):
         named.append(f"and {more} others")
-    rows = "1 row" if len(faults) == 1 else f"{len(faults)} rows"
+    rows = "1 row" if len(problems) == 1 else f"{len(problems)} rows"
     is_read_only = name.startswith("validation") and not validates(run.config)
-    fails = (run.thorough or len(faults) >= num_rows) and not is_read_only
+    fails = (run.thorough or len(problems) >= num_rows) and not is_read_only
     status = Status.FAILED if fails else Status.WARNING
-    return Check("rows", name, status, found, f"{rows} {what}: {'; '.join(named)}", fix)
+    return Check("rows", name, status, summary, f"{rows} {what}: {'; '.join(named)}", fix)
 
 
 # --------------------------------------------------------------------------------------------- prompts and their frames

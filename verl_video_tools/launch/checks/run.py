@@ -20,8 +20,8 @@ from verl_video_tools.core.machine import module_exists, page
 from verl_video_tools.launch.checks.installation import (
     FLASH_ATTENTION,
     SLOWER_ATTENTION,
-    flash_attention_fault,
     flash_attention_fix,
+    flash_attention_problem,
     judge_checks,
 )
 from verl_video_tools.launch.checks.planned import PlannedRun
@@ -154,9 +154,9 @@ def _is_separate(config: DictConfig) -> bool:
     return str(OmegaConf.select(config, "trainer.v1.trainer_mode")).endswith("separate_async")
 
 
-def _divisor(number: int, wanted: int) -> int:
+def _divisor(number: int, requested: int) -> int:
     """The largest divisor of `number` that is no larger than `wanted`."""
-    return max(divisor for divisor in range(1, wanted + 1) if number % divisor == 0)
+    return max(divisor for divisor in range(1, requested + 1) if number % divisor == 0)
 
 
 # ------------------------------------------------------------------------------------------------------- model, machine
@@ -176,8 +176,8 @@ def check_model(run: PlannedRun) -> Iterator[Check]:
     if run.stand_in is not None:
         detail = f"not there yet: trained first; tokenizer and processor are those of {run.stand_in}"
         yield Check("model", "weights", Status.OK, path, detail)
-    elif fault := _missing_weights(Path(run.model.source)):
-        yield Check("model", "weights", Status.FAILED, path, fault, "download the model again")
+    elif problem := _missing_weights(Path(run.model.source)):
+        yield Check("model", "weights", Status.FAILED, path, problem, "download the model again")
     else:
         yield Check("model", "weights", Status.OK, path)
 
@@ -196,11 +196,11 @@ def _missing_weights(folder: Path) -> str:
 
 def check_gpus(run: PlannedRun) -> Iterator[Check]:
     """Whether a run on this machine alone finds the GPUs that it wants; Ray would wait for them."""
-    wanted = int(run.config.trainer.n_gpus_per_node)
+    requested = int(run.config.trainer.n_gpus_per_node)
     if not run.gpus or run.uses_other_nodes:
         return
-    if wanted > len(run.gpus):
-        detail = f"this machine has {len(run.gpus)}, and the run wants {wanted}"
+    if requested > len(run.gpus):
+        detail = f"this machine has {len(run.gpus)}, and the run wants {requested}"
         yield Check("machine", "GPUs", Status.FAILED, run.gpus[0], detail, f"set NDEVICES_PER_NODE={len(run.gpus)}")
     else:
         yield Check("machine", "GPUs", Status.OK, f"{len(run.gpus)} x {run.gpus[0]}")
@@ -218,17 +218,17 @@ def check_attention(run: PlannedRun) -> Iterator[Check]:
         yield Check("machine", name, Status.FAILED, detail=detail, fix=f"set {SLOWER_ATTENTION}")
     elif not run.gpus:
         yield Check("machine", name, Status.SKIPPED, detail="this machine has no GPU, so the run uses another one")
-    elif fault := flash_attention_fault(loads=run.thorough):
+    elif problem := flash_attention_problem(loads=run.thorough):
         fix = f"{flash_attention_fix()}; or set {SLOWER_ATTENTION}"
-        yield Check("machine", name, Status.FAILED, detail=f"{fault}, and the options choose it", fix=fix)
+        yield Check("machine", name, Status.FAILED, detail=f"{problem}, and the options choose it", fix=fix)
     else:
         yield Check("machine", name, Status.OK)
 
 
 def check_loggers(run: PlannedRun) -> Iterator[Check]:
     """Whether the packages of `trainer.logger` are there; verl imports them when all workers are up."""
-    given = run.config.trainer.logger
-    names = [given] if isinstance(given, str) else list(given or ())
+    configured = run.config.trainer.logger
+    names = [configured] if isinstance(configured, str) else list(configured or ())
     missing = [name for name in names if name in _LOGGER_MODULES and not module_exists(name)]
     if missing:
         fix = f"uv pip install {' '.join(missing)}, or set LOGGER='[\"console\"]'"
