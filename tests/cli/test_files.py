@@ -1,4 +1,4 @@
-"""What commands write: never over what is read, over another file only with --overwrite, and by a name that fits."""
+"""What commands write: never over what is read, and over another file only with --overwrite."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_video_tools.cli.files import check_continued, check_outputs, check_page
+from verl_video_tools.cli.files import check_outputs, check_page
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 
@@ -26,8 +26,6 @@ WRITTEN = {
     "export-sft of a run": ["data", "export-sft", "run", "OUT"],
 }
 """Commands with a file to write, `OUT`."""
-TEXTS = {"convert --replay", "validate --report"}
-"""Those of them that do not write rows."""
 FOLDERS = {
     "eval-table": (["eval-table", "a", "b", "--out", "."], "table.md"),
     "eval": ([*EVAL, "--out", "."], "results.json"),
@@ -50,22 +48,12 @@ def named(command: list[str], out: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_file_that_exists_stays(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = "kept.txt" if name in TEXTS else "kept.parquet"
+    out = "kept.parquet"
     (folder / out).write_text("mine")
     assert run(named(WRITTEN[name], out)) == 2
     assert f"vvt: {out} exists; name another file, or replace it with --overwrite" in capsys.readouterr().err
     assert run([*named(WRITTEN[name], out), "--overwrite"]) != 0
     assert " exists" not in capsys.readouterr().err, "what fails is then something else: there is no source"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WRITTEN)
-def test_a_name_of_another_kind_is_refused(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = "rows2.parquet" if name in TEXTS else "rows.jsonl"
-    assert run(named(WRITTEN[name], out)) == 2
-    told = "would hold text, not rows" if name in TEXTS else "name a file that ends in .parquet, not rows.jsonl"
-    assert told in capsys.readouterr().err
-    assert not (folder / out).exists()
 
 
 @pytest.mark.parametrize("name", [name for name in WRITTEN if "rows.parquet" in WRITTEN[name]])
@@ -91,40 +79,36 @@ def test_two_outputs_are_two_files(folder: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_page_is_drawn_anew_over_a_page_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "step_000001.jsonl").write_text("")
-    for name, content in {"page.html": "<!doctype html>\n<p>old</p>", "empty.html": "", "notes.html": "mine"}.items():
-        (folder / name).write_text(content)
+    for name in ("step_000001.jsonl", "page.html", "notes.txt"):
+        (folder / name).write_text("")
     check_page(Path("page.html"))
-    check_page(Path("empty.html"))
-    assert run(["view", ".", "--out", "notes.html"]) == 2
-    assert "notes.html exists and is no HTML page; name another file" in capsys.readouterr().err
-    assert run([*REPLAY, "--turns", "notes.html", "--html", "notes.html"]) == 2
-    assert "notes.html is the source" in capsys.readouterr().err
-    assert run([*REPLAY, "--turns", "turns.json", "--html", "notes.html"]) == 2
-    assert "notes.html exists and is no HTML page; name another file" in capsys.readouterr().err
+    assert run(["view", ".", "--out", "notes.txt"]) == 2
+    assert "notes.txt exists and is no HTML page; name another file" in capsys.readouterr().err
+    assert run([*REPLAY, "--turns", "page.html", "--html", "page.html"]) == 2
+    assert "page.html is the source" in capsys.readouterr().err
+    assert run([*REPLAY, "--turns", "turns.json", "--html", "notes.txt"]) == 2
+    assert "notes.txt exists and is no HTML page; name another file" in capsys.readouterr().err
     assert run(["view", "step_000001.jsonl", "--out", "step_000001.jsonl"]) == 2
     assert "step_000001.jsonl is the source" in capsys.readouterr().err
-    assert (folder / "notes.html").read_text() == "mine"
 
 
 def test_links_to_the_source_are_the_source(folder: Path) -> None:
     (folder / "rows.parquet").write_text("rows")
     (folder / "link.parquet").symlink_to("rows.parquet")
     with pytest.raises(UsageError, match=r"link.parquet is the source"):
-        check_outputs(rows=[Path("link.parquet")], sources=[Path("rows.parquet")], overwrite=True)
+        check_outputs([Path("link.parquet")], [Path("rows.parquet")], overwrite=True)
 
 
 def test_what_loses_nothing_passes(folder: Path) -> None:
     """And the nearest that would lose something does not."""
     records = folder / "records.jsonl"
     records.write_text("{}")
-    check_outputs(rows=[Path("new.parquet"), None], texts=[Path("new.jsonl"), None], sources=[Path("gone"), None])
-    check_outputs(texts=[Path("/dev/null")])
-    check_continued(Path("records.jsonl"), [Path("others.jsonl")])
+    check_outputs([Path("new.parquet"), None, Path("/dev/null")], [Path("gone"), None])
+    check_outputs([Path("records.jsonl")], [Path("others.jsonl")], overwrite=True)
     with pytest.raises(UsageError, match=r"records\.jsonl exists; name another file"):
-        check_outputs(texts=[records], sources=[Path("gone")])
+        check_outputs([records], [Path("gone")])
     with pytest.raises(UsageError, match=r"records\.jsonl is the source"):
-        check_continued(Path("records.jsonl"), [Path("others.jsonl"), records])
+        check_outputs([Path("records.jsonl")], [Path("others.jsonl"), records], overwrite=True)
 
 
 @pytest.mark.slow

@@ -17,8 +17,7 @@ from omegaconf import DictConfig
 from tests.method_costs import LABEL_TOKENS
 from tests.recipes.options import SETTINGS, TEXT_TOKENS, VIDEOS, Composed, grpo_recipes, program_of, sft_recipes
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
-from verl_video_tools.launch.checks.planned import PlannedRun
-from verl_video_tools.launch.checks.report import Status
+from verl_video_tools.launch.checks.report import PlannedRun, Status
 from verl_video_tools.launch.checks.run import check_sizes
 from verl_video_tools.launch.plan import recipe_options, run_options
 from verl_video_tools.methods import METHOD_NAMES, get_method

@@ -108,7 +108,7 @@ class Evaluate(Asking, Served, GivenOptions):
         from verl_video_tools.methods.run_settings import NAME, RunSettings, read_run_settings, with_run_settings
 
         if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
-            check_outputs(texts=(self.out / name for name in WRITTEN))
+            check_outputs(self.out / name for name in WRITTEN)
         self.check_server()
         fields = read_assignments(self.settings or [])
         profile = None if self.protocol is None else self._take_protocol(self.protocol, fields)
@@ -240,7 +240,7 @@ class EvalTable:
         from verl_video_tools.evaluation.run import read_result
         from verl_video_tools.evaluation.tables import PAIRED, TABLES, compare, write_tables
 
-        check_outputs(texts=(self.out / name for name in (*TABLES, PAIRED)), overwrite=self.overwrite)
+        check_outputs((self.out / name for name in (*TABLES, PAIRED)), overwrite=self.overwrite)
         paths = _names(self.results)
         read = {name: read_result(path) for name, path in paths.items()}
         print(write_tables(read, self.out, compare({name: read_items(path) for name, path in paths.items()})))

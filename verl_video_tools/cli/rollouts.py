@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.files import Overwrite, check_continued, check_outputs
+from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import (
     BASE_URL,
     METHOD,
@@ -89,7 +89,7 @@ class Generate(Asking):
         from verl_video_tools.data.generate import generate
         from verl_video_tools.methods import get_method
 
-        check_continued(self.out, (self.source,))
+        check_outputs([self.out], [self.source], overwrite=True)  # it is continued
         configured = get_method(method, **read_assignments(self.settings or []))
         policy, judge, retriever = self.policy(), self.judge(), self.retriever()
         with progress_bars("reflect" if self.reflect else "generate") as (progress,):
@@ -129,7 +129,7 @@ class Logic:
         from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.filters import check_logic
 
-        check_continued(self.out, (self.records,))
+        check_outputs([self.out], [self.records], overwrite=True)  # it is continued
         config = config_from(EndpointConfig, self)
         with progress_bars("logic") as (progress,):
             summary = asyncio.run(check_logic(self.records, self.out, config, progress=progress))
@@ -170,8 +170,7 @@ class Classify(Asking):
         from verl_video_tools.methods import get_method
 
         if not (self.out_dir / "base.jsonl").exists():  # else the folder of such a run, which goes on there
-            tables = (self.out_dir / name for name in ("sft.parquet", "rl.parquet"))
-            check_outputs(rows=tables, texts=(self.out_dir / "report.json",))
+            check_outputs(self.out_dir / name for name in ("sft.parquet", "rl.parquet", "report.json"))
         with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
             rollouts = asyncio.run(
                 evaluate(
@@ -270,9 +269,7 @@ class ExportSFT(GivenOptions):
     overwrite: Overwrite = False
 
     def run(self) -> None:
-        check_outputs(
-            rows=(self.out_parquet,), sources=(self.source, *(self.cold_start or ())), overwrite=self.overwrite
-        )
+        check_outputs([self.out_parquet], [self.source, *(self.cold_start or ())], overwrite=self.overwrite)
         if self.cold_share is not None and not self.cold_start:
             raise UsageError("--cold-share needs --cold-start FILE")
         has_rows = self.source.suffix == ".parquet"

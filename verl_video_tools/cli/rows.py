@@ -126,12 +126,7 @@ class Convert(GivenOptions):
                 self.refuse(_OF_PUBLISHED, "is no option of --from table")
             else:
                 self.refuse(_OF_TABLE, "is an option of --from table")
-        check_outputs(
-            rows=(self.target,),
-            texts=(self.replay,),
-            sources=(self.source, self.questions),
-            overwrite=self.overwrite,
-        )
+        check_outputs((self.target, self.replay), (self.source, self.questions), overwrite=self.overwrite)
         if self.source_format == _TABLE:
             conversion = self._convert_table()
         elif self.source_format is not None:
@@ -242,7 +237,7 @@ class Validate(GivenOptions):
         from verl_video_tools.data.rows import RowMethods
         from verl_video_tools.data.validate import PromptCosts, validate_file
 
-        check_outputs(rows=(self.out,), texts=(self.report,), sources=(self.source,), overwrite=self.overwrite)
+        check_outputs((self.out, self.report), (self.source,), overwrite=self.overwrite)
         if self.processor is None:
             of_prompts = ("min_pixels", "max_pixels", "max_prompt_length", "max_images")
             self.refuse(of_prompts, "says what a prompt holds or may hold; it needs --processor")
@@ -303,7 +298,7 @@ class Split:
     def run(self) -> None:
         from verl_video_tools.data.subsets import split_by_video
 
-        check_outputs(rows=(self.first, self.second), sources=(self.source,), overwrite=self.overwrite)
+        check_outputs((self.first, self.second), (self.source,), overwrite=self.overwrite)
         split = split_by_video(self.source, self.first, self.second, second_share=self.share, seed=self.seed)
         for path, num_rows, num_videos in zip((self.first, self.second), split.num_rows, split.num_videos, strict=True):
             print(f"{path}: {num_rows} rows on {num_videos} videos")
@@ -327,8 +322,7 @@ class Filter:
     def run(self) -> None:
         from verl_video_tools.data.filters import filter_rows, pass_rates_of_records
 
-        sources = (self.in_parquet, self.records)
-        check_outputs(rows=(self.out_parquet,), sources=sources, overwrite=self.overwrite)
+        check_outputs((self.out_parquet,), (self.in_parquet, self.records), overwrite=self.overwrite)
         if self.records is None and not self.band_seconds:
             raise UsageError("nothing to choose by: give --records, --band-seconds, or both")
         rates = None if self.records is None else pass_rates_of_records(self.records)

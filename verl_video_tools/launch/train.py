@@ -18,8 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.files import hold_output
 from verl_video_tools.core.machine import page
-from verl_video_tools.launch.checks.planned import ROWS_OF_A_START, PlannedRun
-from verl_video_tools.launch.checks.report import Report
+from verl_video_tools.launch.checks.report import ROWS_OF_A_START, PlannedRun, Report
 from verl_video_tools.launch.data import export_expert, export_rollouts, make_demo, run_methods
 from verl_video_tools.launch.environment import CPU, Variables, quoted, ray_options, read_variables, run_environment
 from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT

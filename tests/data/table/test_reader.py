@@ -107,9 +107,6 @@ def test_nothing_is_overwritten(table: Path, tmp_path: Path, capsys: pytest.Capt
     assert convert(target, target, "--yes", "--overwrite") == 2
     assert "is the source; name another file" in capsys.readouterr().err
     assert read_rows(target) == rows
-    assert convert(table, tmp_path / "rows.jsonl", "--yes") == 2
-    assert "rows are written as parquet; name a file that ends in .parquet, not rows.jsonl" in capsys.readouterr().err
-    assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_bad_rows_are_told_and_good_ones_kept(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,8 +16,7 @@ pytest.importorskip("verl", reason="checks of a run compose verl's configuration
 from omegaconf import DictConfig, OmegaConf
 
 from tests.recipes.options import recipe_plan
-from verl_video_tools.launch.checks.planned import PlannedRun
-from verl_video_tools.launch.checks.report import Check, Status
+from verl_video_tools.launch.checks.report import Check, PlannedRun, Status
 from verl_video_tools.launch.checks.run import check_run
 from verl_video_tools.methods import method_class
 from verl_video_tools.methods.toolkit.oracle import write_prompt
@@ -67,7 +66,7 @@ def checks_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> ChecksOf:
     """`checks_of(*options)`: what is found of FrameThinker's recipe with some more options, by name."""
-    monkeypatch.setattr("verl_video_tools.launch.checks.planned.list_gpus", list)
+    monkeypatch.setattr("verl_video_tools.launch.checks.run.list_gpus", list)
     monkeypatch.setattr("verl_video_tools.launch.checks.run.load_run_model", load_once)
 
     def checks(*options: str, recipe: str = "framethinker_grpo", **fields: Any) -> Checks:

@@ -7,8 +7,7 @@ from typing import Any, Literal
 import pytest
 from omegaconf import OmegaConf
 
-from verl_video_tools.launch.checks.planned import PlannedRun
-from verl_video_tools.launch.checks.report import Check, Status
+from verl_video_tools.launch.checks.report import Check, PlannedRun, Status
 from verl_video_tools.launch.checks.run import check_sizes
 
 ACTOR, ROLLOUT, REF = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"

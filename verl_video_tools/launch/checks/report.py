@@ -1,4 +1,4 @@
-"""What checks have found, as a table for people and as JSON for programs."""
+"""A run before its start, as its checks see it, and what checks have found: a table for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,49 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 from verl_video_tools import __version__
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from verl_video_tools.verl_plugin.planned_run import Kind, RunModel
+
+
+ROWS_OF_A_START = 8
+"""Rows of each split that the start of a run looks at, in a second or two."""
+
+
+@dataclass
+class PlannedRun:
+    """What is checked, and what checks have found for those behind them.
+
+    Attributes:
+        program: of verl.
+        config: its whole configuration.
+        device: `cpu` or `gpu`.
+        thorough: everything is checked that needs neither Ray nor an engine nor weights, in a minute; else only what
+            takes no longer than a second or two.
+        num_rows: rows of each split that are looked at, spread evenly over its files.
+        stand_in: folder of the model whose tokenizer and processor stand for those of one that is trained first.
+        uses_other_nodes: the run has processes on other machines.
+        model: tokenizer and processor, once they are loaded.
+    """
+
+    program: Kind
+    config: DictConfig
+    device: str
+    thorough: bool
+    num_rows: int = ROWS_OF_A_START
+    stand_in: str | None = None
+    uses_other_nodes: bool = False
+    model: RunModel | None = None
+
+    @property
+    def model_section(self) -> Any:
+        """The section `model` of the configuration."""
+        return self.config.actor_rollout_ref.model if self.program == "grpo" else self.config.model
 
 
 class Status(StrEnum):

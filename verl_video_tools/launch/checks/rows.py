@@ -21,8 +21,7 @@ from verl_video_tools.core.machine import page
 from verl_video_tools.core.sample import all_media_of, read_clip
 from verl_video_tools.core.types import Content, Message, Method, Sample, StopReason, content_images
 from verl_video_tools.data.parquet import count_rows, row_batches
-from verl_video_tools.launch.checks.planned import PlannedRun
-from verl_video_tools.launch.checks.report import Check, Status, one_line
+from verl_video_tools.launch.checks.report import Check, PlannedRun, Status, one_line
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenBudget, rollout_tokens
 from verl_video_tools.verl_plugin.planned_run import RunModel

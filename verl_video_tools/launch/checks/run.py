@@ -16,7 +16,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
-from verl_video_tools.core.machine import module_exists, page
+from verl_video_tools.core.machine import list_gpus, module_exists, page
 from verl_video_tools.launch.checks.installation import (
     FLASH_ATTENTION,
     SLOWER_ATTENTION,
@@ -24,8 +24,7 @@ from verl_video_tools.launch.checks.installation import (
     flash_attention_problem,
     judge_checks,
 )
-from verl_video_tools.launch.checks.planned import PlannedRun
-from verl_video_tools.launch.checks.report import Check, Report, Status, one_line
+from verl_video_tools.launch.checks.report import Check, PlannedRun, Report, Status, one_line
 from verl_video_tools.launch.checks.rows import check_grpo_rows, check_sequences, check_sft_rows
 from verl_video_tools.services.retrieval import local
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
@@ -194,18 +193,6 @@ def _missing_weights(folder: Path) -> str:
     return f"missing: {', '.join(missing[:3])}" if missing else ""
 
 
-def check_gpus(run: PlannedRun) -> Iterator[Check]:
-    """Whether a run on this machine alone finds the GPUs that it wants; Ray would wait for them."""
-    requested = int(run.config.trainer.n_gpus_per_node)
-    if not run.gpus or run.uses_other_nodes:
-        return
-    if requested > len(run.gpus):
-        detail = f"this machine has {len(run.gpus)}, and the run wants {requested}"
-        yield Check("machine", "GPUs", Status.FAILED, run.gpus[0], detail, f"set NDEVICES_PER_NODE={len(run.gpus)}")
-    else:
-        yield Check("machine", "GPUs", Status.OK, f"{len(run.gpus)} x {run.gpus[0]}")
-
-
 def check_attention(run: PlannedRun) -> Iterator[Check]:
     """Whether flash-attn is there where the model's options need it."""
     options: Any = run.model_section.get("override_config") or {}
@@ -216,7 +203,7 @@ def check_attention(run: PlannedRun) -> Iterator[Check]:
     elif run.device != "gpu":
         detail = "the options choose flash_attention_2, which needs a GPU"
         yield Check("machine", name, Status.FAILED, detail=detail, fix=f"set {SLOWER_ATTENTION}")
-    elif not run.gpus:
+    elif not list_gpus():
         yield Check("machine", name, Status.SKIPPED, detail="this machine has no GPU, so the run uses another one")
     elif problem := flash_attention_problem(loads=run.thorough):
         fix = f"{flash_attention_fix()}; or set {SLOWER_ATTENTION}"
@@ -311,7 +298,6 @@ RUN_CHECKS = (
     RunCheck("judge", check_judge, is_cheap=False, programs=GRPO),
     RunCheck("retriever", check_retriever, is_cheap=False, programs=GRPO),
     RunCheck("tool model", check_tool_model, is_cheap=False, programs=GRPO),
-    RunCheck("machine", check_gpus),
     RunCheck("machine", check_attention),
     RunCheck("machine", check_loggers),
 )
