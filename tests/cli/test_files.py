@@ -83,11 +83,11 @@ def test_a_page_is_drawn_anew_over_a_page_only(folder: Path, capsys: pytest.Capt
         (folder / name).write_text("")
     check_page(Path("page.html"))
     assert run(["view", ".", "--out", "notes.txt"]) == 2
-    assert "notes.txt exists and is no HTML page; name another file" in capsys.readouterr().err
+    assert "notes.txt exists and is not an HTML page; name another file" in capsys.readouterr().err
     assert run([*REPLAY, "--turns", "page.html", "--html", "page.html"]) == 2
     assert "page.html is the source" in capsys.readouterr().err
     assert run([*REPLAY, "--turns", "turns.json", "--html", "notes.txt"]) == 2
-    assert "notes.txt exists and is no HTML page; name another file" in capsys.readouterr().err
+    assert "notes.txt exists and is not an HTML page; name another file" in capsys.readouterr().err
     assert run(["view", "step_000001.jsonl", "--out", "step_000001.jsonl"]) == 2
     assert "step_000001.jsonl is the source" in capsys.readouterr().err
 

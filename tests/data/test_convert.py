@@ -111,10 +111,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for bad, told in [
         (command, "--videos DIR"),
         ([*command, "--videos", str(tmp_path / "none")], "no such folder"),
-        ([*command, "--videos", str(files.videos), "--set", "x=1"], "--set is no option of --from"),
+        ([*command, "--videos", str(files.videos), "--set", "x=1"], "--set cannot be used with --from"),
         ([*command, "--videos", str(files.videos), "--method", "magic"], "no method 'magic'"),
         ([*command, "--videos", str(files.videos), "--subtitles", str(tmp_path)], "video-holmes has no subtitles"),
-        ([*command[:4], "--for", "tool_agent", "--split", "x"], "--split is no option of --for"),
+        ([*command[:4], "--for", "tool_agent", "--split", "x"], "--split cannot be used with --for"),
         (command[:4], "give either --from FORMAT"),
         ([*command, "--for", "tool_agent"], "give either --from FORMAT"),
         ([*command[:3], str(tmp_path), *command[4:], f"--videos={files.videos}"], "it is a folder; name a file"),

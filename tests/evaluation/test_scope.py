@@ -45,7 +45,7 @@ def test_entries_that_cannot_be_read_are_not_among_some_questions(
     (video_mme.videos or Path()).joinpath("-Tide02.MP4").unlink()
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
         assert run(command(video_mme, tmp_path / "out", server, "--limit=1")) == 0
-        assert "entries that cannot be read and are not asked: 1" in capsys.readouterr().err
+        assert "entries that cannot be read and are skipped: 1" in capsys.readouterr().err
     assert result_of(tmp_path / "out")["overall"]["items"] == 1
 
 

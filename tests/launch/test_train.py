@@ -99,7 +99,7 @@ def test_a_cold_start_takes_nothing_that_is_meant_for_the_run(
     [
         ("sft", [SFT_GROUP], {"smoke_test": True}, "--smoke-test is for reinforcement learning"),
         ("sft", [SFT_GROUP], {"save_on_signal": True}, "--save-on-signal is for reinforcement learning"),
-        ("sft", [GROUP], {}, "is no group of `vvt train sft`"),
+        ("sft", [GROUP], {}, "is not a group of `vvt train sft`"),
         ("grpo", [GROUP, "+video_tools/machine=4x48gb_lora_grpo"], {}, "is for real models"),
         ("grpo", [GROUP, "+video_tools.jugde.model=x"], {}, "did you mean 'judge'"),
         ("grpo", [GROUP, "trainer.logger=[wnadb]"], {}, "trainer.logger names wnadb"),

@@ -107,7 +107,7 @@ class Evaluate(Asking, Served, GivenOptions):
         from verl_video_tools.methods import get_method
         from verl_video_tools.methods.run_settings import NAME, RunSettings, read_run_settings, with_run_settings
 
-        if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
+        if not (self.out / PROTOCOL).exists():  # else the evaluation in this folder is continued
             check_outputs(self.out / name for name in WRITTEN)
         self.check_server()
         fields = read_assignments(self.settings or [])
@@ -135,8 +135,8 @@ class Evaluate(Asking, Served, GivenOptions):
             repeats=self.repeats,
         )
         if len(questions.faults) < len(whole.faults):
-            typer.echo(f"entries that cannot be read and are not asked: {len(whole.faults)}", err=True)
-        controls = sorted(set(self.control or ()))  # in whatever order they are given, it is the same evaluation
+            typer.echo(f"entries that cannot be read and are skipped: {len(whole.faults)}", err=True)
+        controls = sorted(set(self.control or ()))  # their order does not change the evaluation
         configured, questions = controlled(configured, questions, controls, self.seed)
         if questions.num_with_subtitles is not None:
             typer.echo(
@@ -275,7 +275,7 @@ class Chat(ToolServices, Served):
         from verl_video_tools.rollout.chat_policy import PolicyConfig
 
         if not self.video.is_file():
-            raise UsageError(f"{self.video} is no file; name a video file")
+            raise UsageError(f"{self.video} is not a file; name a video file")
         self.check_server()
         trained = read_run_settings(self.serve or self.processor, self.method)
         fields = with_run_settings(self.serve or self.processor, self.method, read_assignments(self.settings or []))

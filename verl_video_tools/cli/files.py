@@ -48,4 +48,4 @@ def check_page(out: Path, sources: Paths = ()) -> None:
     """
     check_outputs([out], sources, overwrite=True)
     if os.path.isfile(out) and out.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{out} exists and is no HTML page; name another file")
+        raise UsageError(f"{out} exists and is not an HTML page; name another file")

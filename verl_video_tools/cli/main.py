@@ -100,7 +100,7 @@ def run(arguments: Sequence[str]) -> int:
     except UsageError as error:
         return _complain(str(error), exit_code=2)
     except VideoToolsError as error:
-        # The name of a kind that callers may catch: a module may distinguish kinds of its own below it.
+        # The public class of the error: a module may derive private ones from it.
         kind = next(kind for kind in type(error).__mro__ if kind.__module__ == VideoToolsError.__module__)
         return _complain(f"{kind.__name__}: {error}", exit_code=1)
 
@@ -123,7 +123,7 @@ def _print_version(is_requested: bool) -> None:
 
 
 def _help_without_command(context: typer.Context) -> None:
-    """`vvt` and `vvt data` alone print their help, which is no error."""
+    """`vvt` and `vvt data` alone print their help and exit with 0."""
     if context.invoked_subcommand is None:
         print(context.get_help())
 

@@ -169,7 +169,7 @@ class Classify(Asking):
         from verl_video_tools.data.classify import Evaluator, evaluate, export_classified
         from verl_video_tools.methods import get_method
 
-        if not (self.out_dir / "base.jsonl").exists():  # else the folder of such a run, which goes on there
+        if not (self.out_dir / "base.jsonl").exists():  # else the classification in this folder is continued
             check_outputs(self.out_dir / name for name in ("sft.parquet", "rl.parquet", "report.json"))
         with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
             rollouts = asyncio.run(

@@ -119,13 +119,13 @@ class Convert(GivenOptions):
                 "tool_agent, to convert them"
             )
         if self.source_format is None:
-            self.refuse(("videos", "split", *_OF_PUBLISHED, *_OF_TABLE), "is no option of --for")
+            self.refuse(("videos", "split", *_OF_PUBLISHED, *_OF_TABLE), "cannot be used with --for")
         else:
-            self.refuse(("settings",), "is no option of --from")
+            self.refuse(("settings",), "cannot be used with --from")
             if self.source_format == _TABLE:
-                self.refuse(_OF_PUBLISHED, "is no option of --from table")
+                self.refuse(_OF_PUBLISHED, "cannot be used with --from table")
             else:
-                self.refuse(_OF_TABLE, "is an option of --from table")
+                self.refuse(_OF_TABLE, "needs --from table")
         check_outputs((self.target, self.replay), (self.source, self.questions), overwrite=self.overwrite)
         if self.source_format == _TABLE:
             conversion = self._convert_table()
@@ -191,7 +191,7 @@ class Convert(GivenOptions):
 
 
 def _confirm(target: Path) -> None:
-    """Raises UsageError if the answer is not yes, or there is nobody to ask."""
+    """Raises UsageError if the answer is not yes, or standard input is no terminal."""
     if not sys.stdin.isatty():
         raise UsageError(
             "nothing was written, as standard input is no terminal to ask at: add --yes if the columns above are "

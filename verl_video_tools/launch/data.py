@@ -14,7 +14,7 @@ from verl_video_tools.launch.supervise import supervise
 from verl_video_tools.methods import get_method, method_names
 
 VVT = str(Path(sys.executable).with_name("vvt"))
-"""The command, which runs in a process of its own: what it imports does not stay beside the training run."""
+"""The command. It runs in another process, so that its imports take no memory beside the training run."""
 
 
 def run_methods(config: DictConfig) -> list[str]:
@@ -54,7 +54,7 @@ def export_rollouts(config: DictConfig, rows: Path) -> None:
     """Write a policy's good rollouts, with rows of its cold start, as rows for fine-tuning (`video_tools.rft`).
 
     Raises:
-        UsageError: rows of the cold start are wanted and none are named.
+        UsageError: `cold_share` is above 0, and `cold_start` names no rows.
     """
     rft = config.video_tools.rft
     command = ["data", "export-sft", str(rft.records_dir), str(rows), "--overwrite", "--min-iou", str(rft.min_iou)]

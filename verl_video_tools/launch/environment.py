@@ -119,7 +119,7 @@ _NOT_FORWARDED = ("KEY", "TOKEN", "SECRET", "PASSWORD", "HOST_IP")
 def run_environment(
     values: Mapping[str, str], program: str, device: str, folder: Path, is_verbose: bool
 ) -> dict[str, str]:
-    """The environment of a run in `folder`: `values`, and what the run needs where that says nothing else."""
+    """The environment of a run in `folder`: `values`, and defaults of the variables that the run needs."""
     needed = dict(CPU) if device == "cpu" else {}
     if values.get("RAY_ADDRESS"):  # some variables also stand in a submitted job's environment
         needed["RAY_OVERRIDE_JOB_RUNTIME_ENV"] = "1"
@@ -131,7 +131,7 @@ def run_environment(
         needed["OMP_WAIT_POLICY"] = "PASSIVE"  # waiting threads leave the cores to whatever else runs
     # A file for each start, since verl's logger empties its own. `vvt report` reads them all.
     needed["VERL_FILE_LOGGER_PATH"] = str(folder / f"metrics_{datetime.now():%Y%m%d_%H%M%S}.jsonl")
-    # Trackers would write into the folder of whichever process logs, on a cluster a temporary one.
+    # Trackers write into the working folder of the process that logs, which is a temporary one on a cluster.
     needed["TENSORBOARD_DIR"] = str(folder / "tensorboard")
     needed["WANDB_DIR"] = str(folder)
     needed["SWANLAB_LOG_DIR"] = str(folder / "swanlog")

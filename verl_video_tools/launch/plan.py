@@ -111,8 +111,8 @@ def find_model(name: str) -> ModelShape:
             return _shape(short_name, entry["config"], entry["num_parameters"], entry["num_vision_parameters"])
     file = Path(name) / "config.json"
     if not file.is_file():
-        known_names = ", ".join(known_models())
-        raise UsageError(f"--model {name!r} is no folder with a config.json and none of those known: {known_names}")
+        names = ", ".join(known_models())
+        raise UsageError(f"--model {name!r} is neither a folder with a config.json nor one of {names}")
     try:
         config = json.loads(file.read_text("utf-8"))
         return shape_of(name, config)
@@ -139,7 +139,7 @@ def count_parameters(config: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def shape_of(name: str, config: Mapping[str, Any]) -> ModelShape:
-    """Of a configuration whose parameters nobody has counted yet: `count_parameters` does, and raises as it does."""
+    """Sizes of a configuration, with its parameters counted by `count_parameters`, which may raise."""
     return _shape(name, config, *count_parameters(config))
 
 

@@ -203,7 +203,9 @@ def _run_name(groups: Sequence[str], stage: Stage) -> str:
         if key == "+video_tools":
             names = value.strip("[]").split(",")
             if not all(name.endswith(f"_{stage}") for name in names):
-                raise UsageError(f"+video_tools={value} is no group of `vvt train {stage}`: its name ends in _{stage}")
+                raise UsageError(
+                    f"+video_tools={value} is not a group of `vvt train {stage}`: its name ends in _{stage}"
+                )
             return names[0].removesuffix(f"_{stage}")
     raise UsageError(f"a run needs a config group: +video_tools=<method>_{stage}, such as +video_tools=longvt_{stage}")
 
@@ -256,7 +258,7 @@ def _default_options(request: Request, variables: Variables, name: str, syntheti
 
 
 def _rows_name(variables: Variables) -> str:
-    """Each of several nodes writes a file of its own, the same as the others', rather than read one that is written."""
+    """Each node writes its own file, with equal rows: another node's file may be incomplete when this node reads it."""
     return f"train_node{variables.node_rank}.parquet" if variables.node_rank else "train.parquet"
 
 
@@ -325,11 +327,11 @@ def _make_rows(plan: Plan) -> None:
 
 
 def _check(plan: Plan, thorough: bool) -> Report:
-    """What the checks of a run find; what libraries print meanwhile is not shown."""
+    """Execute the checks of a run, without the output of libraries."""
     from verl_video_tools.launch.checks.run import check_run
 
     before = dict(os.environ)
-    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"  # nobody asks for the same frames again
+    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"  # no frame is needed twice
     try:
         with hold_output() as output:
             output.discarded = True
@@ -393,10 +395,10 @@ def _has_checkpoint(plan: Plan) -> bool:
 
 
 def _refuse_foreign_checkpoints(plan: Plan) -> None:
-    """A run goes on from the checkpoints in its folder: not from those of another model, or of other rows.
+    """Refuse to resume from checkpoints of another model or of other rows.
 
     Raises:
-        UsageError: the folder's first start was given others.
+        UsageError: the first start in this folder had another model or other rows.
     """
     if plan.variables.node_rank:  # the first node checks what all share
         return
@@ -406,7 +408,7 @@ def _refuse_foreign_checkpoints(plan: Plan) -> None:
     if _has_checkpoint(plan) and path.exists() and path.read_text() != origin:
         raise UsageError(
             f"{plan.folder} holds checkpoints of a run that was started with {path.read_text().strip()!r} and not "
-            f"with {origin.strip()!r}. Give this one another OUTPUT_DIR. To go on from those checkpoints all the same, "
+            f"with {origin.strip()!r}. Give this one another OUTPUT_DIR. To resume from them nevertheless, "
             f"remove {path}"
         )
 
@@ -485,7 +487,7 @@ def _report(plan: Plan) -> None:
 
     try:
         print_summary(plan.folder)
-    except VideoToolsError as error:  # the model is there all the same
+    except VideoToolsError as error:  # the model was trained nevertheless
         print(f"{MARK} no summary: {error}", file=sys.stderr)
     if _has_checkpoint(plan):  # none after trainer.val_only=True
         from verl_video_tools.verl_plugin.export_model import export_model

@@ -184,11 +184,11 @@ def test_option_lines_and_tags_in_the_cells(table: Path, tmp_path: Path) -> None
     [
         (
             ["--turns", "--method", "longvt"],
-            "--turns is no option of --from table",
+            "--turns cannot be used with --from table",
         ),
         (["--method", "magic"], "no method 'magic'"),
         (["--map", "x"], "--map takes FIELD=COLUMN"),
-        (["--set", "x=1"], "--set is no option of --from"),
+        (["--set", "x=1"], "--set cannot be used with --from"),
     ],
 )
 def test_bad_usage(

@@ -119,7 +119,7 @@ def test_other_nodes_need_absolute_paths(
     monkeypatch.chdir(path.parent)
     file = f"data.train_files={write_rows(some)}"
     assert failed(checks_of(file)) == set()
-    assert f"row 2: {path.name} is no absolute path" in checks_of(file, uses_other_nodes=True)["training rows"].detail
+    assert f"row 2: {path.name} is a relative path" in checks_of(file, uses_other_nodes=True)["training rows"].detail
 
 
 def test_an_unknown_loop_and_a_missing_retriever(

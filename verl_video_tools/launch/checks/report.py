@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 ROWS_OF_A_START = 8
-"""Rows of each split that the start of a run looks at, in a second or two."""
+"""Rows of each split that the start of a run samples, in a second or two."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class PlannedRun:
         device: `cpu` or `gpu`.
         thorough: everything is checked that needs neither Ray nor an engine nor weights, in a minute; else only what
             takes no longer than a second or two.
-        num_rows: rows of each split that are looked at, spread evenly over its files.
+        num_rows: rows to sample of each split, spread evenly over its files.
         stand_in: folder of the model whose tokenizer and processor stand for those of one that is trained first.
         uses_other_nodes: the run has processes on other machines.
         model: tokenizer and processor, once they are loaded.
@@ -70,7 +70,7 @@ class Check:
 
     Attributes:
         group: heading under which the line stands.
-        name: what was looked at.
+        name: what was checked.
         status: the outcome.
         found: what was found, such as a version.
         detail: what is wrong or worth knowing.

@@ -248,7 +248,7 @@ def _missing_file(run: PlannedRun, row: Mapping[str, Any]) -> str:
         if not os.path.isfile(file):
             return f"no such file: {file}"
         if run.uses_other_nodes and not os.path.isabs(file):
-            return f"{file} is no absolute path, and other nodes look it up in folders of their own"
+            return f"{file} is a relative path, and other nodes run in other folders"
     return ""
 
 
@@ -291,7 +291,7 @@ class _FirstFrames:
 
 
 class _CountingBudget:
-    """Notes what a prompt takes. Unless its frames are wanted, it ends the rollout before they are decoded."""
+    """Notes what a prompt takes. Unless `decodes`, it ends the rollout before frames are decoded."""
 
     def __init__(self, budget: TokenBudget, decodes: bool) -> None:
         self._budget = budget
@@ -359,7 +359,7 @@ async def measure_rows(
 ) -> dict[str, Prompt]:
     """The prompts of rows by their labels: of as many as can be started in a time, and of at least one.
 
-    They start in an order of their own, so that those which are left out are spread over all.
+    They start in random order, so that the omitted ones are spread over all.
 
     Args:
         rows: by their labels.

@@ -154,7 +154,7 @@ def _is_separate(config: DictConfig) -> bool:
 
 
 def _divisor(number: int, requested: int) -> int:
-    """The largest divisor of `number` that is no larger than `wanted`."""
+    """The largest divisor of `number` that is no larger than `requested`."""
     return max(divisor for divisor in range(1, requested + 1) if number % divisor == 0)
 
 
