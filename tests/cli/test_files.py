@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from verl_video_tools.cli.files import check_outputs, check_page
 from verl_video_tools.cli.main import run
+from verl_video_tools.cli.options import check_outputs, check_page
 from verl_video_tools.core.errors import UsageError
 
 ENDPOINT = ["--base-url", "http://127.0.0.1:1/v1"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verl_video_tools.cli.progress import progress_bars
+from verl_video_tools.cli.options import progress_bars
 
 
 def test_how_far_it_got_stands_there_after_an_error(capsys: pytest.CaptureFixture[str]) -> None:

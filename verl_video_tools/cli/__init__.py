@@ -1,9 +1,7 @@
 """`vvt`: one command, one subcommand per chore.
 
     main.py           the commands by their names, and how one is run
-    options.py        what several of them share: options, and options as a config
-    progress.py       bars, or lines in a file, on standard error
-    files.py          refuses to write where something would be lost
+    options.py        what several of them share: options, options as a config, files to write, progress
     names.py          what can be named, such as methods and benchmarks
     runs.py, rows.py, rollouts.py, evaluation.py, records.py, package.py    the commands by topic
 

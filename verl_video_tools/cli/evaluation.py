@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import (
     METHOD,
     Asking,
     GivenOptions,
+    Overwrite,
     Seed,
     Served,
     Temperature,
     ToolServices,
+    check_outputs,
     command,
     config_from,
+    progress_bars,
 )
 from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -99,7 +101,6 @@ class Evaluate(Asking, Served, GivenOptions):
     ] = 1
 
     def run(self) -> int:
-        from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.evaluation.questions import controlled, scoped
         from verl_video_tools.evaluation.run import PROTOCOL, WRITTEN, evaluate
         from verl_video_tools.evaluation.serve import envelope_of_model, model_digest

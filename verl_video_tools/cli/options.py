@@ -1,4 +1,4 @@
-"""What commands share: options that several of them have, and how a command's options become a config.
+"""What commands share: options that several of them have, how these become a config, files to write, and progress.
 
 A command is a dataclass: Typer reads the fields of its constructor as it reads a function's parameters, calls it with
 the values, and `main.DataclassCommand` calls its method `run`. Options that belong together are a base class.
@@ -7,11 +7,13 @@ the values, and `main.DataclassCommand` calls its method `run`. Options that bel
 # Without `from __future__ import annotations`: Typer evaluates annotations that are texts in the module of the command,
 # where those of an inherited field mean nothing.
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 import typer
 
@@ -30,6 +32,8 @@ ConfigT = TypeVar("ConfigT")
 SECONDS_TO_OPEN = 60.0
 """For one video; a file that takes longer counts as hung."""
 
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
 
 BASE_URL = typer.Option(
     metavar="URL",
@@ -92,9 +96,83 @@ def listed(value: Any) -> str:
     return ", ".join(f"{name} {round(count, 1):g}" for name, count in value.items())
 
 
+# ------------------------------------------------------------------------------------------------ files and progress
+
+Paths = Iterable[Path | None]
+"""None: an option that is not given."""
+
+
+def check_outputs(outputs: Paths, sources: Paths = (), *, overwrite: bool = False) -> None:
+    """Refuse, before any work is done, to write where something would be lost.
+
+    Args:
+        sources: files that are read.
+        overwrite: files that exist may be replaced, or are continued.
+
+    Raises:
+        UsageError: a file to write is a source, is to be written twice, or exists.
+    """
+    read = [source for source in sources if source is not None and os.path.exists(source)]
+    written: set[Path] = set()
+    for path in outputs:
+        if path is None:
+            continue
+        if os.path.exists(path) and any(path.samefile(source) for source in read):
+            raise UsageError(f"{path} is the source; name another file to write")
+        if (real := Path(os.path.realpath(path))) in written:
+            raise UsageError(f"{path} is to be written twice; name two files")
+        written.add(real)
+        if os.path.isfile(path) and not overwrite:
+            raise UsageError(f"{path} exists; name another file, or replace it with --overwrite")
+
+
+def check_page(out: Path, sources: Paths = ()) -> None:
+    """The same for an HTML page, which a command draws anew where it exists.
+
+    Raises:
+        UsageError: it is a source, or a file that is no HTML page.
+    """
+    check_outputs([out], sources, overwrite=True)
+    if os.path.isfile(out) and out.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{out} exists and is not an HTML page; name another file")
+
+
+SECONDS_BETWEEN_LINES = 30.0
+"""Where standard error is a file, as under Slurm and nohup."""
+
+
+class Advance(Protocol):
+    def __call__(self, num_done: int, num_wanted: int, note: str = "") -> None:
+        """
+        Args:
+            note: further text, such as the accuracy so far.
+        """
+
+
+@contextmanager
+def progress_bars(*names: str) -> Iterator[Sequence[Advance]]:
+    """A bar with the time left for each name, drawn anew every 30 seconds where standard error is no terminal; gives
+    functions to call with the number done and the number wanted. A bar appears with its first call."""
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
+    is_terminal = sys.stderr.isatty()
+    bars: dict[str, Any] = {}
+
+    def advance(name: str, num_done: int, num_wanted: int, note: str = "") -> None:
+        if name not in bars:  # what an earlier run has done says nothing about the time left
+            interval, place = (0.1, None) if is_terminal else (SECONDS_BETWEEN_LINES, 0)
+            bar = tqdm(desc=name, total=num_wanted, initial=num_done, miniters=1, mininterval=interval, position=place)
+            bars[name] = stack.enter_context(bar)
+        bars[name].total = num_wanted
+        bars[name].set_postfix_str(note, refresh=False)
+        bars[name].update(num_done - bars[name].n)
+
+    with ExitStack() as stack:
+        yield [partial(advance, name) for name in names]
+
+
 def probe_videos(source: Path) -> "dict[str, VideoInfo | str]":
     """`data.validate.probe_videos` in a thread per CPU, with progress on standard error."""
-    from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.data.validate import probe_videos
 
     with progress_bars("videos") as (progress,):

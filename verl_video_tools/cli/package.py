@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verl_video_tools.cli.names import Kind, names_of, texts_of
-from verl_video_tools.cli.options import Settings, command
+from verl_video_tools.cli.options import Settings, command, progress_bars
 from verl_video_tools.cli.records import read_turns
 from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import SetupError, UsageError, writing
@@ -59,7 +59,6 @@ class Demo:
     family: Annotated[Family, typer.Option(help="Architecture of the base model.")] = "qwen2_5_vl"
 
     def run(self) -> None:
-        from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.synthetic_rows import VIDEO_MME, check_free, make_demo
         from verl_video_tools.methods import METHOD_NAMES, method_class, method_names
         from verl_video_tools.methods.toolkit.oracle import write_prompt

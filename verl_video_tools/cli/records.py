@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.files import check_page
-from verl_video_tools.cli.options import METHOD, Services, Settings, command
-from verl_video_tools.cli.progress import progress_bars
+from verl_video_tools.cli.options import METHOD, Services, Settings, check_page, command, progress_bars
 from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError, writing
 from verl_video_tools.core.files import hold_output

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import (
     BASE_URL,
     METHOD,
@@ -18,6 +17,7 @@ from verl_video_tools.cli.options import (
     Concurrency,
     GivenOptions,
     Model,
+    Overwrite,
     Records,
     Retrieval,
     RetryFlagged,
@@ -25,9 +25,11 @@ from verl_video_tools.cli.options import (
     Seed,
     Settings,
     Temperature,
+    check_outputs,
     command,
     config_from,
     listed,
+    progress_bars,
 )
 from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -85,7 +87,6 @@ class Generate(Asking):
     def _make(
         self, tasks: Sequence[RolloutTask], method: str, settings: dict[str, Any], instruction: str | None = None
     ) -> int:
-        from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.generate import generate
         from verl_video_tools.methods import get_method
 
@@ -126,7 +127,6 @@ class Logic:
     concurrency: Concurrency = EndpointConfig.concurrency
 
     def run(self) -> int:
-        from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.filters import check_logic
 
         check_outputs([self.out], [self.records], overwrite=True)  # it is continued
@@ -165,7 +165,6 @@ class Classify(Asking):
     retry_flagged: RetryFlagged = False
 
     def run(self) -> int:
-        from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.classify import Evaluator, evaluate, export_classified
         from verl_video_tools.methods import get_method
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import (
     GivenOptions,
     MaxPixels,
     MinPixels,
+    Overwrite,
     Rows,
+    check_outputs,
     command,
     config_from,
     listed,
