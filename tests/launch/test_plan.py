@@ -121,7 +121,7 @@ def test_a_node_without_a_gpu_does_not_decide_for_a_cluster(
     address: str, num_gpus: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The synthetic world would train there instead of the user's rows."""
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\nexit {1 - num_gpus}\n")
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n" + "echo NVIDIA H100, 81559 MiB\n" * num_gpus)
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     variables = Variables({"RAY_ADDRESS": address})

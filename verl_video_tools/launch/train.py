@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.files import hold_output
-from verl_video_tools.core.machine import page
+from verl_video_tools.core.machine import list_gpus, page
 from verl_video_tools.launch.checks.report import ROWS_OF_A_START, PlannedRun, Report
 from verl_video_tools.launch.data import export_expert, export_rollouts, make_demo, run_methods
 from verl_video_tools.launch.environment import CPU, Variables, quoted, ray_options, read_variables, run_environment
@@ -175,10 +175,7 @@ def compose(program: Literal["grpo", "sft"], overrides: Sequence[str]) -> DictCo
 
 
 def _device(variables: Variables) -> str:
-    try:
-        has_gpu = subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode == 0
-    except OSError:
-        has_gpu = False
+    has_gpu = bool(list_gpus())
     if not has_gpu and variables.ray_address is not None:  # other nodes may have what this one lacks
         raise UsageError("RAY_ADDRESS names a cluster, and this node has no GPU: set DEVICE=gpu or DEVICE=cpu")
     return "gpu" if has_gpu else "cpu"
@@ -330,12 +327,18 @@ def _check(plan: Plan, thorough: bool) -> Report:
     """Execute the checks of a run, without the output of libraries."""
     from verl_video_tools.launch.checks.run import check_run
 
+    with _environment({"VVT_FRAME_CACHE_BYTES": "0"}), hold_output() as output:  # no frame is needed twice
+        output.discarded = True
+        return check_run(_planned(plan, thorough))
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process for a while."""
     before = dict(os.environ)
-    os.environ["VVT_FRAME_CACHE_BYTES"] = "0"  # no frame is needed twice
+    os.environ.update(variables)
     try:
-        with hold_output() as output:
-            output.discarded = True
-            return check_run(_planned(plan, thorough))
+        yield
     finally:
         os.environ.clear()
         os.environ.update(before)
@@ -465,13 +468,8 @@ def _start(plan: Plan) -> int:
     log.parent.mkdir(parents=True, exist_ok=True)
     stop_file = plan.folder / STOP_FILE if plan.request.save_on_signal else None
     console = Console(log, plan.variables.is_verbose)
-    before = dict(os.environ)
-    os.environ.update(plan.environment)
-    try:
+    with _environment(plan.environment):
         status = supervise([*_program(plan), *plan.options], stop_file, console=console)
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
     if status and status not in ENDED_BY_SIGNAL and plan.joins_cluster:
         lost_nodes = [sys.executable, "-m", "verl_video_tools.verl_plugin.watchdog"]
         with suppress(TimeoutExpired):
