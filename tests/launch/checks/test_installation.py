@@ -90,7 +90,7 @@ class TestPackages:
         monkeypatch.setattr(installation, "python_error", lambda code: "RuntimeError: no FFmpeg")
         assert statuses() == {
             "openai": Status.WARNING,
-            "open_clip_torch": Status.ABSENT,
+            "open-clip-torch": Status.ABSENT,
             "decord": Status.OK,
             "torchcodec": Status.WARNING,
         }

@@ -15,7 +15,6 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenStream
 from verl_video_tools.verl_plugin.planned_run import RunModel, compose_run, load_run_model
-from verl_video_tools.video import Video
 
 ROOMY = (100_000, 100_000, 1000)
 
@@ -77,10 +76,10 @@ def test_time_is_bounded_but_one_row_is_always_measured(model: RunModel, rows: l
 def test_initial_frames_that_do_not_decode(
     model: RunModel, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any, **__: Any) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
         raise VideoError("broken.mp4: no frame can be decoded")
 
-    monkeypatch.setattr(Video, "frames_at_indices", fail)
+    monkeypatch.setattr("verl_video_tools.rollout.observation.decode_frames", fail)
     method, sample = get_method("framethinker"), Sample.from_row(rows[0])
     assert not asyncio.run(PromptMeter(model, *ROOMY).measure(sample, [method])).problem
     assert "broken.mp4" in asyncio.run(PromptMeter(model, *ROOMY, decodes=True).measure(sample, [method])).problem

@@ -97,6 +97,7 @@ def check_packages(device: str) -> Iterator[Check]:
     if not needed:
         detail = "not installed, so that its dependencies are not known"
         yield Check("packages", "verl_video_tools", Status.FAILED, detail=detail, fix="make install, in its checkout")
+        return
     for name, requirement in needed.items():
         yield check_package(requirement, tested.get(name))
     engine, other = ENGINES[device], ENGINES["cpu" if device == "gpu" else "gpu"]
