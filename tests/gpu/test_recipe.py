@@ -17,27 +17,39 @@ from verl_video_tools.synthetic import base_model_dir
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(1300)]
 
 NUM_STEPS = 2
-KINDS = {
-    "vllms_front_end": {"VVT_VLLM_FRONT_END": "stock"},
-    "merged_adapter": {"LORA_RANK": "4", "LORA_SYNC": "merged", "LEARNING_RATE": "1e-2"},
+KINDS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "vllms_front_end": ({"VVT_VLLM_FRONT_END": "stock"}, ()),
+    "merged_adapter": (
+        {},
+        (
+            "+video_tools/lora=merged_grpo",
+            "actor_rollout_ref.model.lora_rank=4",
+            "actor_rollout_ref.actor.optim.lr=1e-2",
+        ),
+    ),
 }
+"""Variables and options of each."""
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, device: str) -> Run:
     """The adapter's large learning rate makes the second step's weights others than the first one's."""
+    variables, kind_options = KINDS[request.param]
     environment = {
         "DEVICE": "cpu" if device == "cpu" else "gpu",
-        "SYNTHETIC": "1",
         "MODEL_PATH": str(base_model_dir()),
-        "ROLLOUT_N": "4",
-        "TRAIN_BATCH_SIZE": "4",
-        "MINI_BATCH_SIZE": "4",
-        "MICRO_BATCH_SIZE": "4",
-        "SAVE_FREQ": "-1",
-        **KINDS[request.param],
+        **variables,
     }
-    options = (f"trainer.total_training_steps={NUM_STEPS}",)
+    options = (
+        "--synthetic",
+        "actor_rollout_ref.rollout.n=4",
+        "data.train_batch_size=4",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+        "trainer.save_freq=-1",
+        f"trainer.total_training_steps={NUM_STEPS}",
+        *kind_options,
+    )
     found = run_recipe(request.param, "framethinker_grpo", tmp_path_factory.mktemp("gpu"), *options, **environment)
     assert_succeeded(found)
     return found
