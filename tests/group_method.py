@@ -13,6 +13,12 @@ from verl_video_tools.methods.framethinker import FrameThinker
 NAME = "framethinker_group"
 
 
+def relative_length_penalty(lengths: Sequence[float]) -> list[float]:
+    """0 for the shortest rollout, -1 for the longest, linear between; 0 for all where they are equal."""
+    shortest, longest = min(lengths), max(lengths)
+    return [-(length - shortest) / (longest - shortest) if longest > shortest else 0.0 for length in lengths]
+
+
 @dataclass(frozen=True, kw_only=True)
 class FrameThinkerInGroups(FrameThinker):
     """FrameThinker; beside it a bonus for calls that are rare in the group, and one for a short rollout."""
@@ -50,7 +56,7 @@ class FrameThinkerInGroups(FrameThinker):
         self, trajectories: Sequence[Trajectory], rewards: Sequence[Mapping[str, float]], sample: Sample
     ) -> list[dict[str, float]]:
         curiosity = vt.curiosity_bonus([vt.uses_tools(each) for each in trajectories], self.wanted_rate)
-        length = vt.relative_length_penalty([len(each.turns) for each in trajectories])
+        length = relative_length_penalty([len(each.turns) for each in trajectories])
         return [
             {"curiosity": bonus, "length": self.length_weight * penalty}
             for bonus, penalty in zip(curiosity, length, strict=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from verl_video_tools.core.types import Sample, Subtitle, Tool, ToolContext, ToolPlan, VideoInfo
+from verl_video_tools.core.errors import CallErrorCode, CallRejected
+from verl_video_tools.core.types import Sample, Subtitle, Tool, ToolContext, ToolDescription, ToolPlan, VideoInfo
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.methods.toolkit import SubtitlesAt, SubtitleSearch
 
 QUESTION = "What does she say?"
 SUBTITLES = (
@@ -32,9 +32,28 @@ class Spy:
         return ToolPlan(text=self.text, result={"given": dict(arguments)})
 
 
+class SubtitleSearch:
+    """The row's captions that hold the words."""
+
+    name: ClassVar[str] = "search_subtitles"
+    description: ClassVar[ToolDescription] = ToolDescription(
+        name=name, description="Finds what is said.", parameters={"words": ("string", "Words that are said.")}
+    )
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        lines = [
+            f"[{subtitle.start_seconds:.1f}-{subtitle.end_seconds:.1f} s] {subtitle.text}"
+            for subtitle in context.sample.subtitles
+            if arguments["words"] in subtitle.text
+        ]
+        if not lines:
+            raise CallRejected(CallErrorCode.NOTHING_FOUND, "no subtitle holds the words")
+        return ToolPlan(text="\n".join(lines), result={"num_captions": len(lines)})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Talking(LongVT):
-    """LongVT with the subtitle tools, and further ones of a test."""
+    """LongVT with a tool that answers in words, and further ones of a test."""
 
     name: ClassVar[str] = "talking"
     more: ClassVar[dict[str, Tool]] = {}
@@ -42,13 +61,9 @@ class Talking(LongVT):
     def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
         return {
             **super().tools(info),
-            SubtitlesAt.name: SubtitlesAt(),
             SubtitleSearch.name: SubtitleSearch(),
             **self.more,
         }
-
-    def prompt_subtitles(self, sample: Sample) -> Sequence[Subtitle]:
-        return ()
 
 
 def call(name: str, **arguments: Any) -> str:

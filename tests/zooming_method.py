@@ -1,4 +1,4 @@
-"""A method in one file that looks at parts of frames and at grids of frames."""
+"""A method in one file that looks at parts of frames."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Zooming(vt.Method):
         )
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
-        return {"zoom": self.zoom(), "grid": vt.Grid(columns=2, max_frames=4, max_pixels=self.max_pixels)}
+        return {"zoom": self.zoom()}
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         return vt.spread_frames(info, self.initial_frames, vt.frame_size(info, 1, self.max_pixels, envelope))
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
-        described = (self.zoom().description, vt.Grid().description)
-        schemas = [tool_schema(each.name, each.description, each.parameters, each.optional) for each in described]
+        zoom = self.zoom().description
+        schemas = [tool_schema(zoom.name, zoom.description, zoom.parameters, zoom.optional)]
         frames = [part for image in images for part in (f"\n{vt.picture_label(image.record, info)}: ", image)]
         return [
             vt.Message("system", (tools_section(schemas),)),

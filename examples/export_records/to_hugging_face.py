@@ -48,8 +48,7 @@ FEATURES = Features(
 
 def shown_frames(trajectory: Trajectory, video_path: str, side_pixels: int) -> list[tuple[float, Picture.Image]]:
     """Frames of the prompt and of the calls, in order, with their times in seconds; of a region the whole frame."""
-    records = [*trajectory.initial_frames, *(frame for call in trajectory.executed_calls() for frame in call.frames)]
-    frames = [frame for record in records for frame in record.single_frames]
+    frames = [*trajectory.initial_frames, *(frame for call in trajectory.executed_calls() for frame in call.frames)]
     with Video(video_path) as video:
         width, height = fit_box(video.info.width, video.info.height, side_pixels, side_pixels)
         batch = video.frames_at_indices([frame.index for frame in frames], height, width)

@@ -76,7 +76,7 @@ def read_outcomes(path: Path, method: str) -> dict[int, Outcome]:
 
 def _seconds_per_look(trajectory: Trajectory) -> float | None:
     looks = [call.frames for call in trajectory.executed_calls() if call.frames]
-    shown = [[each.timestamp_seconds for frame in look for each in frame.single_frames] for look in looks]
+    shown = [[frame.timestamp_seconds for frame in look] for look in looks]
     return float(np.mean([max(times) - min(times) for times in shown])) if shown else None
 
 

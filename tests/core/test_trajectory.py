@@ -10,7 +10,7 @@ import pytest
 
 from verl_video_tools.core import trajectory as module
 from verl_video_tools.core.errors import CallError, CallErrorCode
-from verl_video_tools.core.frames import FrameRecord, Tile, VideoInfo
+from verl_video_tools.core.frames import FrameRecord, VideoInfo
 from verl_video_tools.core.regions import PixelBox
 from verl_video_tools.core.services import ModelCall
 from verl_video_tools.core.trajectory import CallRecord, StopReason, Trajectory, Turn
@@ -53,7 +53,7 @@ def test_the_same_text_as_before() -> None:
     shown = [expected["initial_frames"], *(call["frames"] for call in calls)]
     shown += [exchange["frames"] for call in calls for exchange in call.get("model_calls", ())]
     for frame in (frame for frames in shown for frame in frames):
-        assert frame.pop("region") is None and frame.pop("tiles") == ()
+        assert frame.pop("region") is None
     assert json.dumps(trajectory.to_dict()) == json.dumps(expected)
     assert Trajectory.from_dict(trajectory.to_dict()) == trajectory
 
@@ -85,14 +85,12 @@ def test_frames_are_not_copied_one_by_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert [list(frame) for frame in told] == [["index", "timestamp_seconds", "width", "height"]] * 5
 
 
-def test_regions_and_grids_are_recorded_where_there_are_any() -> None:
+def test_regions_are_recorded_where_there_are_any() -> None:
     part = FrameRecord(7, 0.5, 56, 28, PixelBox(1, 2, 30, 40))
-    grid = FrameRecord(7, 0.5, 56, 28, tiles=(Tile(7, 0.5), Tile(9, 0.75)))
     trajectory = example()
-    trajectory.turns[0].calls[1].frames = [part, grid]
+    trajectory.turns[0].calls[1].frames = [part]
     told = json.loads(json.dumps(trajectory.to_dict()))
     size = {"index": 7, "timestamp_seconds": 0.5, "width": 56, "height": 28}
-    tiles = [{"index": 7, "timestamp_seconds": 0.5}, {"index": 9, "timestamp_seconds": 0.75}]
-    assert told["turns"][0]["calls"][1]["frames"] == [{**size, "region": [1, 2, 30, 40]}, {**size, "tiles": tiles}]
+    assert told["turns"][0]["calls"][1]["frames"] == [{**size, "region": [1, 2, 30, 40]}]
     assert Trajectory.from_dict(told) == trajectory
-    assert len({part, grid, *trajectory.initial_frames}) == 7  # images are told apart by their records
+    assert len({part, *trajectory.initial_frames}) == 6  # images are told apart by their records

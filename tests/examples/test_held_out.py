@@ -10,7 +10,7 @@ import pytest
 from examples.learning_curve.held_out import Estimate, Gain, Outcome, mean_gain, mean_of, read_outcomes
 from tests.recorded_run import looked, refused, rollout, write_run
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import CallRecord, FrameRecord, Tile
+from verl_video_tools.core.types import CallRecord
 
 
 def outcomes(right: np.ndarray, per_video: int = 1) -> dict[int, Outcome]:
@@ -88,14 +88,6 @@ def test_looks_are_measured_by_what_they_showed(tmp_path: Path) -> None:
     path = write_run(tmp_path / "r", {}, {1: lines}) / "trajectories" / "val_step_000001.jsonl"
     found = {index: outcome.seconds_per_look for index, outcome in read_outcomes(path, "longvt").items()}
     assert found == {0: None, 1: None, 2: 0.0, 3: pytest.approx((3 / 5 + 5 / 5) / 2)}
-
-
-def test_a_grid_is_a_look_at_all_its_frames(tmp_path: Path) -> None:
-    grid = FrameRecord(10, 2.0, 64, 36, tiles=(Tile(10, 2.0), Tile(20, 4.0), Tile(35, 7.0)))
-    line = rollout("v", 1.0, calls=[CallRecord("grid", {}, ok=True, frames=[grid])])
-    line |= {"agent_name": "longvt", "extra_info": {"index": 7, "video_path": "v.mp4"}}
-    path = write_run(tmp_path / "r", {}, {1: [line]}) / "trajectories" / "val_step_000001.jsonl"
-    assert read_outcomes(path, "longvt")[7].seconds_per_look == 5.0
 
 
 def test_two_rollouts_of_one_index_are_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.grading.overlap import boundary_agreement, segments_iou, segments_recall
+from verl_video_tools.grading.overlap import boundary_agreement, temporal_recall
 from verl_video_tools.rewards import temporal_iou
 
 
@@ -65,38 +65,21 @@ TRUTH = (10.0, 20.0)
 
 
 @pytest.mark.parametrize(
-    ("segments", "iou", "recall"),
-    [
-        ([], 0.0, 0.0),
-        ([(12, 18)], 0.6, 0.6),
-        ([(0, 100)], 0.1, 1.0),
-        ([(10, 15), (15, 20)], 1.0, 1.0),
-        ([(10, 14), (12, 16)], 0.6, 0.6),  # what is covered twice counts once
-        ([(10, 12), (18, 20)], 0.4, 0.4),
-        ([(10, 20), (30, 40)], 0.5, 1.0),  # the gap between two crops is not covered
-        ([(30, 40), (50, 60)], 0.0, 0.0),
-        ([(20, 10), (12, 18), (math.nan, 15), (5, 5)], 0.6, 0.6),
-    ],
+    ("segment", "recall"),
+    [((12, 18), 0.6), ((0, 100), 1.0), ((30, 40), 0.0), ((20, 10), 0.0), ((5, 5), 0.0), ((math.nan, 15), 0.0)],
 )
-def test_segments_together(segments: list[tuple[float, float]], iou: float, recall: float) -> None:
-    assert segments_iou(segments, TRUTH) == pytest.approx(iou)
-    assert segments_recall(segments, TRUTH) == pytest.approx(recall)
+def test_recall(segment: tuple[float, float], recall: float) -> None:
+    assert temporal_recall(segment, TRUTH) == pytest.approx(recall)
 
 
 @pytest.mark.parametrize("truth", [(20, 10), (10, 10), (0, math.inf)])
-def test_nothing_overlaps_an_impossible_truth(truth: tuple[float, float]) -> None:
-    for segments in ([(0, 30)], [(0, 12), (11, 30)]):
-        assert segments_iou(segments, truth) == segments_recall(segments, truth) == 0.0
-
-
-@given(st.lists(SEGMENTS, max_size=5), SEGMENTS)
-def test_segments_together_are_bounded(segments: list[tuple[float, float]], truth: tuple[float, float]) -> None:
-    assert 0.0 <= segments_iou(segments, truth) <= segments_recall(segments, truth) + 1e-9 <= 1.0 + 1e-9
+def test_nothing_covers_an_impossible_truth(truth: tuple[float, float]) -> None:
+    assert temporal_recall((0, 30), truth) == temporal_iou((0, 30), truth) == 0.0
 
 
 @given(SEGMENTS, SEGMENTS)
-def test_one_segment_is_the_plain_overlap(segment: tuple[float, float], truth: tuple[float, float]) -> None:
-    assert segments_iou([segment], truth) == temporal_iou(segment, truth)
+def test_recall_is_at_least_the_overlap(segment: tuple[float, float], truth: tuple[float, float]) -> None:
+    assert 0.0 <= temporal_iou(segment, truth) <= temporal_recall(segment, truth) + 1e-9 <= 1.0 + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from tests.talking_method import SUBTITLES
+from tests.talking_method import SUBTITLES, SubtitleSearch
 from tests.videos.files import MakeVideo
 from verl_video_tools import methods
 from verl_video_tools.core.types import (
@@ -28,7 +28,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.methods.toolkit import AskModel, FrameRequest, SubtitleSearch, with_text
+from verl_video_tools.methods.toolkit import AskModel, FrameRequest, with_text
 from verl_video_tools.services.tool_model import ScriptedToolModel
 from verl_video_tools.verl_plugin import stock_tools
 from verl_video_tools.verl_plugin.stock_tools import VideoTool

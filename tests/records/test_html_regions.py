@@ -1,4 +1,4 @@
-"""Parts of frames, points and grids on the viewer's page."""
+"""Parts of frames on the viewer's page."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from PIL import Image
 from tests.records.conftest import Browse
 from tests.videos.files import MakeVideo
 from tests.viewer_page import Page, line, written
-from verl_video_tools.core.types import FrameRecord, PixelBox, Tile
+from verl_video_tools.core.types import FrameRecord, PixelBox
 from verl_video_tools.records.thumbnails import decode_thumbnails
 
 
 def with_parts(path: str) -> dict[str, Any]:
-    """The call shows two parts of frame 10 and a grid of three frames."""
+    """The call shows two parts of frame 10."""
     recorded = line(path=path)
     parts = [FrameRecord(10, 2.0, 56, 28, PixelBox(*box)) for box in ((0, 0, 32, 18), (32, 9, 64, 36))]
-    grid = FrameRecord(20, 4.0, 84, 56, tiles=(Tile(20, 4.0), Tile(21, 4.2), Tile(22, 4.4)))
-    recorded["trajectory"].turns[0].calls[0].frames = [*parts, grid]
+    recorded["trajectory"].turns[0].calls[0].frames = list(parts)
     return recorded
 
 
-def test_parts_of_frames_and_frames_of_grids_have_thumbnails(tmp_path: Path, make_video: MakeVideo) -> None:
+def test_parts_of_frames_have_thumbnails(tmp_path: Path, make_video: MakeVideo) -> None:
     path = make_video(num_frames=50, width=64, height=36)
     recorded = with_parts(path)
     thumbnails = decode_thumbnails([(path, recorded["trajectory"])])
     jpegs = thumbnails.jpeg_of[path]
     parts = [(10, (0, 0, 32, 18)), (10, (32, 9, 64, 36))]
-    assert list(jpegs) == [*((index, None) for index in (0, 10, 20, 21, 22, 25, 49)), *parts]
+    assert list(jpegs) == [*((index, None) for index in (0, 10, 25, 49)), *parts]
     assert [Image.open(io.BytesIO(jpegs[part])).size for part in parts] == [(32, 18), (32, 27)]
     page = Page(written(tmp_path, [recorded], thumbnails=thumbnails))
-    assert set(page.blocks["video-0"]) == {"0", "10", "20", "21", "22", "25", "49", "10,0,0,32,18", "10,32,9,64,36"}
+    assert set(page.blocks["video-0"]) == {"0", "10", "25", "49", "10,0,0,32,18", "10,32,9,64,36"}
     none_left = decode_thumbnails([(path, recorded["trajectory"])], max_thumbnails=2)
     assert not none_left.jpeg_of
 
@@ -51,14 +50,13 @@ def test_chromium_draws_boxes_on_whole_frames_beside_their_parts(
         ["32", "9", "32", "27"],
     ]
     names = [attributes["alt"] for tag, attributes in page.tags if tag == "img"]
-    shown = ["frame 10", "part of frame 10"] * 2 + ["frame 20", "frame 21", "frame 22"]
+    shown = ["frame 10", "part of frame 10"] * 2
     assert names == ["frame 0", "frame 25", "frame 49", *shown]
-    assert "one picture of 3 frames" in page.texts
     marks = [attributes.get("class") for tag, attributes in page.tags if tag == "line"]
-    assert marks.count("tool") == 2 + 3
+    assert marks.count("tool") == 2
 
 
 def test_chromium_tells_times_where_there_are_no_thumbnails(tmp_path: Path, browse: Browse) -> None:
     written(tmp_path, [with_parts("/no/video.mp4")])
     page = browse(tmp_path / "view.html", "rollout=0")
-    assert "3 frames: 0:02.0 0:02.0 0:04.0" in page.texts
+    assert "2 frames: 0:02.0 0:02.0" in page.texts

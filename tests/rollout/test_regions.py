@@ -20,13 +20,10 @@ from verl_video_tools.core.types import (
     FrameRequest,
     ImagePart,
     Message,
-    PixelEnvelope,
     Region,
     Sample,
     StopReason,
-    Tile,
     Trajectory,
-    VideoInfo,
     content_images,
     content_text,
 )
@@ -154,66 +151,25 @@ async def test_budgets_are_asked_before_any_pixel(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(videos_module, "decode_frames", decode)
     budget = NoImages()
     policy = Listener(
-        [turn(call("zoom", time=4, box=LEFT)), turn(call("grid", start_time=0, end_time=9)), ANSWER],
+        [turn(call("zoom", time=4, box=LEFT)), turn(call("zoom", time=9, box=RIGHT)), ANSWER],
     )
     trajectory = await Episode(Zooming(), Sample(QUESTION, "B", video(), "mc"), budget=budget).run(policy)
-    assert [request.region or request.grid for request in decoded] == [None]  # the initial frames
-    assert [len(content_images(content)) for content in budget.asked[::2]] == [1, 1]  # a grid is one image
+    assert [request.region for request in decoded] == [None]  # the initial frames
+    assert [len(content_images(content)) for content in budget.asked[::2]] == [1, 1]
     assert all(image.pixels_HWC is None for content in budget.asked for image in content_images(content))
     assert [str(each.error).partition(":")[0] for each in trajectory.calls()] == ["response_budget"] * 2
-
-
-async def test_a_grid_is_one_image_that_tells_its_times() -> None:
-    policy = Listener([turn(call("grid", start_time=2, end_time=5)), ANSWER])
-    trajectory = await Episode(Zooming(), Sample(QUESTION, "B", video(), "mc")).run(policy)
-    (image,) = policy.images(1)
-    assert image.record.tiles == (Tile(20, 2.0), Tile(30, 3.0), Tile(40, 4.0), Tile(50, 5.0))
-    assert content_text(policy.heard[1][-1].content) == (
-        "\nrow by row: 2.00 s, 3.00 s, 4.00 s, 5.00 s: <image>\nTurns left: 3"
-    )
-    assert trajectory.counts()["tool_frames"] == 1
-    assert image.pixels_HWC is not None
-    half_height, half_width = image.record.height // 2, image.record.width // 2
-    with Video(video()) as opened:
-        alone = opened.frames_at([4.0], half_height, half_width).frames_THWC[0]
-    np.testing.assert_array_equal(image.pixels_HWC[half_height:, :half_width], alone)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridFirst(Zooming):
-    """Begins with one picture of four frames."""
-
-    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
-        return FrameRequest(width=112, height=56, indices=(0, 60, 120, 180), grid=(2, 2))
-
-
-class LikesLater:
-    async def best_frames(self, path: str, candidates: Sequence[int], text: str, num: int, seconds: float) -> list[int]:
-        return list(candidates)[-num:]
-
-
-async def test_a_grid_with_the_question_and_a_selector_of_its_frames() -> None:
-    sample = Sample(QUESTION, "B", video(), "mc")
-    trajectory = await Episode(GridFirst(), sample).run(Listener([ANSWER]))
-    (record,) = trajectory.initial_frames
-    assert [tile.index for tile in record.tiles] == [0, 60, 120, 180]
-    selecting = GridFirst(initial_frames_selector="verl_video_tools.methods.toolkit.frames:most_similar")
-    trajectory = await Episode(selecting, sample, retriever=LikesLater()).run(Listener([ANSWER]))
-    (record,) = trajectory.initial_frames
-    assert [tile.index for tile in record.tiles] == [196, 197, 198, 199]
 
 
 async def test_the_token_loop_trains_on_them() -> None:
     """Its own checks of ids, mask and image grids pass, and the model's processor leaves the pictures alone."""
     turns = [
         turn(call("zoom", time=4, box=LEFT), call("zoom", time=4, box=RIGHT)),
-        turn(call("grid", start_time=2, end_time=5)),
         ANSWER,
     ]
     result = await run_loop(turns, method=PATH, video_path=video())
     trajectory = result.trajectory
     assert (trajectory.stop_reason, trajectory.flags) == (StopReason.ANSWER, [])
-    assert len(result.images) == 4 + 2 + 1
+    assert len(result.images) == 4 + 2
     inputs, _ = result.training_tensors()
     shown = [*trajectory.initial_frames, *(frame for each in trajectory.calls() for frame in each.frames)]
     grids = [(int(rows) * 14, int(columns) * 14) for _, rows, columns in inputs["image_grid_thw"].tolist()]
@@ -228,13 +184,12 @@ def test_no_call_costs_more_than_the_budget_says() -> None:
     assert cost.call.frame_tokens == 12_544 // 28**2
 
 
-def test_replay_tells_regions_and_tiles_of_those_pictures_alone() -> None:
-    turns = [turn(call("zoom", time=4, box=LEFT)), turn(call("grid", start_time=2, end_time=5)), ANSWER]
+def test_replay_reports_regions_of_those_pictures_alone() -> None:
+    turns = [turn(call("zoom", time=4, box=LEFT)), ANSWER]
     result = replay(PATH, video(), QUESTION, "B", turns)
     size = {"index", "timestamp_seconds", "width", "height"}
     assert all(set(frame) == size for frame in result["initial_frames"])
-    zoomed, tiled = (each["calls"][0]["frames"][0] for each in result["turns"][:2])
+    zoomed = result["turns"][0]["calls"][0]["frames"][0]
     assert zoomed["region"] == [0, 0, 48, 64] and set(zoomed) == {*size, "region"}
-    assert tiled["tiles"][1] == {"index": 30, "timestamp_seconds": 3.0} and set(tiled) == {*size, "tiles"}
-    assert result["counts"]["tool_frames"] == 2
+    assert result["counts"]["tool_frames"] == 1
     json.dumps(result)

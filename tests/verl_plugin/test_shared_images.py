@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verl_video_tools.core.types import FrameRecord, ImagePart, PixelBox, Tile
+from verl_video_tools.core.types import FrameRecord, ImagePart, PixelBox
 from verl_video_tools.verl_plugin import images as rollout_images
 from verl_video_tools.verl_plugin.images import (
     BlockWriter,
@@ -29,8 +29,6 @@ VIEWS: dict[str, dict[str, Any]] = {
     "whole": {},
     "left": {"region": PixelBox(0, 0, 48, 64)},
     "right": {"region": PixelBox(48, 0, 96, 64)},
-    "grid": {"tiles": (Tile(7, 0.5), Tile(9, 0.75))},
-    "other grid": {"tiles": (Tile(7, 0.5), Tile(11, 1.0))},
     "larger": {"width": 8, "height": 4},
     "turned": {"width": 2, "height": 4},
     "of another video": {"video": 1},

@@ -20,7 +20,7 @@ from tests.video.test_backends import DECODABLE, skip_unless_usable
 from tests.videos.files import write_video
 from tests.videos.kinds import DAMAGED_WRITERS
 from verl_video_tools.core.errors import FrameRangeError
-from verl_video_tools.core.types import Box, FrameRequest, PixelBox, Region, Tile
+from verl_video_tools.core.types import Box, FrameRequest, PixelBox, Region
 from verl_video_tools.video import Video
 from verl_video_tools.video.frame_cache import ENTRY_BYTES, FrameCache
 from verl_video_tools.video.frame_converter import FrameConverter
@@ -209,51 +209,3 @@ def test_a_shrunk_region_looks_like_one_of_another_library(opened: Video) -> Non
     whole = Image.fromarray(opened.frames_at_indices([30]).frames_THWC[0])
     expected = np.asarray(whole.crop(box).resize((44, 30), Image.Resampling.BOX))
     assert np.abs(picture.astype(int) - expected).mean() < 2
-
-
-# ---------------------------------------------------------------------------------------------------------------- grids
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), columns=st.integers(1, 4), rows=st.integers(1, 3), cell=st.sampled_from([(24, 16), (31, 17)]))
-def test_a_grid_is_its_frames_row_by_row(
-    opened: Video,
-    data: st.DataObject,
-    columns: int,
-    rows: int,
-    cell: tuple[int, int],
-) -> None:
-    indices = tuple(data.draw(st.lists(st.integers(0, 99), min_size=1, max_size=columns * rows)))
-    region = data.draw(st.none() | st.just(Region(Box(0.1, 0, 0.7, 0.5), "normalised")))
-    width, height = cell
-    request = FrameRequest(columns * width, rows * height, indices=indices, region=region, grid=(columns, rows))
-    alone = opened.frames(FrameRequest(width, height, indices=indices, region=region))
-    cache = FrameCache(64 << 20)
-    for batch in (
-        opened.frames(request),
-        FrameCache(0).decode(opened, request),
-        cache.decode(opened, request),
-        cache.decode(opened, request),
-    ):
-        assert len(batch) == len(request) == 1
-        picture = batch.frames_THWC[0]
-        assert picture.shape == (rows * height, columns * width, 3)
-        for place in range(columns * rows):
-            y, x = place // columns * height, place % columns * width
-            expected = alone.frames_THWC[place] if place < len(indices) else 0
-            np.testing.assert_array_equal(picture[y : y + height, x : x + width], expected)
-        tiles = tuple(Tile(record.index, record.timestamp_seconds) for record in alone.records())
-        assert batch.records()[0].tiles == tiles
-        assert batch.records() == opened.planned(request)
-    assert batch.num_cached == 1
-    cells = cache.decode(opened, FrameRequest(width, height, indices=indices, region=region))
-    assert cells.num_cached == len(indices)  # a cell is kept like a frame that is shown alone
-
-
-@pytest.mark.parametrize(
-    ("grid", "size", "what"),
-    [((2, 1), (56, 28), "3 frames"), ((0, 3), (56, 28), "3 frames"), ((3, 1), (56, 28), "do not divide")],
-)
-def test_a_grid_that_makes_no_sense_is_refused(grid: tuple[int, int], size: tuple[int, int], what: str) -> None:
-    with pytest.raises(ValueError, match=what):
-        FrameRequest(*size, indices=(1, 2, 3), grid=grid)

@@ -71,8 +71,6 @@ class CallErrorCode(StrEnum):
     """The observation would not fit into the rollout's response budget."""
     IMAGE_BUDGET = "image_budget"
     """The observation would exceed the number of images that the inference engine takes."""
-    NO_SUBTITLES = "no_subtitles"
-    """The row has no subtitles."""
     NOTHING_FOUND = "nothing_found"
     """What the call looks for is not there: no caption in the span, none with the words."""
     MODEL_BUDGET = "model_budget"
@@ -104,7 +102,7 @@ INTACT_CODES = frozenset({CallErrorCode.RETRIEVAL_ERROR, CallErrorCode.MODEL_ERR
 """Those of them that leave the video and what was shown of it intact: the model reads that, and goes on."""
 
 
-EMPTY_CODES = frozenset({CallErrorCode.NO_SUBTITLES, CallErrorCode.NOTHING_FOUND, CallErrorCode.NO_REPLY})
+EMPTY_CODES = frozenset({CallErrorCode.NOTHING_FOUND, CallErrorCode.NO_REPLY})
 """Codes of right calls that have nothing to show, which no policy can know beforehand: the rollout goes on and is
 trained on, also where a refused call would end it."""
 

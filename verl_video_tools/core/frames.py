@@ -44,14 +44,6 @@ class VideoInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """One frame of a picture that shows several."""
-
-    index: int
-    timestamp_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class FrameRecord:
     """What one shown picture was: the part of a frame that is kept after its pixels are gone.
 
@@ -59,7 +51,6 @@ class FrameRecord:
 
     Attributes:
         region: the part of the displayed frame that is shown; None where all of it is.
-        tiles: the frames of a grid, row by row; index and time above are the first one's. Empty for a single frame.
     """
 
     index: int
@@ -67,17 +58,11 @@ class FrameRecord:
     width: int
     height: int
     region: PixelBox | None = None
-    tiles: tuple[Tile, ...] = ()
     video: int = 0
     """Which of several videos of a row it is from, from 0. Records hold it where it is not 0."""
 
-    @property
-    def single_frames(self) -> tuple[FrameRecord | Tile, ...]:
-        """The frames of the video that the picture shows, each with an index and a time: those of a grid, or itself."""
-        return self.tiles or (self,)
-
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; `region` (left, top, right, bottom), `tiles` and `video` only where they say something."""
+        """JSON-able; `region` (left, top, right, bottom) and `video` only where they say something."""
         data: dict[str, Any] = {
             "index": self.index,
             "timestamp_seconds": self.timestamp_seconds,
@@ -86,8 +71,6 @@ class FrameRecord:
         }
         if self.region is not None:
             data["region"] = list(self.region)
-        if self.tiles:
-            data["tiles"] = [{"index": tile.index, "timestamp_seconds": tile.timestamp_seconds} for tile in self.tiles]
         if self.video:
             data["video"] = self.video
         return data
@@ -96,8 +79,7 @@ class FrameRecord:
     def from_dict(cls, data: Mapping[str, Any]) -> FrameRecord:
         """The inverse of `to_dict`."""
         region = None if data.get("region") is None else PixelBox(*data["region"])
-        tiles = tuple(Tile(**tile) for tile in data.get("tiles", ()))
-        return cls(**{**data, "region": region, "tiles": tiles})
+        return cls(**{**data, "region": region})
 
 
 @dataclass(frozen=True)
@@ -111,8 +93,6 @@ class FrameBatch:
         indices: int64, shape (T,); numbers of the frames shown, in presentation order of the file.
         num_cached: frames that came from a cache.
         region: the part of each displayed frame that was cut out; None where all of it is shown.
-        tiles: where each picture is a grid of frames, those of each; times and indices are then their first one's, and
-            a picture is `corrupt` if any of its frames is, and cached if all of them are.
     """
 
     frames_THWC: npt.NDArray[np.uint8]
@@ -121,7 +101,6 @@ class FrameBatch:
     indices: npt.NDArray[np.int64]
     num_cached: int = 0
     region: PixelBox | None = None
-    tiles: tuple[tuple[Tile, ...], ...] = ()
 
     def __post_init__(self) -> None:
         num_frames = len(self.frames_THWC)
@@ -132,8 +111,6 @@ class FrameBatch:
         for name in ("timestamps_seconds", "corrupt", "indices"):
             if getattr(self, name).shape != (num_frames,):
                 raise ValueError(f"{name} must have shape ({num_frames},), got {getattr(self, name).shape}")
-        if self.tiles and len(self.tiles) != num_frames:
-            raise ValueError(f"tiles must be told of each of {num_frames} pictures, got {len(self.tiles)}")
 
     def __len__(self) -> int:
         return len(self.frames_THWC)
@@ -141,9 +118,8 @@ class FrameBatch:
     def records(self) -> list[FrameRecord]:
         """What each frame is, without its pixels."""
         height, width = self.frames_THWC.shape[1:3]
-        tiles = self.tiles or ((),) * len(self)
-        data = zip(self.indices.tolist(), self.timestamps_seconds.tolist(), tiles, strict=True)
-        return [FrameRecord(index, seconds, width, height, self.region, of) for index, seconds, of in data]
+        data = zip(self.indices.tolist(), self.timestamps_seconds.tolist(), strict=True)
+        return [FrameRecord(index, seconds, width, height, self.region) for index, seconds in data]
 
     def __repr__(self) -> str:  # shapes, never pixels
         return f"FrameBatch(shape={self.frames_THWC.shape}, timestamps_seconds={self.timestamps_seconds.tolist()})"
@@ -166,13 +142,10 @@ class FrameRequest:
             second. None: the whole video.
         region: the part of each frame to show. It is cut out of the frame as decoded, at its full size, and then
             resized.
-        grid: (columns, rows) of one picture that shows all the frames, row by row; cells that no frame fills are
-            black. None shows a picture per frame.
         video: which of several videos of a row, from 0.
 
     Raises:
-        ValueError: both or neither of `seconds` and `indices`; a grid with fewer cells than frames, or whose cells are
-            no whole pixels.
+        ValueError: both or neither of `seconds` and `indices`.
     """
 
     width: int
@@ -183,27 +156,15 @@ class FrameRequest:
     unique: bool = False
     within: tuple[float, float] | None = None
     region: Region | None = None
-    grid: tuple[int, int] | None = None
     video: int = 0
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.indices is None):
             raise ValueError("a FrameRequest takes either seconds or indices")
-        if self.grid is not None:
-            columns, rows = self.grid
-            if min(columns, rows) < 1 or not 1 <= self.num_frames <= columns * rows:
-                raise ValueError(f"a grid of {columns}x{rows} cells cannot show {self.num_frames} frames")
-            if self.width % columns or self.height % rows:
-                raise ValueError(f"{self.width}x{self.height} pixels do not divide into {columns}x{rows} cells")
-
-    @property
-    def num_frames(self) -> int:
-        """Number of frames asked for, the most that can come."""
-        return len(self.seconds if self.seconds is not None else self.indices or ())
 
     def __len__(self) -> int:
-        """Number of pictures asked for, the most that can come: what budgets count."""
-        return self.num_frames if self.grid is None else 1
+        """Number of frames requested, the most that can come."""
+        return len(self.seconds if self.seconds is not None else self.indices or ())
 
 
 @dataclass(frozen=True, slots=True)

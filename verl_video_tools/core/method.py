@@ -15,7 +15,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.core.messages import Content, ImagePart, Message
 from verl_video_tools.core.prompts import Template, check_templates, prompt_digest
-from verl_video_tools.core.sample import Sample, Subtitle, check_question
+from verl_video_tools.core.sample import Sample, check_question
 from verl_video_tools.core.services import Judge
 from verl_video_tools.core.tool import Tool, ToolDescription, load_selector
 from verl_video_tools.core.trajectory import ParsedTurn, StopReason, ToolOutcome, Trajectory
@@ -162,11 +162,6 @@ class Method(ABC):
         """The texts of the messages that this config writes by `core.prompts.render`, by name; `templates_file`
         may replace each."""
         return {}
-
-    def prompt_subtitles(self, sample: Sample) -> Sequence[Subtitle]:
-        """The row's subtitles that stand between the frames shown with the question: all. A method whose tools look
-        them up shows none."""
-        return sample.subtitles
 
     # -------------------------------------------------------------------------------------------------- turns and calls
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 from verl_video_tools.core.config import resolve
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, Tile, VideoInfo
+from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.core.messages import ImagePart
 from verl_video_tools.core.regions import PixelBox
 from verl_video_tools.core.sample import Sample
 from verl_video_tools.core.services import Retriever, ToolModel
-from verl_video_tools.core.trajectory import CallRecord, ToolPlan
+from verl_video_tools.core.trajectory import ToolPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,6 @@ class ShownFrame:
         label: the words that stood before the image on its line, as the model read them; empty where there were none.
         turn: 0 for the frames shown with the question, n for those that answered the n-th assistant turn.
         region: the part of the displayed frame that was shown; None where all of it was.
-        tiles: the frames of a grid; index and time are then the first one's. Empty for a single frame.
         video: which of several videos of the row it is from, from 0.
     """
 
@@ -38,52 +36,7 @@ class ShownFrame:
     label: str
     turn: int
     region: PixelBox | None = None
-    tiles: tuple[Tile, ...] = ()
     video: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PastCall:
-    """A call as it was carried out or refused; the values are those of its `CallRecord`, read-only.
-
-    Attributes:
-        arguments: lists in it are tuples.
-        error: ``"<code>: <message>"``, None where it was carried out.
-        result: facts that the tool has recorded; lists in it are tuples.
-        text: what the tool answered in words, if it did.
-        num_frames: images that it showed.
-    """
-
-    name: str
-    arguments: Mapping[str, Any]
-    ok: bool
-    error: str | None
-    result: Mapping[str, Any]
-    text: str | None
-    num_frames: int
-
-    @classmethod
-    def of(cls, record: CallRecord) -> PastCall:
-        error = None if record.error is None else str(record.error)
-        arguments, result = _frozen(record.arguments), _frozen(record.result)
-        return cls(record.name, arguments, record.ok, error, result, record.text, len(record.frames))
-
-
-@dataclass(frozen=True, slots=True)
-class PastTurn:
-    """One assistant turn: its text, and what became of its calls; none yet for the turn that is under way."""
-
-    text: str
-    calls: tuple[PastCall, ...] = ()
-
-
-def _frozen(value: Any) -> Any:
-    """JSON-able data of which no part can be changed."""
-    if isinstance(value, Mapping):
-        return MappingProxyType({name: _frozen(member) for name, member in value.items()})
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return tuple(map(_frozen, value))
-    return value
 
 
 @dataclass(frozen=True)
@@ -100,9 +53,6 @@ class ToolContext:
     shown: tuple[ShownFrame, ...] = ()
     """Every image that the model was shown before this call, those shown with the question first. Empty for a selector
     of these, and in verl's own tool loop, which does not tell its tools."""
-    turns: tuple[PastTurn, ...] = ()
-    """What the model has said: the last turn is the one that makes this call, without its calls; those before have the
-    calls with what became of them. Empty where `shown` always is."""
     videos: tuple[VideoInfo, ...] = ()
     """Facts of all videos of the row, `info` first; a `FrameRequest` names one by its place here. Other fields are
     about the first. Empty in verl's own tool loop, which binds one."""

@@ -8,7 +8,6 @@ from verl_video_tools.core.frames import FrameRecord as FrameRecord
 from verl_video_tools.core.frames import FrameRequest as FrameRequest
 from verl_video_tools.core.frames import PixelEnvelope as PixelEnvelope
 from verl_video_tools.core.frames import Rounding as Rounding
-from verl_video_tools.core.frames import Tile as Tile
 from verl_video_tools.core.frames import VideoInfo as VideoInfo
 from verl_video_tools.core.messages import IMAGE_MARK as IMAGE_MARK
 from verl_video_tools.core.messages import Content as Content
@@ -35,8 +34,6 @@ from verl_video_tools.core.services import ModelReply as ModelReply
 from verl_video_tools.core.services import Retriever as Retriever
 from verl_video_tools.core.services import ToolModel as ToolModel
 from verl_video_tools.core.tool import FrameSelector as FrameSelector
-from verl_video_tools.core.tool import PastCall as PastCall
-from verl_video_tools.core.tool import PastTurn as PastTurn
 from verl_video_tools.core.tool import ShownFrame as ShownFrame
 from verl_video_tools.core.tool import Tool as Tool
 from verl_video_tools.core.tool import ToolContext as ToolContext

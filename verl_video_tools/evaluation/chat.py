@@ -132,7 +132,7 @@ def _result(call: CallRecord) -> str:
 
 def _frames(records: Sequence[FrameRecord]) -> str:
     """Their number, and numbers in the video and times; of many the first and the last."""
-    frames = [f"{tile.index} ({tile.timestamp_seconds:.2f} s)" for record in records for tile in record.single_frames]
+    frames = [f"{record.index} ({record.timestamp_seconds:.2f} s)" for record in records]
     if not frames:
         return "none"
     listed = ", ".join(frames) if len(frames) <= _MOST_TIMES else f"{frames[0]} to {frames[-1]}"

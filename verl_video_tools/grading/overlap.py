@@ -30,29 +30,16 @@ def temporal_iou(first: Sequence[float], second: Sequence[float]) -> float:
     return max(0.0, intersection / union)
 
 
-def segments_iou(segments: Sequence[Sequence[float]], truth: Sequence[float]) -> float:
-    """Intersection over union of everything that `segments` cover together with one segment `truth`, in [0, 1].
-
-    For one segment it is `temporal_iou`. Segments that are reversed, empty or not finite cover nothing.
+def temporal_recall(segment: Sequence[float], truth: Sequence[float]) -> float:
+    """Share of `truth` that `segment` covers, in [0, 1]; 0.0 where either is reversed, empty or not finite.
 
     Raises:
         ValueError: a segment does not consist of two numbers.
     """
-    if len(segments) == 1:
-        return temporal_iou(segments[0], truth)
-    covered = sum(end - start for start, end in _merged(segments))
-    shared = _shared_seconds(segments, truth)
-    return shared / (covered + truth[1] - truth[0] - shared) if shared > 0.0 else 0.0
-
-
-def segments_recall(segments: Sequence[Sequence[float]], truth: Sequence[float]) -> float:
-    """Share of `truth` that `segments` cover together, in [0, 1]; 0.0 for a truth that is reversed or empty.
-
-    Raises:
-        ValueError: a segment does not consist of two numbers.
-    """
-    shared = _shared_seconds(segments, truth)
-    return min(1.0, shared / (truth[1] - truth[0])) if shared > 0.0 else 0.0
+    (start, end), (true_start, true_end) = segment, truth
+    if not all(map(math.isfinite, (*segment, *truth))) or start >= end or true_start >= true_end:
+        return 0.0
+    return max(0.0, min(end, true_end) - max(start, true_start)) / (true_end - true_start)
 
 
 def boundary_agreement(segment: Sequence[float], truth: Sequence[float], duration_seconds: float) -> float:
@@ -66,39 +53,6 @@ def boundary_agreement(segment: Sequence[float], truth: Sequence[float], duratio
     (start, end), (true_start, true_end) = segment, truth
     errors = (abs(start - true_start), abs(end - true_end))
     return math.prod(max(0.0, 1.0 - error / duration_seconds) for error in errors)
-
-
-def covered_iou(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> float:
-    """Intersection over union of everything that two lists of segments cover, in [0, 1]; 0.0 where one covers nothing.
-
-    Segments that are reversed, empty or not finite cover nothing.
-    """
-    ours, theirs = _merged(first), _merged(second)
-    shared = sum(_shared_seconds(theirs, segment) for segment in ours)
-    covered = sum(end - start for start, end in [*ours, *theirs])
-    return min(1.0, shared / (covered - shared)) if shared > 0.0 else 0.0
-
-
-def _shared_seconds(segments: Sequence[Sequence[float]], truth: Sequence[float]) -> float:
-    truths = _merged([truth])
-    return sum(
-        max(0.0, min(end, true_end) - max(start, true_start))
-        for start, end in _merged(segments)
-        for true_start, true_end in truths
-    )
-
-
-def _merged(segments: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """The same cover as disjoint segments in ascending order."""
-    merged: list[tuple[float, float]] = []
-    for start, end in sorted((start, end) for start, end in segments):
-        if not (math.isfinite(start) and math.isfinite(end) and start < end):
-            continue
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 # ---------------------------------------------------------------------------------------------------------------- boxes

@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
-from verl_video_tools.core.types import CallRecord, FrameRecord, Tile, Trajectory
+from verl_video_tools.core.types import CallRecord, FrameRecord, Trajectory
 from verl_video_tools.records.thumbnails import decode_thumbnails
 from verl_video_tools.records.view import video_path
 from verl_video_tools.video import linspace_indices
@@ -23,8 +23,8 @@ _CHARACTERS = 140
 _MOST_LINES = 4
 """Of a question or a turn."""
 _MOST_THUMBNAILS = 256
-Shown = tuple[FrameRecord | Tile, bytes]
-"""A frame, or one of a grid, and its JPEG file."""
+Shown = tuple[FrameRecord, bytes]
+"""A frame and its JPEG file."""
 _CALL, _REFUSED = "#0072b2", "#b00020"
 
 
@@ -110,7 +110,7 @@ class _Page:
         return page
 
 
-def _cells(shown: Sequence[Shown]) -> Iterator[tuple[FrameRecord | Tile, Image.Image]]:
+def _cells(shown: Sequence[Shown]) -> Iterator[tuple[FrameRecord, Image.Image]]:
     """So many as a row has, evenly spread."""
     for position in linspace_indices(0, len(shown) - 1, min(len(shown), FRAMES_PER_LOOK)) if shown else ():
         frame, jpeg = shown[position]

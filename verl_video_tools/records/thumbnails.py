@@ -12,7 +12,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from verl_video_tools.core.errors import VideoError
-from verl_video_tools.core.types import Box, FrameRecord, FrameRequest, PixelBox, Region, Tile, Trajectory, VideoInfo
+from verl_video_tools.core.types import Box, FrameRecord, FrameRequest, PixelBox, Region, Trajectory, VideoInfo
 from verl_video_tools.video import Video, fit_box, linspace_indices
 from verl_video_tools.video.source import Deadline
 
@@ -36,15 +36,13 @@ class Thumbnails:
     notes: Mapping[str, str] = field(default_factory=dict)
     """Video path to why it has none."""
 
-    def shown(self, path: str, frames: Iterable[FrameRecord]) -> Iterator[tuple[FrameRecord | Tile, bytes]]:
-        """Frames that were shown of a video, each with its JPEG file: a grid's frames one by one, a part of a frame as
-        that part. Frames without an image are left out."""
+    def shown(self, path: str, frames: Iterable[FrameRecord]) -> Iterator[tuple[FrameRecord, bytes]]:
+        """Frames that were shown of a video, each with its JPEG file; a part of a frame as that part. Frames without
+        an image are left out."""
         jpegs = self.jpeg_of.get(path, {})
         for frame in frames:
-            region = None if frame.tiles else frame.region
-            for place in frame.single_frames:
-                if (place.index, region) in jpegs:
-                    yield place, jpegs[place.index, region]
+            if (frame.index, frame.region) in jpegs:
+                yield frame, jpegs[frame.index, frame.region]
 
     def count(self) -> int:
         """Number of images."""
@@ -103,8 +101,8 @@ def _wanted(trajectories: Sequence[Trajectory], frames_per_look: int) -> list[Pa
         verified = trajectory.verification.frames if trajectory.verification is not None else ()
         for look in (trajectory.initial_frames, *(call.frames for call in calls), *exchanged, verified):
             for frame in _spread(look, frames_per_look):
-                whole.update((frame.index, *(tile.index for tile in frame.tiles)))
-                if frame.region is not None and not frame.tiles:
+                whole.add(frame.index)
+                if frame.region is not None:
                     parts.add((frame.index, frame.region))
     return [*((index, None) for index in sorted(whole)), *sorted(parts)]
 

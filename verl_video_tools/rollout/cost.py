@@ -30,7 +30,6 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.video import image_tokens
-from verl_video_tools.video.grids import tiled_records
 
 GROUP_SIZE = 8
 """Rollouts of a group: where they differ by design (FrameMind's ladder), the most expensive of so many counts."""
@@ -159,11 +158,10 @@ def planned_images(request: FrameRequest | None, info: VideoInfo) -> tuple[Image
     seconds = request.seconds or tuple(index / info.average_fps for index in request.indices or ())
     indices = request.indices or tuple(min(round(time * info.average_fps), info.num_frames - 1) for time in seconds)
     region = None if request.region is None else request.region.in_pixels(info.width, info.height)
-    records = [
-        FrameRecord(index, time_seconds, request.width, request.height, region)
+    return tuple(
+        ImagePart(FrameRecord(index, time_seconds, request.width, request.height, region))
         for index, time_seconds in zip(indices, seconds, strict=True)
-    ]
-    return tuple(ImagePart(record) for record in tiled_records(records, request))
+    )
 
 
 def _initial_frames(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> FramesCost:

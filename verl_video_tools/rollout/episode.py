@@ -172,7 +172,7 @@ class Episode:
         self.trajectory.more_videos = infos[1:]
         self.trajectory.initial_frames = [image.record for image in images]
         self._tools = method.tools(infos[0])
-        self.history.show([message.content for message in messages])
+        self.history.show([message.content for message in messages], turn=0)
         return messages
 
     async def _start_without_video(self) -> list[Message] | None:
@@ -188,7 +188,7 @@ class Episode:
         images = [image for message in messages for image in content_images(message.content)]
         self.trajectory.visuals = "images" if images else "none"
         self.trajectory.initial_frames = [image.record for image in images]
-        self.history.show([message.content for message in messages])
+        self.history.show([message.content for message in messages], turn=0)
         return messages
 
     async def _exceeds_budget(self, prompt: Sequence[Message], info: VideoInfo | None) -> bool:
@@ -225,7 +225,6 @@ class Episode:
             reasoning=reasoning,
         )
         self.trajectory.turns.append(turn)
-        self.history.start_turn(text)
 
         if parsed.answer is not None:
             self.trajectory.answer = parsed.answer
@@ -289,8 +288,7 @@ class Episode:
                 self._end(reason)
                 return None
         turn.observation = content_text(observation)
-        self.history.finish_turn(turn)
-        self.history.show([observation])
+        self.history.show([observation], turn=len(self.trajectory.turns))
         if reason := self.method.stop_reason_after(self.trajectory):
             self._end(reason)
             return None
@@ -333,7 +331,6 @@ class Episode:
             self._videos.index_at,
             None if retriever is None else RecordingRetriever(retriever, answers),
             shown=self.history.shown,
-            turns=self.history.turns,
             videos=infos,
             look=self._videos.decode,
             model=None if model is None or exchanges is None else RecordingToolModel(model, self._spent, exchanges),

@@ -19,14 +19,11 @@ from verl_video_tools.core.types import (
     ImagePart,
     Message,
     Method,
-    PastCall,
-    PastTurn,
     PixelEnvelope,
     Sample,
     ShownFrame,
     Subtitle,
     ToolContext,
-    Turn,
     VideoInfo,
     content_images,
     with_pixels,
@@ -104,7 +101,7 @@ def prompt_messages(
     """
     if len(infos) > 1:
         return escape_messages(method.videos_prompt(sample, infos, images))
-    return escape_messages(with_subtitles(method.prompt(sample, infos[0], images), method.prompt_subtitles(sample)))
+    return escape_messages(with_subtitles(method.prompt(sample, infos[0], images), sample.subtitles))
 
 
 def picture_prompt_messages(method: Method, question: str, images: Sequence[ImagePart]) -> list[Message]:
@@ -160,12 +157,11 @@ async def initial_requests(
         raise
     except Exception as error:  # a user's own code: raised further, it would cost the whole group its records
         raise RetrievalError(f"{method.initial_frames_selector} failed: {error!r}") from error
-    same_form = (chosen.width, chosen.height, chosen.grid) == (planned.width, planned.height, planned.grid)
-    if not same_form or not 0 < chosen.num_frames <= planned.num_frames:
+    same_size = (chosen.width, chosen.height) == (planned.width, planned.height)
+    if not same_size or not 0 < len(chosen) <= len(planned):
         raise RetrievalError(
-            f"{method.initial_frames_selector} chose {chosen.num_frames} frames of {chosen.width}x{chosen.height}; it "
-            f"may choose 1 to {planned.num_frames} of {planned.width}x{planned.height}"
-            f"{'' if chosen.grid == planned.grid else ', in the same grid'}"
+            f"{method.initial_frames_selector} chose {len(chosen)} frames of {chosen.width}x{chosen.height}; it "
+            f"may choose 1 to {len(planned)} of {planned.width}x{planned.height}"
         )
     return [chosen]
 
@@ -316,30 +312,18 @@ def labelled_images(content: Content) -> Iterator[tuple[str, Any]]:
 
 
 class History:
-    """What one rollout has shown and said. A message is read once, when it is final; no pixels are kept.
+    """What one rollout has shown. A message is read once, when it is final; no pixels are kept.
 
     Images stay in it though a context policy drops them from later turns: they were shown.
     """
 
     def __init__(self) -> None:
         self.shown: tuple[ShownFrame, ...] = ()
-        self.turns: tuple[PastTurn, ...] = ()
 
-    def show(self, contents: Sequence[Content]) -> None:
-        """Messages that the model reads next: the prompt, or the observation that answers the last turn."""
+    def show(self, contents: Sequence[Content], turn: int) -> None:
+        """Messages that the model reads next: the prompt (`turn` 0), or the observation that answers a turn."""
         images = [(label, image.record) for content in contents for label, image in labelled_images(content)]
         self.shown += tuple(
-            ShownFrame(
-                *(position, frame.index, frame.timestamp_seconds, label, len(self.turns)),
-                *(frame.region, frame.tiles, frame.video),
-            )
+            ShownFrame(position, frame.index, frame.timestamp_seconds, label, turn, frame.region, frame.video)
             for position, (label, frame) in enumerate(images, start=len(self.shown))
         )
-
-    def start_turn(self, text: str) -> None:
-        """The assistant's turn, whose calls are planned next."""
-        self.turns += (PastTurn(text),)
-
-    def finish_turn(self, turn: Turn) -> None:
-        """The last turn's calls are answered: its records are final."""
-        self.turns = (*self.turns[:-1], PastTurn(turn.text, tuple(map(PastCall.of, turn.calls))))

@@ -315,7 +315,7 @@ class Subject:
 
         history = History()
         prompt = self.method.prompt(sample, info, self.initial_images(info, envelope))
-        history.show([message.content for message in prompt])
+        history.show([message.content for message in prompt], turn=0)
         known = ToolContext(info, sample, envelope, index_at, shown=history.shown, videos=(info,))
         if not with_services:
             return known

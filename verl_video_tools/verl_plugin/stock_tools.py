@@ -47,7 +47,7 @@ from verl_video_tools.core.types import (
     VideoInfo,
 )
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.toolkit import Grid, Zoom
+from verl_video_tools.methods.toolkit import Zoom
 from verl_video_tools.methods.toolkit.calls import format_box
 from verl_video_tools.methods.toolkit.grammar import tool_schema
 from verl_video_tools.rollout.observation import escape_text
@@ -255,7 +255,7 @@ class ToolkitTool(VideoTool):
         UsageError: the tool has no such field, or the value does not fit it.
     """
 
-    tool_class: ClassVar[type[Zoom] | type[Grid]]
+    tool_class: ClassVar[type[Zoom]]
 
     def _configure(self, fields: Mapping[str, Any]) -> None:
         own = {name: value for name, value in fields.items() if name != "tool_deadline_seconds"}
@@ -282,14 +282,3 @@ class ZoomTool(ToolkitTool):
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
         return f"Shown above: {frames[0].timestamp_seconds:.2f} s, part {format_box(arguments['box'])}"
-
-
-class GridTool(ToolkitTool):
-    """Several frames in one picture: a picture, then one line with the times of its frames, row by row."""
-
-    tool_name = "grid"
-    tool_class = Grid
-
-    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        times = ", ".join(f"{tile.timestamp_seconds:.2f} s" for tile in frames[0].tiles)
-        return f"Shown above, row by row: {times}"

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.regions import PixelBox
 from verl_video_tools.core.types import FrameBatch, FrameRequest
-from verl_video_tools.video.grids import cells_of, tiled
 from verl_video_tools.video.identity import FileIdentity
 from verl_video_tools.video.source import NEVER, Deadline
 from verl_video_tools.video.video import Video
@@ -113,16 +112,15 @@ class FrameCache:
         Raises:
             VideoError: see `Video.decode_many`.
         """
-        cells = cells_of(request)
-        keys = _keys(video, cells)
+        keys = _keys(video, request)
         cached = {key: frame for key in keys if (frame := self.get(key)) is not None}
         decoded: dict[FrameKey, DecodedFrame] = {}
         if len(cached) < len(set(keys)):
-            others = [cells_of(other) for other in prefetch] if self._capacity_bytes else []
+            others = prefetch if self._capacity_bytes else ()
             known = set(cached)
             passes: list[tuple[list[FrameKey], FrameRequest]] = []
-            for each in (cells, *others):
-                asked = keys if each is cells else _keys(video, each)
+            for each in (request, *others):
+                asked = keys if each is request else _keys(video, each)
                 missing = [key for key in dict.fromkeys(asked) if key not in known and self.get(key) is None]
                 known.update(missing)
                 passes.append((missing, _by_index(each, missing)))
@@ -136,8 +134,7 @@ class FrameCache:
             self._hits += num_cached
             self._misses += len(keys) - num_cached
         frames = [(cached if key in cached else decoded)[key] for key in keys]
-        region = video.region_of(cells)
-        return tiled(_batch_of(frames, (cells.height, cells.width), num_cached, region), request)
+        return _batch_of(frames, (request.height, request.width), num_cached, video.region_of(request))
 
 
 def _keys(video: Video, request: FrameRequest) -> list[FrameKey]:

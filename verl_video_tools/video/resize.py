@@ -174,7 +174,7 @@ def image_tokens(width: int, height: int, factor: int) -> int:
 
 
 def request_tokens(request: FrameRequest, factor: int) -> int:
-    """Image placeholder tokens of all pictures of a request, before any is decoded; a grid is one picture.
+    """Image placeholder tokens of all pictures of a request, before any is decoded.
 
     Raises:
         ValueError: see `image_tokens`.

@@ -25,7 +25,6 @@ from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, P
 from verl_video_tools.video.backends import chosen_backend, open_backend
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.frame_converter import FrameConverter
-from verl_video_tools.video.grids import cells_of, tiled, tiled_records
 from verl_video_tools.video.identity import file_identity
 from verl_video_tools.video.reader import IndexMismatch, open_reader
 from verl_video_tools.video.resize import missing_sides
@@ -243,10 +242,9 @@ class Video:
         Raises:
             VideoError: as `frames_at`; one request that cannot be met fails all.
         """
-        cells = [cells_of(request) for request in requests]
-        views = [(*self._sides(each.height, each.width), self.region_of(each)) for each in cells]
-        wanted = [(self.indices_of(each), view) for each, view in zip(cells, views, strict=True)]
-        return [tiled(*pair) for pair in zip(self._batches(wanted, deadline), requests, strict=True)]
+        views = [(*self._sides(each.height, each.width), self.region_of(each)) for each in requests]
+        wanted = [(self.indices_of(each), view) for each, view in zip(requests, views, strict=True)]
+        return list(self._batches(wanted, deadline))
 
     def region_of(self, request: FrameRequest) -> PixelBox | None:
         """The part of each displayed frame that a request asks for, in whole pixels; None for all of it.
@@ -281,11 +279,10 @@ class Video:
             VideoError: see `indices_of`; or the region leaves the frame.
         """
         region = self.region_of(request)
-        records = [
+        return [
             FrameRecord(index, self._time_of(index), request.width, request.height, region)
             for index in self.indices_of(request)
         ]
-        return tiled_records(records, request)
 
     def close(self) -> None:
         """Free the file and the decoder. Waits for a call that another thread has under way."""

@@ -12,7 +12,7 @@ import pytest
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout, rollout_fields
-from verl_video_tools.core.types import ParsedTurn, Sample, Subtitle, ToolDescription, ToolPlan
+from verl_video_tools.core.types import ParsedTurn, ToolDescription, ToolPlan
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.compose import Compose
 from verl_video_tools.methods.compose.composition import PACKAGED, PLANS, TOOLS, load_composition
@@ -29,7 +29,6 @@ reward:
   - {name: tool, weight: 0.5}
 """
 
-WITH_SUBTITLES = Sample("Which?", "A", "v.mp4", "mc", subtitles=(Subtitle(1.0, 2.0, "a dog barks"),))
 
 FAULTS = [
     ("grammar: {name: hermes}", "grammar: {name: hermse}", r"grammar\.name: .*'hermse'.*; did you mean 'hermes'\?"),
@@ -258,9 +257,4 @@ def test_every_tool_has_its_name_and_tells_what_it_needs(name: str, tmp_path: Pa
     method = get_method("compose", file=write(tmp_path, tools))
     assert isinstance(method, Compose)
     assert list(method.composition.tools) == [name] == [method.composition.descriptions[name].name]
-    told_in_prompt = bool(method.prompt_subtitles(WITH_SUBTITLES))
-    assert (method.searches, method.asks_model, told_in_prompt) == (
-        name == "clip_sample",
-        name == "ask_model",
-        name not in ("subtitles_at", "search_subtitles"),
-    )
+    assert (method.searches, method.asks_model) == (name == "clip_sample", name == "ask_model")

@@ -27,9 +27,6 @@ CALLS: dict[str, dict[str, Any]] = {
     "uniform_sample": {"start_frame": 10, "end_frame": 40},
     "clip_sample": {"start_frame": 10, "end_frame": 40, "prompt": "a dog"},
     "zoom": {"time": 1.5, "box": [0.25, 0.0, 0.75, 1.0]},
-    "grid": {"start_time": 1.0, "end_time": 2.5, "num_frames": 4},
-    "subtitles_at": {"start_time": 1.0, "end_time": 2.5},
-    "search_subtitles": {"words": "a dog"},
     "ask_model": {"question": "What is shown?", "time": 1.5},
 }
 

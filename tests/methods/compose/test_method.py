@@ -15,7 +15,7 @@ from tests.turns.tagged import answer, think, tool_call
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import rollout_overrides, zero_reward
-from verl_video_tools.core.types import PixelEnvelope, Sample, StopReason, Subtitle, Trajectory, VideoInfo, content_text
+from verl_video_tools.core.types import PixelEnvelope, Sample, StopReason, Trajectory, VideoInfo, content_text
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.breakdown import reward_info
@@ -29,8 +29,8 @@ from verl_video_tools.services.tool_model import ScriptedToolModel
 
 VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=64, height=36)
 SAMPLE = Sample("Which?\nA. a cat\nB. a dog", "A", "v.mp4", "mc", ("a cat", "a dog"))
-LABELS = {"zoom": "1.50 s, part [0.25, 0, 0.75, 1]", "grid": "row by row: 1.00 s, 1.50 s, 2.00 s, 2.50 s"}
-"""Of what is neither a whole frame nor a single one."""
+LABELS = {"zoom": "1.50 s, part [0.25, 0, 0.75, 1]"}
+"""Of a part of a frame."""
 UNIFORM = "plan: uniform, num_frames: 4, min_pixels: 784, max_pixels: 2304"
 CROP = think(tool_call("crop_video", start_time=2, end_time=4))
 
@@ -86,7 +86,7 @@ async def test_a_call_of_any_tool_is_shown_and_paid(tool: str, tmp_path: Path, m
     file = write(tmp_path, GOOD.replace("{name: crop_video, fps: 2, max_frames: 8}", f"{{name: {tool}}}"))
     method = get_method("compose", file=file)
     assert isinstance(method, Compose)
-    sample = replace(SAMPLE, video_path=make_video(2100), subtitles=(Subtitle(1.0, 2.0, "a dog barks"),))
+    sample = replace(SAMPLE, video_path=make_video(2100))
     turns = [think(tool_call(tool, **CALLS[tool])), answer("A")]
     episode = Episode(method, sample, retriever=ScoringRetriever(), tool_model=ScriptedToolModel(["a dog"]))
     trajectory = await episode.run(ScriptedPolicy(turns))

@@ -18,7 +18,6 @@ from verl_video_tools.core.types import (
     FrameRecord,
     Sample,
     StopReason,
-    Tile,
     ToolDescription,
     Trajectory,
     Turn,
@@ -226,8 +225,6 @@ async def test_tools_count_once_and_only_where_they_were_carried_out() -> None:
         0.0,
         1.0,
     ]
-    grid = replace(call("grid"), frames=[replace(frames(5)[0], tiles=(Tile(5, 0.5), Tile(9, 0.9)))])
-    assert [await replace(TOOL, min_frames=least).value(rollout(grid)) for least in (2, 3)] == [1.0, 0.0]
 
 
 async def test_calls() -> None:
@@ -243,7 +240,7 @@ async def test_calls() -> None:
         ),
         pytest.param(call("VideoClip", shown=(120, 150, 180), t_start=0, t_end=99), 0.6, id="frames shown"),
         pytest.param(call("video_zoom", shown=(120, 180)), 0.6, id="no result"),
-        pytest.param(call("grid", shown=()), 0.0, id="nothing shown"),
+        pytest.param(call("video_zoom", shown=()), 0.0, id="nothing shown"),
         pytest.param(executed("search_subtitles", {"words": "a", "start_time": 10, "end_time": 20}), 0.0, id="made up"),
         pytest.param(call(ok=False, start_time=10, end_time=20), 0.0, id="refused"),
     ],

@@ -12,6 +12,7 @@ from tests.testing.planted import caught_by
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.direct import Direct
 from verl_video_tools.methods.framemind import FrameMind
+from verl_video_tools.methods.framemind.method import FrameAt
 from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.methods.videobrain import VideoBrain
@@ -87,12 +88,10 @@ class HidesATool(LongVT):
     """A tool is handed out that the prompt does not name, so that no policy would call it."""
 
     name: ClassVar[str] = "planted"
-    check_examples: ClassVar[tuple[str, ...]] = (
-        '<tool_call>{"name": "subtitles_at", "arguments": {"start_time": 15, "end_time": 30}}</tool_call>',
-    )
+    check_examples: ClassVar[tuple[str, ...]] = ('<tool_call>{"name": "FrameAt", "arguments": {"t": 15}}</tool_call>',)
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
-        return {**super().tools(info), "subtitles_at": vt.SubtitlesAt()}
+        return {**super().tools(info), FrameAt.name: FrameAt(side_pixels=56)}
 
 
 @caught_by("initial_frames_are_valid")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tests.group_method import relative_length_penalty
 from tests.testing.planted import caught_by
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.direct import Direct
@@ -163,6 +164,10 @@ class TidiesTheRecord(LongVT):
         return earned
 
 
+def written_characters(trajectory: vt.Trajectory) -> int:
+    return sum(len(turn.text) for turn in trajectory.turns)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Brief(FrameThinker):
     name: ClassVar[str] = "brief"
@@ -172,8 +177,8 @@ class Brief(FrameThinker):
     def score_group(
         self, trajectories: Sequence[vt.Trajectory], rewards: Sequence[Mapping[str, float]], sample: vt.Sample
     ) -> list[dict[str, float]]:
-        lengths = [vt.written_characters(each) for each in trajectories]
-        return [{"brevity": 0.2 * penalty} for penalty in vt.relative_length_penalty(lengths)]
+        penalties = relative_length_penalty([written_characters(each) for each in trajectories])
+        return [{"brevity": 0.2 * penalty} for penalty in penalties]
 
 
 @caught_by("group_rewards_follow_the_rollout")
@@ -186,7 +191,7 @@ class BonusInSortedOrder(Brief):
     def score_group(
         self, trajectories: Sequence[vt.Trajectory], rewards: Sequence[Mapping[str, float]], sample: vt.Sample
     ) -> list[dict[str, float]]:
-        return super().score_group(sorted(trajectories, key=vt.written_characters), rewards, sample)
+        return super().score_group(sorted(trajectories, key=written_characters), rewards, sample)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,6 @@ def test_the_packaged_file_gives_verl_every_tool_with_flat_parameters(packaged_t
         "uniform_sample": {"start_frame": "number", "end_frame": "number"},
         "clip_sample": {"start_frame": "number", "end_frame": "number", "prompt": "string"},
         "zoom": {"time": "number", "box": "array"},
-        "grid": {"start_time": "number", "end_time": "number", "num_frames": "integer"},
     }
     assert {name: fields["required"] for name, fields in parameters.items()} == {
         "choose_frames": ["start_frame", "end_frame"],
@@ -68,7 +67,6 @@ def test_the_packaged_file_gives_verl_every_tool_with_flat_parameters(packaged_t
         "uniform_sample": ["start_frame", "end_frame"],
         "clip_sample": ["start_frame", "end_frame", "prompt"],
         "zoom": ["time", "box"],
-        "grid": ["start_time", "end_time"],
     }
 
 

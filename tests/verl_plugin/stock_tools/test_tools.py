@@ -22,7 +22,6 @@ from verl_video_tools.tools.stock import (
     ClipSampleTool,
     FrameAtTool,
     GetFrameNumberTool,
-    GridTool,
     UniformSampleTool,
     VideoClipTool,
     VideoZoomTool,
@@ -108,13 +107,6 @@ async def test_zoom_shows_the_part_and_repeats_its_box(video: Path) -> None:
     assert response.text == "Shown above: 4.00 s, part [250, 0, 750, 500]"
 
 
-async def test_grid_is_one_picture_and_lists_the_times(video: Path) -> None:
-    response, _, metrics = await call(GridTool(config={"type": "native"}), {"start_time": 2, "end_time": 4}, video)
-    times = ", ".join(f"{index / 30:.2f} s" for index in (60, 67, 75, 82, 90, 97, 105, 112, 120))
-    assert response.text == f"Shown above, row by row: {times}"
-    assert metrics["num_frames"] == len(response.image or []) == 1
-
-
 async def test_clip_sample_asks_the_retriever_of_its_config(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class LastFirst:
         async def best_frames(
@@ -166,7 +158,6 @@ async def test_clip_sample_without_a_retriever_says_so(video: Path, caplog: pyte
         (ZoomTool, {"time": 4, "box": [0.5, 0, 0.4, 1]}, "reversed_box: "),
         (ZoomTool, {"time": 4, "box": [0, 0, 2, 1]}, "box_outside: "),
         (ZoomTool, {"time": 4, "box": [0, 0, 0.1, 1]}, "box_too_small: "),
-        (GridTool, {"start_time": 4, "end_time": 3}, "reversed_segment: "),
     ],
 )
 async def test_a_refused_call_is_answered_with_its_error(
@@ -240,7 +231,7 @@ def test_config_of_a_tool_of_no_method_takes_its_own_fields() -> None:
     with pytest.raises(UsageError, match="ZoomTool takes frame_by='time' alone, got 'either'"):
         ZoomTool(config={"type": "native", "frame_by": "either"})
     with pytest.raises(UsageError, match="tool_deadline_seconds must be above 0"):
-        GridTool(config={"type": "native", "tool_deadline_seconds": 0})
+        ZoomTool(config={"type": "native", "tool_deadline_seconds": 0})
 
 
 async def test_config_takes_the_fields_of_the_method(video: Path) -> None:

@@ -57,7 +57,7 @@ class Messages:
     Attributes:
         user: follows the system prompt.
         frame: shows a whole frame.
-        picture: shows a part of a frame, or a grid of frames.
+        picture: shows a part of a frame.
         observation: answers a call that shows frames.
         result: answers a call that answers in words.
         refusal: answers a call that was refused or failed.

@@ -93,10 +93,6 @@ class Compose(vt.Method):
     def asks_model(self) -> bool:
         return self._has_tool_that("asks_model")
 
-    def prompt_subtitles(self, sample: vt.Sample) -> Sequence[vt.Subtitle]:
-        """None where a tool looks them up."""
-        return () if self._has_tool_that("reads_subtitles") else super().prompt_subtitles(sample)
-
     def provenance(self) -> dict[str, Any]:
         composition = self.composition
         return {
@@ -166,7 +162,7 @@ class Compose(vt.Method):
     def _labelled(
         self, images: Sequence[vt.ImagePart], video: vt.VideoInfo | None, unit: vt.BoxUnit = "pixels"
     ) -> vt.Content:
-        """Each frame on a line of its own in the message `frame`; a part of a frame, or a grid of frames, in `picture`.
+        """Each frame on a line of its own in the message `frame`; a part of a frame in `picture`.
 
         Args:
             unit: of the boxes in labels of parts.
@@ -175,7 +171,7 @@ class Compose(vt.Method):
         for image in images:
             record = image.record
             content += ["\n"] if content else []
-            if video is not None and (record.region is not None or record.tiles):
+            if video is not None and record.region is not None:
                 label = vt.picture_label(record, video, unit)
                 content += vt.render(self, "picture", image=(image,), label=label)
             else:

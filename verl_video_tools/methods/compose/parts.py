@@ -240,17 +240,14 @@ class ToolUse(Term):
 
     Attributes:
         tools: names of those that count; empty: all.
-        min_frames: different frames that the call must have shown; each frame of a grid counts.
+        min_frames: different frames that the call must have shown.
     """
 
     tools: tuple[str, ...] = ()
     min_frames: int = 0
 
     async def value(self, rollout: ScoringContext) -> float:
-        shown = [
-            {single.index for frame in call.frames for single in frame.single_frames}
-            for call in rollout.executed_calls(self.tools)
-        ]
+        shown = [{frame.index for frame in call.frames} for call in rollout.executed_calls(self.tools)]
         return float(any(len(indices) >= self.min_frames for indices in shown))
 
 
@@ -285,5 +282,5 @@ def _segment_of(call: vt.CallRecord) -> tuple[float, float]:
     """Seconds that an executed call was about: those of its result, else from the first frame shown to the last."""
     if "start_time" in call.result:
         return call.result["start_time"], call.result["end_time"]
-    times = [single.timestamp_seconds for frame in call.frames for single in frame.single_frames]
+    times = [frame.timestamp_seconds for frame in call.frames]
     return (min(times), max(times)) if times else (0.0, 0.0)

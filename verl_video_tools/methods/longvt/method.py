@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from verl_video_tools.grading.overlap import boundary_agreement, segments_iou, segments_recall
+from verl_video_tools.grading.overlap import boundary_agreement, temporal_recall
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt import grammar
 from verl_video_tools.methods.longvt.crop_video import (
@@ -310,8 +310,8 @@ class LongVT(vt.Method):
             return 0.0
         last = segments[-1]
         if self.time_reward == "recall":
-            return segments_recall([last], truth)
-        iou = segments_iou([last], truth)
+            return temporal_recall(last, truth)
+        iou = vt.temporal_iou(last, truth)
         if self.time_reward == "boundary":
             return iou * boundary_agreement(last, truth, info.duration_seconds)
         return iou

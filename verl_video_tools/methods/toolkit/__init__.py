@@ -93,15 +93,11 @@ from verl_video_tools.methods.toolkit.grammar import (
 )
 from verl_video_tools.methods.toolkit.group_terms import (
     curiosity_bonus,
-    looked_at_spans,
-    relative_length_penalty,
-    span_diversity,
     tool_necessity,
     uses_tools,
-    written_characters,
 )
-from verl_video_tools.methods.toolkit.picture_tools import Grid, Zoom
-from verl_video_tools.methods.toolkit.word_tools import AskModel, SubtitlesAt, SubtitleSearch
+from verl_video_tools.methods.toolkit.picture_tools import Zoom
+from verl_video_tools.methods.toolkit.word_tools import AskModel
 
 __all__ = [
     "FRAME_TEMPLATES",
@@ -122,7 +118,6 @@ __all__ = [
     "ContextPolicy",
     "FrameRecord",
     "FrameRequest",
-    "Grid",
     "ImagePart",
     "Judge",
     "Message",
@@ -138,8 +133,6 @@ __all__ = [
     "ShownFrame",
     "StopReason",
     "Subtitle",
-    "SubtitleSearch",
-    "SubtitlesAt",
     "Template",
     "Tool",
     "ToolCall",
@@ -170,7 +163,6 @@ __all__ = [
     "grade_multiple_choice",
     "load_object",
     "load_prompt",
-    "looked_at_spans",
     "malformed_call",
     "numbered_frames",
     "parse_calls",
@@ -181,14 +173,12 @@ __all__ = [
     "read_frame_range",
     "refuse_surplus_calls",
     "region_argument",
-    "relative_length_penalty",
     "render",
     "require",
     "seconds_argument",
     "segment_of",
     "snap_to_end",
     "span_argument",
-    "span_diversity",
     "spread_frames",
     "temporal_iou",
     "tool_necessity",
@@ -197,5 +187,4 @@ __all__ = [
     "video_argument",
     "with_text",
     "without_blocks",
-    "written_characters",
 ]

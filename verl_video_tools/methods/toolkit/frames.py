@@ -84,9 +84,9 @@ async def most_similar(request: FrameRequest, context: ToolContext, deadline_sec
     if context.retriever is None:
         raise RetrievalError("the selector most_similar needs a retriever, and the run has none")
     last = context.info.num_frames - 1
-    candidates = linspace_indices(0, last, max(NUM_CANDIDATES, request.num_frames))
+    candidates = linspace_indices(0, last, max(NUM_CANDIDATES, len(request)))
     best = await context.retriever.best_frames(
-        context.sample.video_path, candidates, context.sample.question, request.num_frames, deadline_seconds
+        context.sample.video_path, candidates, context.sample.question, len(request), deadline_seconds
     )
     return replace(request, seconds=None, indices=tuple(sorted(best)))
 
@@ -125,13 +125,12 @@ def numbered_frames(method: Method, images: Sequence[ImagePart]) -> Content:
 
 
 def picture_label(record: FrameRecord, info: VideoInfo, unit: BoxUnit = "pixels") -> str:
-    """``12.00 s``; ``12.00 s, part [0.25, 0, 0.5, 1]``; or ``row by row: 1.00 s, 2.00 s, 3.00 s, 4.00 s``.
+    """``12.00 s``, or ``12.00 s, part [0.25, 0, 0.5, 1]``.
 
     Args:
         unit: of the box, the one that the model is asked to write boxes in.
     """
-    times = [f"{tile.timestamp_seconds:.2f} s" for tile in record.tiles] or [f"{record.timestamp_seconds:.2f} s"]
-    label = f"row by row: {', '.join(times)}" if record.tiles else times[0]
+    label = f"{record.timestamp_seconds:.2f} s"
     if record.region is not None:
         label += f", part {format_box(record.region.in_unit(unit, info.width, info.height))}"
     return label

@@ -67,7 +67,7 @@ function frameStrip(frames, summary, video) {
   const strip = element("div", { class: "frames" });
   let numMissing = 0;
   for (const frame of frames) {
-    const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video, inFrames) : frameFigure(frame, pictures, video, inFrames);
+    const shown = pictures === null ? null : frameFigure(frame, pictures, video, inFrames);
     if (shown === null) numMissing += 1; else strip.append(shown);
   }
   if (numMissing === 0) return strip;
@@ -88,14 +88,6 @@ function frameFigure(frame, pictures, video, inFrames) {
   const part = pictures[[frame.index, ...frame.region].join(",")];
   const pair = element("div", { class: "pair" }, whole, part === undefined ? null : picture(part, `part of frame ${frame.index}`));
   return element("figure", {}, pair, caption);
-}
-
-// The frames of one picture. Null unless each has a thumbnail.
-function gridFigure(frame, pictures, video, inFrames) {
-  const cells = frame.tiles.map((tile) => frameFigure({ ...frame, ...tile, tiles: null }, pictures, video, inFrames));
-  if (cells.includes(null)) return null;
-  const title = `one picture of ${plural(cells.length, "frame")}, row by row, shown at ${frame.width}×${frame.height} pixels`;
-  return element("figure", { class: "grid", title }, element("div", { class: "frames" }, ...cells), element("figcaption", {}, `one picture of ${plural(cells.length, "frame")}`));
 }
 
 function picture(jpeg, name) {

@@ -53,7 +53,7 @@ function timelineSvg(trajectory, looks, evidenceSeconds, inFrames, width) {
     const top = row * ROW_HEIGHT + 16;
     const label = svgElement("text", { x: MARGIN, y: top - 4, ...(look.refused ? { class: "refused" } : {}) }, look.label);
     svg.append(label, svgElement("rect", { class: "track", x: MARGIN, y: top, width: width - 2 * MARGIN, height: 14, rx: 3 }));
-    const frames = look.frames.flatMap((frame) => frame.tiles || [frame]);
+    const frames = look.frames;
     const times = frames.map((frame) => frame.timestamp_seconds);
     if (look.kind === "tool" && times.length) {
       const [first, last] = [Math.min(...times), Math.max(...times)];
