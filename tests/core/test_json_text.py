@@ -58,10 +58,10 @@ def test_where_they_are() -> None:
     ]
 
 
-def test_half_a_surrogate_pair_and_too_deep_objects_are_none() -> None:
+def test_objects_with_half_a_surrogate_pair_or_too_many_levels_are_skipped() -> None:
     assert list(json_objects('{"a": "\\ud800"} {"a": 1}')) == [{"a": 1}]
     assert len(list(json_objects('{"a":' * 100 + "1" + "}" * 100))) == 1
-    assert list(json_objects('{"a":' * 101 + "1" + "}" * 101)) == []
+    assert list(json_objects('{"a":' * 50_000 + "1" + "}" * 50_000)) == []
 
 
 @pytest.mark.slow
@@ -70,6 +70,6 @@ def test_half_a_surrogate_pair_and_too_deep_objects_are_none() -> None:
     "piece", ["{", '{"', '{"a":', '{"a":[', '{"a{', '{\\"', '{"a":1,', '{"a":1} {', "{\n", '{"k{":":","', "{ \t"]
 )
 def test_long_texts_take_time_in_proportion_to_their_length(piece: str) -> None:
-    """A quarter of a million characters: under a second; half a minute where each brace reads the rest of the text."""
+    """A quarter of a million characters; half a minute if each brace read the rest of the text."""
     text = piece * (250_000 // len(piece))
     assert list(json_objects(text + ' {"label": "correct"}'))[-1:] in ([{"label": "correct"}], [])

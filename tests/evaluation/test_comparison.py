@@ -94,7 +94,7 @@ def test_results_without_items_are_refused(tmp_path: Path, capsys: pytest.Captur
     line = ["eval-table", *map(str, folders), f"--out={tmp_path}", "--overwrite"]
     assert run(line) == 2
     told = capsys.readouterr().err
-    assert "cannot read items from" in told and "give `vvt eval` again to write it" in told
+    assert "cannot read items from" in told and "repeat the `vvt eval` command" in told
     (folders[1] / "items.jsonl").write_text("[]\n")
     assert run(line) == 2
     assert "cannot read items from" in capsys.readouterr().err

@@ -95,7 +95,7 @@ async def test_an_error_ends_the_server_too(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"status 1; .*log tells 'ValueError: no room' and ends with: .*: see above"):
+    with pytest.raises(SetupError, match=r"status 1; .*log has 'ValueError: no room' and ends with: .*: see above"):
         async with served_model("m", tmp_path / "log", BUDGET, {"fail": True}):
             raise AssertionError("it never ran")
     with pytest.raises(SetupError, match=r"not healthy after 0.5 s"):

@@ -192,7 +192,7 @@ def test_a_smoke_test_takes_two_steps_and_resumes_for_a_third(smoke_test: Run) -
 def test_a_smoke_test_packs_over_both_ranks(smoke_test: Run) -> None:
     assert "forward for Ulysses SP input slicing" in smoke_test.log
     assert "DEVICE=cpu: packed sequences, two ranks with Ulysses" in smoke_test.log
-    assert "only a GPU can show: flash-attn's own kernels" in smoke_test.log
+    assert "what only a GPU can show: " in smoke_test.log
     steps = [values for path in smoke_test.folder.glob(LOG_NAMES) for values in read_log(path).values()]
     assert all(values["actor/grad_norm"] > 0 for values in steps)
     assert all(0.9 < values["rollout_corr/rollout_is_mean"] < 1.1 for values in steps)

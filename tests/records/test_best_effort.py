@@ -34,14 +34,14 @@ def test_what_failed_comes_before_what_is_next(caplog: pytest.LogCaptureFixture)
     assert disk.taken == [1, 2, 2, 3] and tell.num_failures == 3
     (message,) = caplog.messages
     assert message == (
-        "failed: telling; training goes on, and this is tried again with the next (logged once, counted in failures)"
+        "failed: telling; training goes on, and the next call repeats this one (logged once, counted in failures)"
     )
 
 
 def test_one_that_can_never_be_told_holds_up_no_other() -> None:
     disk = Disk()
     disk.refused = {1}
-    tell = BestEffort(disk.take, "telling", "failures", max_kept=1)
+    tell = BestEffort(disk.take, "telling", "failures", max_pending=1)
     for number in (1, 2, 3):
         tell(number)
     assert disk.taken == [2, 3]
@@ -50,7 +50,7 @@ def test_one_that_can_never_be_told_holds_up_no_other() -> None:
 def test_the_oldest_is_lost_where_all_fail() -> None:
     disk = Disk()
     disk.refused = {1, 2, 3}
-    tell = BestEffort(disk.take, "telling", "failures", max_kept=2)
+    tell = BestEffort(disk.take, "telling", "failures", max_pending=2)
     for number in (1, 2, 3):
         tell(number)
     disk.refused = set()
@@ -63,7 +63,7 @@ def test_the_oldest_is_lost_where_all_fail() -> None:
 def test_what_cannot_be_kept_is_not_promised(caplog: pytest.LogCaptureFixture) -> None:
     disk = Disk()
     disk.refused = {1}
-    tell = BestEffort(disk.take, "telling", "failures", max_kept=0)
+    tell = BestEffort(disk.take, "telling", "failures", max_pending=0)
     tell(1)
     disk.refused = set()
     tell(2)

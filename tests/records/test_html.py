@@ -140,7 +140,7 @@ def test_each_frame_is_decoded_once_and_missing_videos_are_told(tmp_path: Path, 
 def test_another_file_in_the_place_of_the_recorded_one_is_told(make_video: MakeVideo) -> None:
     path = make_video(num_frames=60, width=64, height=36)
     thumbnails = decode_thumbnails([(path, line()["trajectory"])])
-    assert "60 frames now" in thumbnails.notes[path]
+    assert "now has 60 frames" in thumbnails.notes[path]
 
 
 def test_thumbnails_are_bounded(make_video: MakeVideo) -> None:
@@ -277,7 +277,7 @@ def test_chromium_shows_mask_group_reward_and_times(tmp_path: Path, browse: Brow
         ["format", "0.5"],
         ["judge_calls", "0"],
     ]
-    assert texts_of(page, "figcaption") == ["0:00.0", "0:05.0", "0:09.8", "0:02.0", "0:02.4"]
+    assert texts_of(page, "figcaption") == ["0, 0:00.0", "25, 0:05.0", "49, 0:09.8", "10, 0:02.0", "12, 0:02.4"]
 
 
 def test_chromium_shows_tokens_of_a_validation_rollout(tmp_path: Path, browse: Browse) -> None:

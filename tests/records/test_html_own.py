@@ -21,13 +21,13 @@ def test_what_the_rollouts_of_a_group_have_of_their_own(tmp_path: Path, browse: 
     written(tmp_path, lines)
     own = "initial_frames 32, prompt_file short.txt, box [64,36]"
     page = browse(tmp_path / "view.html", "rollout=1")
-    assert f"its own: {own}" in page.texts
+    assert f"differs from its group: {own}" in page.texts
     assert "system prompt from a file, digest 0123abcd" in page.texts
     rows = page.rows()
-    head = rows.index(["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", "its own"])
+    head = rows.index(["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", "differs in"])
     assert [row[-1] for row in rows[head + 1 :]] == ["rung 7", own, ""]
     plain = browse(tmp_path / "view.html", "rollout=2")
-    assert not [text for text in plain.texts if text.startswith(("its own:", "system prompt from"))]
+    assert not [text for text in plain.texts if text.startswith(("differs from its group:", "system prompt from"))]
 
 
 def test_a_group_that_has_nothing_of_its_own_has_no_column_for_it(tmp_path: Path, browse: Browse) -> None:

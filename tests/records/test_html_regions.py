@@ -59,4 +59,4 @@ def test_chromium_draws_boxes_on_whole_frames_beside_their_parts(
 def test_chromium_tells_times_where_there_are_no_thumbnails(tmp_path: Path, browse: Browse) -> None:
     written(tmp_path, [with_parts("/no/video.mp4")])
     page = browse(tmp_path / "view.html", "rollout=0")
-    assert "2 frames: 0:02.0 0:02.0" in page.texts
+    assert "2 frames: 10, 0:02.0; 10, 0:02.0" in page.texts

@@ -145,7 +145,7 @@ def test_no_rollouts_no_metrics() -> None:
 
 def test_components_of_a_group_are_not_scored_where_a_rollout_was_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"in_groups": FrameThinkerInGroups()}
-    monkeypatch.setattr(metrics, "_known_method", known.get)
+    monkeypatch.setattr(metrics, "_installed_method", known.get)
     trained = {"trajectory": Trajectory("in_groups", "?"), "advantage": 0.0}
     assert metrics.not_scored(trained) == []
     assert metrics.not_scored(trained | {"advantage": None}) == ["curiosity", "length"]

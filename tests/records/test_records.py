@@ -128,10 +128,10 @@ def test_summary_of_fine_tuning_is_from_verls_log(tmp_path: Path, capsys) -> Non
         (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     print_summary(tmp_path)
     shown = capsys.readouterr().out
-    rows = {cells[0]: cells[1:] for line in shown.splitlines() if len(cells := re.split(r" *[│┃] *", line)[1:-1]) > 1}
+    rows = {cells[0]: cells[1:] for line in shown.splitlines() if len(cells := re.split(r" *[|] *", line)[1:-1]) > 1}
     assert shown.startswith("2 steps")
     assert rows["fine-tuning"] == ["step 1", "step 2"]
-    assert rows["loss"] == ["2.500", "0.500"] and rows["validation loss"] == ["", "0.750"]
+    assert rows["loss"] == ["2.500", "0.500"] and rows["validation loss"] == ["-", "0.750"]
     assert rows["learning rate"] == ["1.0e-05", "0.000"]
 
 
@@ -191,7 +191,7 @@ def test_a_full_disk_costs_no_step(
         return write(self, *arguments, **options)
 
     monkeypatch.setattr(RecordWriter, "write", failing)
-    write_records = BestEffort(RecordWriter(tmp_path).write, "writing records", "records/failures", max_kept=2)
+    write_records = BestEffort(RecordWriter(tmp_path).write, "writing records", "records/failures", max_pending=2)
     for step in (1, 2, 3):
         write_records(step, [line(step, "a", 0.0)])
     assert write_records.num_failures == 6, "one of step 1, two of step 2 with it again, three of step 3"

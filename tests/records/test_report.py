@@ -293,7 +293,7 @@ def test_the_table(beside_direct: Path, tmp_path: Path) -> None:
     assert table["reward"] == ["1.000", "2.000", "-"], "in step 1 nothing of the policy was measured"
     assert table["executed calls per rollout"] == ["0.000", "1.000", "-"]
     assert table["frames per rollout"] == ["2.000", "6.000", "-"]
-    assert table["groups with unequal rewards"] == ["-", "-", "-"]
+    assert "groups with unequal rewards" not in table
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ def test_steps_of_both_starts_and_the_worst_difference(tmp_path: Path) -> None:
     write_log(tmp_path / "metrics_1_resumed.jsonl", {3: 0.002})
     text = smoke_test_report("cpu", tmp_path)
     assert "steps 1, 2, 3; a token's probability differs by 0.0030 between engine and actor" in text
-    assert "only a GPU can show: flash-attn's own kernels, NCCL" in text
+    assert "what only a GPU can show: " in text
 
 
 def test_on_a_gpu_nothing_is_left_out(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_tracker_that_is_away_ends_no_run(
     assert backends["file"].steps == [1, 2, 3, 4]
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert told == [
-        "failed: logging to wandb; training goes on, and this is tried again with the next "
+        "failed: logging to wandb; training goes on, and the next call repeats this one "
         "(logged once, counted in tracking/failures)"
     ]
     assert sum(each.num_failures for each in trainer._trackers()) == 2

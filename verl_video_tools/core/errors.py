@@ -7,20 +7,20 @@
     ├── VideoError            a video cannot be read
     │   ├── VideoNotFoundError
     │   ├── UnreadableVideoError
-    │   ├── BackendError      the chosen decoder cannot deliver the right frames; `pyav` may
+    │   ├── BackendError      the chosen decoder cannot deliver the right frames; try `pyav`
     │   ├── FrameRangeError   a time or index outside the video, a region outside the frame
-    │   ├── ClosedVideoError  what was open is closed; the file may be opened anew
+    │   ├── ClosedVideoError  the reader is closed; the file may be opened again
     │   └── DeadlineError     decoding did not finish in time
     ├── CallRejected          one tool call is refused; carries a `CallErrorCode`
     ├── EndpointError         a model behind an endpoint gave no usable reply
-    ├── RetrievalError        no frames could be found by text (encoder unreachable, out of time, not set up)
-    ├── ToolModelError        a tool's model could not be asked (unreachable, out of time, not set up)
+    ├── RetrievalError        frames could not be searched by text (encoder unreachable, out of time, not configured)
+    ├── ToolModelError        a tool's model could not be asked (unreachable, out of time, not configured)
     ├── JudgeError            a judge gave no verdict (unreachable, out of time, unreadable)
     ├── GroupScoreError       a method could not compare the rollouts of a group
     └── InvariantError        a rollout broke one of the loop's invariants (a bug: the rollout is flagged)
 
-A bad rollout is data: inside a rollout these errors become stop reasons, call records and flags. What the policy is to
-blame for (`CallRejected`) flags nothing. What it is not does, and keeps the rollout out of training: `RowError`,
+A bad rollout is data: inside a rollout these errors become stop reasons, call records and flags. Errors that the policy
+causes (`CallRejected`) set no flag. Other errors flag the rollout, which keeps it out of training: `RowError`,
 `VideoError`, `RetrievalError`, `ToolModelError`, `JudgeError`, `InvariantError`, and initial frames that do not fit the
 budgets.
 """
@@ -42,7 +42,7 @@ class CallErrorCode(StrEnum):
     UNKNOWN_TOOL = "unknown_tool"
     """The call names a tool that the method does not have."""
     WRONG_VIDEO = "wrong_video"
-    """The call names another video than the one of its question."""
+    """The call names another video than that of its question."""
     MULTIPLE_CALLS = "multiple_calls"
     """More calls in one turn than the method allows."""
     OUT_OF_RANGE = "out_of_range"
@@ -52,37 +52,37 @@ class CallErrorCode(StrEnum):
     SEGMENT_TOO_SHORT = "segment_too_short"
     """The segment holds fewer frames than the call returns."""
     UNKNOWN_FRAME = "unknown_frame"
-    """The call names a picture that was not shown, or one of several frames."""
+    """The call names a picture that was not shown, or a picture of several frames."""
     REVERSED_BOX = "reversed_box"
-    """The box ends before it starts, to the right or downwards."""
+    """The right edge of the box is left of its left edge, or the bottom above the top."""
     BOX_OUTSIDE = "box_outside"
-    """The box leaves the frame."""
+    """The box is not inside the frame."""
     BOX_TOO_SMALL = "box_too_small"
     """The box covers fewer pixels than the call shows, or none."""
     TOO_MANY_FRAMES = "too_many_frames"
     """The call asks for more frames than the method allows."""
     TURN_LIMIT = "turn_limit"
-    """The call came in the last allowed turn: nobody would read its observation."""
+    """The call came in the last allowed turn, so the policy could not read its observation."""
     NOT_EXECUTED = "not_executed"
-    """Another call of the turn was refused or failed, and so the rollout ended: nothing of this one was shown."""
+    """Another call of the turn was refused or failed and ended the rollout, so this call was not executed."""
     PROMPT_BUDGET = "prompt_budget"
-    """With a training sequence per turn: the prompt of the next turn would not fit with the observation in it."""
+    """With a training sequence per turn: the prompt of the next turn would not fit with this observation."""
     RESPONSE_BUDGET = "response_budget"
     """The observation would not fit into the rollout's response budget."""
     IMAGE_BUDGET = "image_budget"
     """The observation would exceed the number of images that the inference engine takes."""
     NOTHING_FOUND = "nothing_found"
-    """What the call looks for is not there: no caption in the span, none with the words."""
+    """The search has no result: no caption in the span, or none with the words."""
     MODEL_BUDGET = "model_budget"
-    """The rollout has used up what it may ask of a tool's model."""
+    """The rollout has reached its limit of requests to the tool's model."""
     NO_REPLY = "no_reply"
-    """A tool's model was asked, and gave no reply that can be used, though it was there."""
+    """The tool's model was reached, and gave no usable reply."""
     VIDEO_ERROR = "video_error"
     """The bound video could not be decoded for this call."""
     RETRIEVAL_ERROR = "retrieval_error"
     """Frames could not be searched by text."""
     MODEL_ERROR = "model_error"
-    """A tool's model could not be asked: not set up, or not there."""
+    """The tool's model could not be asked: not configured, or not reached."""
     DEADLINE = "deadline"
     """The tool did not finish in time."""
 
@@ -95,29 +95,29 @@ FAILURE_CODES = frozenset(
         CallErrorCode.DEADLINE,
     }
 )
-"""Codes of calls that were not executed through no fault of the policy; they keep the rollout out of training."""
+"""Codes of calls that failed through no fault of the policy; they keep the rollout out of training."""
 
 
 INTACT_CODES = frozenset({CallErrorCode.RETRIEVAL_ERROR, CallErrorCode.MODEL_ERROR})
-"""Those of them that leave the video and what was shown of it intact: the model reads that, and goes on."""
+"""Failure codes after which the video can still be read: the policy reads the error, and the rollout continues."""
 
 
 EMPTY_CODES = frozenset({CallErrorCode.NOTHING_FOUND, CallErrorCode.NO_REPLY})
-"""Codes of right calls that have nothing to show, which no policy can know beforehand: the rollout goes on and is
-trained on, also where a refused call would end it."""
+"""Codes of valid calls without a result, which the policy cannot know beforehand: the rollout continues and is trained
+on, even if a refused call would end it."""
 
 
 BUDGET_CODES = frozenset({CallErrorCode.PROMPT_BUDGET, CallErrorCode.RESPONSE_BUDGET, CallErrorCode.IMAGE_BUDGET})
-"""Codes of calls that were refused because what they would have shown did not fit."""
+"""Codes of calls whose observation did not fit a budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallError:
-    """Why one call was not executed. As text ``"<code>: <message>"``: in records, and where a model reads it.
+    """Why one call was not executed. Records and models have it as ``"<code>: <message>"``.
 
     Attributes:
-        code: machine-readable reason. A record of another version may hold a code that this version does not know.
-        message: what was wrong, the value got, and what would be accepted.
+        code: machine-readable reason. The record of another version may hold an unknown code.
+        message: what was wrong, the value, and what would be accepted.
     """
 
     code: CallErrorCode | str
@@ -128,7 +128,7 @@ class CallError:
 
     @classmethod
     def parse(cls, text: str) -> CallError:
-        """The inverse of `str`. A text without a code is all message."""
+        """The inverse of `str`. A text without a code is a message."""
         code, separator, message = text.partition(": ")
         if not code or not separator:
             return cls("", text)
@@ -136,11 +136,11 @@ class CallError:
 
 
 class VideoToolsError(Exception):
-    """Root of every error that this package raises on purpose."""
+    """Base of all errors of this package."""
 
 
 class PolicyError(VideoToolsError):
-    """A policy cannot give its next turn, for a reason outside its reach: its rollout is aborted."""
+    """A policy cannot give its next turn through no fault of its own; its rollout is aborted."""
 
 
 class UsageError(VideoToolsError, ValueError):
@@ -149,7 +149,7 @@ class UsageError(VideoToolsError, ValueError):
 
 @contextmanager
 def writing(path: str | os.PathLike[str], advice: str) -> Iterator[None]:
-    """For a block that writes what the user named; `advice` says what to name instead.
+    """For a block that writes a file or folder that the user named; `advice` says what to name instead.
 
     Raises:
         UsageError: the block raised an OSError.
@@ -181,7 +181,7 @@ class UnreadableVideoError(VideoError):
 
 
 class BackendError(VideoError):
-    """The chosen video backend fails on this file, or would have shown another frame than the one asked for."""
+    """The chosen video backend fails on this file, or would return another frame than the requested one."""
 
 
 class FrameRangeError(VideoError, ValueError):
@@ -189,7 +189,7 @@ class FrameRangeError(VideoError, ValueError):
 
 
 class ClosedVideoError(VideoError):
-    """The reader was closed, by its user or since its file or its table failed; the file may be opened anew."""
+    """The reader was closed, by its user or after an error of its file or index; the file may be opened again."""
 
 
 class DeadlineError(VideoError, TimeoutError):
@@ -201,7 +201,7 @@ class CallRejected(VideoToolsError):
 
     Args:
         code: machine-readable reason.
-        message: what was wrong, the value got, and what would be accepted; the model may read it.
+        message: what was wrong, the value, and what would be accepted; the model may read it.
     """
 
     def __init__(self, code: CallErrorCode, message: str) -> None:
@@ -223,22 +223,22 @@ class EndpointError(VideoToolsError):
 
 
 class RetrievalError(VideoToolsError):
-    """Frames could not be searched by text: no encoder, not reached, or out of time. It never stands for a result."""
+    """Frames could not be searched by text: no encoder, not reached, or out of time. It never means an empty result."""
 
 
 class ToolModelError(VideoToolsError):
-    """The model behind a tool could not be asked: none is set up, it is not reached, or out of time."""
+    """The model behind a tool could not be asked: not configured, not reached, or out of time."""
 
 
 class JudgeError(VideoToolsError):
     """A judge gave no verdict on an answer: not reached, out of time, or its reply cannot be read.
 
-    It never counts as a wrong answer: the rollout is flagged, or the run stops, as configured.
+    It never counts as a wrong answer: the rollout is flagged, or the run stops.
     """
 
 
 class GroupScoreError(VideoToolsError):
-    """A method's `score_group` raised, or gave what is no reward: the rollouts that it compared are flagged."""
+    """A method's `score_group` raised, or returned invalid rewards; the rollouts of the group are flagged."""
 
 
 class InvariantError(VideoToolsError, AssertionError):

@@ -1,4 +1,4 @@
-"""What commands write: files that appear whole or not at all, and their output without what libraries print."""
+"""Files that are written completely or not at all, and output of commands without the output of libraries."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from verl_video_tools.core.errors import UsageError
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of `path` once the block ends without an exception.
+    """A temporary path that replaces `path` when the block ends without an exception.
 
-    It lies in the same folder, so that taking the place is one step for every reader, and has a name of its own, so
-    that several processes may write the same file: the last one stays.
+    It is in the same folder, so that the replacement is atomic, and has a unique name, so that several processes may
+    write the same file. The last one stays.
 
     Raises:
         OSError: as the block does, or the file cannot be replaced.
@@ -35,7 +35,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Whole or not at all; what UTF-8 cannot hold is written with backslashes."""
+    """Write a file completely or not at all. Characters without a UTF-8 encoding are written with backslashes."""
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
@@ -49,31 +49,31 @@ def write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 
 
 @dataclass
-class HeldOutput:
-    """What was printed since `hold_output` was entered."""
+class CapturedOutput:
+    """The output of a block of `hold_output`."""
 
     discarded: bool = False
-    """Not shown in the end."""
+    """The output is not printed afterwards."""
 
 
 @contextmanager
-def hold_output() -> Iterator[HeldOutput]:
-    """Holds back both output streams, then shows what came on standard error; after a UsageError it is discarded.
+def hold_output() -> Iterator[CapturedOutput]:
+    """Capture both output streams, and print them on standard error afterwards; discard them after a UsageError.
 
-    Works on the file descriptors and not on `sys.stdout`: C libraries and child processes are held too, and log
-    handlers that were made meanwhile go on writing to the real standard error.
+    It redirects the file descriptors, because C libraries and child processes do not use `sys.stdout`. Log handlers
+    that the block creates write to the real standard error afterwards.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     saved_stdout, saved_stderr = os.dup(1), os.dup(2)
     with tempfile.TemporaryFile() as file:
-        held = HeldOutput()
+        output = CapturedOutput()
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         try:
-            yield held
+            yield output
         except UsageError:
-            held.discarded = True  # its message says all; what libraries printed before would hide it
+            output.discarded = True  # the output of libraries would hide its message
             raise
         finally:
             sys.stdout.flush()
@@ -82,7 +82,7 @@ def hold_output() -> Iterator[HeldOutput]:
             os.dup2(saved_stderr, 2)
             os.close(saved_stdout)
             os.close(saved_stderr)
-            if not held.discarded:
+            if not output.discarded:
                 file.seek(0)
                 sys.stderr.write(file.read().decode("utf-8", errors="replace"))
                 sys.stderr.flush()

@@ -18,7 +18,7 @@ from verl_video_tools.core.regions import PixelBox, Region
 
 @dataclass(frozen=True, slots=True)
 class VideoInfo:
-    """Facts probed from a file, never taken from a row. Width and height are as displayed (rotation applied)."""
+    """Facts read from the file, never from a row. Width and height are as displayed (rotation applied)."""
 
     duration_seconds: float
     num_frames: int
@@ -26,7 +26,7 @@ class VideoInfo:
     width: int
     height: int
     uneven_last_seconds: float | None = None
-    """Time of the last frame where the average rate does not tell it. Records hold it where it is not None."""
+    """Time of the last frame if the average rate does not give it. Records have this key if it is not None."""
 
     @property
     def last_seconds(self) -> float:
@@ -36,7 +36,7 @@ class VideoInfo:
         return (self.num_frames - 1) / self.average_fps
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; the arguments of its class."""
+        """The arguments of the class, as JSON."""
         data = asdict(self)
         if self.uneven_last_seconds is None:
             del data["uneven_last_seconds"]
@@ -45,12 +45,10 @@ class VideoInfo:
 
 @dataclass(frozen=True, slots=True)
 class FrameRecord:
-    """What one shown picture was: the part of a frame that is kept after its pixels are gone.
-
-    Width and height are in pixels, as handed to the processor.
+    """One picture in the dialogue, without its pixels. Width and height are in pixels, as given to the processor.
 
     Attributes:
-        region: the part of the displayed frame that is shown; None where all of it is.
+        region: the shown part of the displayed frame; None for the whole frame.
     """
 
     index: int
@@ -59,10 +57,10 @@ class FrameRecord:
     height: int
     region: PixelBox | None = None
     video: int = 0
-    """Which of several videos of a row it is from, from 0. Records hold it where it is not 0."""
+    """Number of the row's video, from 0. Records have this key if it is not 0."""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; `region` (left, top, right, bottom) and `video` only where they say something."""
+        """JSON, with `region` (left, top, right, bottom) and `video` only if they are not the defaults."""
         data: dict[str, Any] = {
             "index": self.index,
             "timestamp_seconds": self.timestamp_seconds,
@@ -84,15 +82,15 @@ class FrameRecord:
 
 @dataclass(frozen=True)
 class FrameBatch:
-    """Decoded frames with the presentation times that the decoder reported; order and duplicates as requested.
+    """Decoded frames with the decoder's presentation times; order and duplicates as requested.
 
     Attributes:
         frames_THWC: uint8 RGB.
         timestamps_seconds: float64, shape (T,).
-        corrupt: bool, shape (T,); True where the nearest decodable frame stands in for a damaged one.
-        indices: int64, shape (T,); numbers of the frames shown, in presentation order of the file.
+        corrupt: bool, shape (T,); True if the nearest decodable frame replaces a damaged one.
+        indices: int64, shape (T,); numbers of the frames in presentation order of the file.
         num_cached: frames that came from a cache.
-        region: the part of each displayed frame that was cut out; None where all of it is shown.
+        region: the part of each displayed frame that was cut out; None for whole frames.
     """
 
     frames_THWC: npt.NDArray[np.uint8]
@@ -116,7 +114,7 @@ class FrameBatch:
         return len(self.frames_THWC)
 
     def records(self) -> list[FrameRecord]:
-        """What each frame is, without its pixels."""
+        """The frames without their pixels."""
         height, width = self.frames_THWC.shape[1:3]
         data = zip(self.indices.tolist(), self.timestamps_seconds.tolist(), strict=True)
         return [FrameRecord(index, seconds, width, height, self.region) for index, seconds in data]
@@ -134,15 +132,14 @@ class FrameRequest:
 
     Attributes:
         width, height: of a picture in pixels.
-        rounding: which frame a time means, the one `shown` then or the one that begins `nearest` to it, half way the
-            later one.
-        unique: each frame comes once, though several times mean it; so fewer frames than times may come. Where the
-            frame rate varies, this is not known before the file is asked.
-        within: two times; no time means a frame before the one shown at the first, or after the one shown at the
-            second. None: the whole video.
-        region: the part of each frame to show. It is cut out of the frame as decoded, at its full size, and then
-            resized.
-        video: which of several videos of a row, from 0.
+        rounding: the frame of a time: the one that is `shown` then, or the one whose start is `nearest` (the later of
+            two).
+        unique: return each frame once, even if several times select it. With a variable frame rate the number of frames
+            is known only after the file is read.
+        within: two times. No frame before the one shown at the first, or after the one shown at the second, is
+            selected. None: the whole video.
+        region: the part of each frame to show. It is cut out at the decoded size and then resized.
+        video: number of the row's video, from 0.
 
     Raises:
         ValueError: both or neither of `seconds` and `indices`.
@@ -163,15 +160,15 @@ class FrameRequest:
             raise ValueError("a FrameRequest takes either seconds or indices")
 
     def __len__(self) -> int:
-        """Number of frames requested, the most that can come."""
+        """Number of requested frames, an upper bound of the result. Budgets count it."""
         return len(self.seconds if self.seconds is not None else self.indices or ())
 
 
 @dataclass(frozen=True, slots=True)
 class PixelEnvelope:
-    """What the processor leaves untouched: sides that are multiples of `factor`, area within [min, max] pixels.
+    """Sizes that the processor does not change: sides that are multiples of `factor`, area within [min, max] pixels.
 
-    The default says "no processor": sizes are then whatever the method asks for.
+    The default means no processor, so that frames have the sizes that the method requests.
     """
 
     factor: int = 1

@@ -1,4 +1,4 @@
-"""This machine and this installation: packages, GPUs, models and pages. Nothing heavy is imported."""
+"""This machine and this installation: packages, GPUs, models and pages, without heavy imports."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from verl_video_tools.core.errors import UsageError
 
 _PACKAGE = Path(__file__).parents[1]
 _FOLDERS = (_PACKAGE / "docs", _PACKAGE.parent / "docs")
-"""Pages that came with a wheel, and those of a checkout."""
+"""Pages of a wheel and of a checkout."""
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 """`owner/name`."""
 
 ANSWER_SECONDS = 5.0
-"""Time for the hub to say whether it has a model."""
+"""Time limit of the request whether the hub has a model."""
 
 _CACHED_FILES = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json")
 
 
 def installed_version(distribution: str) -> str | None:
-    """The version in the distribution's metadata; None where it is not installed."""
+    """The version in the distribution's metadata; None if it is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -43,13 +43,13 @@ def module_exists(module: str) -> bool:
 
 
 def detect_device() -> str:
-    """`gpu` or `cpu`: the environment variable DEVICE where it says so, else whether nvidia-smi lists a GPU."""
+    """`gpu` or `cpu`: the environment variable DEVICE if it is set, otherwise by whether nvidia-smi lists a GPU."""
     device = os.environ.get("DEVICE", "")
     return device if device in ("gpu", "cpu") else ("gpu" if list_gpus() else "cpu")
 
 
 def list_gpus() -> list[str]:
-    """Names of the GPUs that nvidia-smi lists; empty where it is missing or fails."""
+    """Names of the GPUs that nvidia-smi lists; empty if it is missing or fails."""
     if shutil.which("nvidia-smi") is None:
         return []
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
@@ -64,13 +64,11 @@ def list_gpus() -> list[str]:
 
 
 def page(name: str) -> str:
-    """The URL of a page, which can be opened wherever the package is installed.
-
-    On the site that the package's metadata names as Documentation (`[project.urls]`); where it names none, the file
-    that comes with the package.
+    """The URL of a page of the documentation: on the site that the package's metadata names as Documentation
+    (`[project.urls]`), otherwise the file that comes with the package.
 
     Args:
-        name: its path in docs, without suffix, such as "judge".
+        name: its path in docs without suffix, such as "judge".
     """
     if site := _site():
         return f"{site}/{name}/"
@@ -91,15 +89,14 @@ def _site() -> str | None:
 
 
 # --------------------------------------------------------------------------------------------------------------- models
-# Libraries that get a name which is neither a folder nor on the hub ask the hub again and again, for minutes where
-# there is no network. So the place of a model is decided before anything is loaded.
+# Without a network, libraries repeat requests to the hub for minutes. So a model is located before anything is loaded.
 
 
 def locate_model(name: str) -> str:
-    """What to load a model, or its processor, from: the name itself, or a folder of the hub's cache if the hub cannot
-    be asked.
+    """The folder or name to load a model or its processor from. If the hub cannot be reached, it is a folder of the
+    hub's cache.
 
-    The hub is asked once, for at most `ANSWER_SECONDS`; not where HF_HUB_OFFLINE is set.
+    The hub gets one request of at most `ANSWER_SECONDS`, and none if HF_HUB_OFFLINE is set.
 
     Raises:
         UsageError: it is neither a folder nor a name of the form `owner/name`, the hub has no such model, or the hub
@@ -123,13 +120,13 @@ def locate_model(name: str) -> str:
         return _cached(name, "the hub has no public model of that name", error)
     except HfHubHTTPError as error:  # the hub or a proxy is in trouble
         return _cached(name, f"the hub gave no answer ({_first_line(error)})", error)
-    except Exception as error:  # whatever its HTTP client raises: which one that is, is the library's affair
+    except Exception as error:  # the library may use any HTTP client
         return _cached(name, f"the hub cannot be reached ({_first_line(error)})", error)
     return name
 
 
 def _cached(name: str, reason: str, cause: Exception | None = None) -> str:
-    """Its folder in the hub's cache."""
+    """The model's folder in the hub's cache."""
     from huggingface_hub import try_to_load_from_cache
 
     for file in _CACHED_FILES:

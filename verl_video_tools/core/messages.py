@@ -1,4 +1,4 @@
-"""Messages of texts and images, as the policy reads them."""
+"""Messages of texts and images for the policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from verl_video_tools.core.frames import FrameRecord
 
 IMAGE_MARK = "<image>"
-"""Stands for one image wherever a message is shown as text."""
+"""Stands for an image in the text of a message."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def content_text(content: Content) -> str:
 
 
 def with_pixels(content: Content, images: Iterable[ImagePart]) -> Content:
-    """Content whose images were planned, with the decoded `images` of the same records in their places."""
+    """Planned content with the decoded `images` of the same records."""
     decoded = {image.record: image for image in images}
     return tuple(part if isinstance(part, str) else decoded[part.record] for part in content)
 

@@ -8,7 +8,7 @@ import unicodedata
 from decimal import Decimal
 
 MAX_CHARACTERS = 200
-"""A longer text is no number."""
+"""Longest text of a number."""
 
 _MAX_DIGITS = 50
 _DECIMAL = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)")
@@ -67,7 +67,7 @@ def values_of(text: str) -> list[float] | None:
     arithmetic and LaTeX are read. Words, units and markup separate numbers.
 
     Returns:
-        None where the text is too long, or where a part is no plain number: a clock time, a factorial, an unknown.
+        None if the text is too long, or if a part is not a plain number: a clock time, a factorial, an unknown.
     """
     if len(text) > MAX_CHARACTERS:
         return None
@@ -98,7 +98,7 @@ def _cleaned(text: str) -> str:
 
 
 class _Expressions:
-    """A parser of expressions that stand one after the other."""
+    """A parser of consecutive expressions."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self.tokens = [(kind, _OPERATORS.get(text, text)) for kind, text in tokens]
@@ -140,10 +140,14 @@ class _Expressions:
             value = value * self._signed() if self._take() == "*" else value / self._signed()
         return value
 
-    def _signed(self) -> float:
+    def _sign(self) -> float:
         sign = 1.0
         while self._next_is("+-"):
             sign = -sign if self._take() == "-" else sign
+        return sign
+
+    def _signed(self) -> float:
+        sign = self._sign()
         return sign * self._power()
 
     def _power(self) -> float:
@@ -152,17 +156,12 @@ class _Expressions:
             if self._take() == "%":
                 value /= 100
                 continue
-            exponent = self._signed_operand()
+            sign = self._sign()
+            exponent = sign * self._operand()
             if abs(exponent) > _MAX_EXPONENT or self._next_is("^"):
                 raise ValueError("the power is too large")
             value = math.pow(value, exponent)
         return value
-
-    def _signed_operand(self) -> float:
-        sign = 1.0
-        while self._next_is("+-"):
-            sign = -sign if self._take() == "-" else sign
-        return sign * self._operand()
 
     def _operand(self) -> float:
         kind, text = self._kind(), self._take()
@@ -213,7 +212,7 @@ class _Expressions:
 
 # ------------------------------------------------------------------------------------------------------------ estimates
 
-# Whatever may be part of a number, so that "1/2", "0:34" and "3-4" are one find each, which is none.
+# All characters that may be part of a number, so that "1/2", "0:34" and "3-4" are each one match, which is no number.
 _CANDIDATE = re.compile(r"[+-]?(?<![A-Za-z_])[.\d](?:[\d.,:/]|(?<=\d)[eE][+-]?(?=\d)|-(?=\d))*")
 _UNIT_POWER = re.compile(r"(?<=[A-Za-z])(\}?) ?\^ ?(?:\{[+-]?\d\}|[+-]?\d)")
 """Of ``25 m^2``; NFKC makes letters of ``m\u00b2``."""
@@ -221,7 +220,7 @@ _NUMBER = re.compile(r"[+-]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE
 
 
 def estimate(text: str) -> float | None:
-    """The only number that a text states, words and a unit around it aside; None if it states none or several.
+    """The number that a text states, also with words and a unit around it; None if it states none or several.
 
     Thousands separators and exponents are read; fractions, clock times, ranges and number words are not.
     """
@@ -229,8 +228,8 @@ def estimate(text: str) -> float | None:
     if len(text) > MAX_CHARACTERS:
         return None
     text = _UNIT_POWER.sub(r"\1", text)
-    found = [part.rstrip(".,:/") for part in _CANDIDATE.findall(text) if any(map(str.isdigit, part))]
-    if len(found) != 1 or not _NUMBER.fullmatch(found[0]):
+    numbers = [part.rstrip(".,:/") for part in _CANDIDATE.findall(text) if any(map(str.isdigit, part))]
+    if len(numbers) != 1 or not _NUMBER.fullmatch(numbers[0]):
         return None
-    value = float(found[0].replace(",", ""))
+    value = float(numbers[0].replace(",", ""))
     return value if math.isfinite(value) else None

@@ -1,15 +1,14 @@
-"""Native reasoning: what a model thinks before it speaks, by its own training and not by a method's grammar.
+"""Native reasoning of a model, from its own training and not from a method's grammar.
 
-It comes in three shapes, and is taken apart here for every method and every caller:
+It has three forms, which this module separates for all methods and callers:
 
     <think>REASONING</think>TURN    both in the text
     REASONING</think>TURN           the chat template has written the opening tag
-    TURN                            beside a field `reasoning_content` (or `reasoning`) of the message
+    TURN                            with a field `reasoning_content` (or `reasoning`) of the message
 
-Most grammars have a thought of their own, some with the same tag (`Method.thought_tag`). Which one a block is follows
-from the turn behind it: where that has a thought, the block before is native reasoning and is no part of the turn;
-where it has none, the reasoning is the turn's thought, in the method's tag. So a turn of a model without native
-reasoning stays as it is.
+Most grammars have a thought, some with the same tag (`Method.thought_tag`). The turn after a block decides: if the turn
+has a thought, the block is native reasoning and not part of the turn; otherwise the reasoning becomes the turn's
+thought, in the method's tag. So a turn of a model without native reasoning is unchanged.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ NATIVE_TAG = "think"
 OPENING, CLOSING = f"<{NATIVE_TAG}>", f"</{NATIVE_TAG}>"
 _NATIVE = re.compile(f"</?{NATIVE_TAG}>")
 _ANY_TAG = re.compile(r"</?([A-Za-z_]\w*)>")
-_MOST_ENDS_TRIED = 16
-"""Of a reasoning that names its own tags; each costs a reading of the rest."""
+_MAX_ENDS = 16
+"""Closing tags that are tried in a reasoning that names its own tags, because each try parses the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedCompletion:
-    """A turn as a method reads it.
+    """A turn for a method, and native reasoning.
 
     Attributes:
         text: without native reasoning, or with it as the turn's thought.
-        reasoning: native reasoning that is no part of the turn, stripped; None where there is none.
+        reasoning: native reasoning that is not part of the turn, stripped; None without.
     """
 
     text: str
@@ -45,16 +44,16 @@ class ParsedCompletion:
 def split_reasoning(
     text: str, method: Method, *, reasoning: str | None = None, opened: bool = False, cut: bool = False
 ) -> ParsedCompletion:
-    """Tell native reasoning from what a model says.
+    """Separate native reasoning from a turn.
 
-    Tags in reasoning that becomes a turn's thought lose their angle brackets: a call that it merely names is no call.
-    Reasoning that was cut says nothing, whatever it names.
+    Tags in reasoning that becomes a turn's thought lose their angle brackets, because a call that reasoning only names
+    is not a call. Reasoning that reached the token limit is an empty turn.
 
     Args:
-        text: what the model wrote, or the content of its message.
-        reasoning: what came in a field of its own.
+        text: the model's text, or the content of its message.
+        reasoning: the message's field for reasoning.
         opened: the chat template has written `<think>` before `text`.
-        cut: the text ends where its token limit did.
+        cut: the text reached its token limit.
     """
     if reasoning is not None and reasoning.strip():
         return _joined(reasoning, text, method) if text.strip() else ParsedCompletion("", reasoning.strip())
@@ -66,7 +65,7 @@ def split_reasoning(
         return ParsedCompletion("", unfinished or None) if starts_with_opening and cut else ParsedCompletion(text)
     start = text.index(OPENING) + len(OPENING) if starts_with_opening else 0
     ends, likely_end = _possible_ends(text, start, is_nested=method.thought_tag == NATIVE_TAG)
-    for end in ends[:_MOST_ENDS_TRIED]:
+    for end in ends[:_MAX_ENDS]:
         turn = text[end + len(CLOSING) :].lstrip()
         if _is_whole(turn, method):
             return ParsedCompletion(turn, text[start:end].strip() or None)
@@ -77,21 +76,21 @@ def split_reasoning(
 
 
 def opens_reasoning(prompt_text: str) -> bool:
-    """Whether a prompt, as the chat template renders it, ends with the opening tag, which the turn then lacks."""
+    """Whether the rendered prompt ends with the opening tag, which the turn then lacks."""
     return prompt_text.rstrip().endswith(OPENING)
 
 
 def lacks_opening(text: str) -> bool:
-    """Whether a reply closes a reasoning that it does not open: the chat template does, with every turn."""
+    """Whether a reply closes a reasoning that the chat template has opened."""
     first = _NATIVE.search(text)
     return first is not None and first[0] == CLOSING
 
 
 def with_reasoning(turn: str, reasoning: str | None, *, opened: bool) -> str:
-    """A turn as a model with native reasoning writes it: the reverse of `split_reasoning`, for training.
+    """A turn in the form of a model with native reasoning, for training: the inverse of `split_reasoning`.
 
     Args:
-        opened: the chat template writes the opening tag; a turn without reasoning then closes it at once.
+        opened: the chat template writes the opening tag, so that a turn without reasoning closes it at once.
     """
     text = turn if reasoning is None else f"{OPENING}\n{reasoning}\n{CLOSING}\n\n{turn}"
     if not opened:
@@ -102,9 +101,9 @@ def with_reasoning(turn: str, reasoning: str | None, *, opened: bool) -> str:
 
 
 def split_thought(text: str, tags: Sequence[str] = (NATIVE_TAG,)) -> tuple[str | None, str]:
-    """A thought in one of these tags, None where none is closed, and what follows it; both stripped.
+    """A thought in one of these tags and the text after it, both stripped. The thought is None without a closing tag.
 
-    For replies without a grammar: the last closing tag counts, and the opening one may be missing.
+    For replies without a grammar: the last closing tag counts, and the opening tag may be missing.
     """
     for tag in tags:
         before, closing, after = text.rpartition(f"</{tag}>")
@@ -114,7 +113,7 @@ def split_thought(text: str, tags: Sequence[str] = (NATIVE_TAG,)) -> tuple[str |
 
 
 def without_reasoning(reply: str) -> str:
-    """What follows the reasoning in a reply without a grammar; nothing if the reasoning was cut off."""
+    """The text after the reasoning in a reply without a grammar; empty if the reasoning was cut off."""
     thought, words = split_thought(reply)
     return "" if thought is None and words.startswith(OPENING) else words
 
@@ -123,8 +122,8 @@ def without_reasoning(reply: str) -> str:
 
 
 def _possible_ends(text: str, start: int, *, is_nested: bool) -> tuple[list[int], int | None]:
-    """Closing tags at which a reasoning that begins at `start` may end, the best place first; and where it ends if no
-    well-formed turn follows any of them, None where there may be no reasoning at all.
+    """Closing tags that may end a reasoning that begins at `start`, the best first; and the one that ends it if no
+    well-formed turn follows any of them, or None if there may be no reasoning.
 
     Args:
         is_nested: the turn's own thought has the same tag. The reasoning then ends at the latest where as many tags
@@ -145,7 +144,7 @@ def _possible_ends(text: str, start: int, *, is_nested: bool) -> tuple[list[int]
 
 
 def _joined(reasoning: str, rest: str, method: Method) -> ParsedCompletion:
-    """The turn with the reasoning as its thought, or apart from it where the turn has one, or needs none."""
+    """The turn with the reasoning as its thought, or separate from it if the turn has a thought or needs none."""
     tag, turn = method.thought_tag, rest.lstrip()
     if tag is None or _begins_with_thought(turn, tag, method):
         return ParsedCompletion(turn, reasoning.strip() or None)
@@ -154,13 +153,13 @@ def _joined(reasoning: str, rest: str, method: Method) -> ParsedCompletion:
 
 
 def _is_whole(turn: str, method: Method) -> bool:
-    """Whether a text is a turn to the letter, its own thought included."""
+    """Whether a text is a well-formed turn that includes its thought."""
     tag = method.thought_tag
     return method.parse(turn).well_formed and (tag is None or _begins_with_thought(turn, tag, method))
 
 
 def _begins_with_thought(turn: str, tag: str, method: Method) -> bool:
-    """Whether a turn has a thought before all that it does."""
+    """Whether a turn has a thought before its calls and its answer."""
     before, opening, _ = turn.partition(f"<{tag}>")
     if not opening or tag == NATIVE_TAG:  # of the same tag any thought further on may be that of a made-up turn
         return bool(opening) and not before.strip()

@@ -41,18 +41,17 @@ class Subtitle:
         """Read one.
 
         Raises:
-            KeyError, TypeError, ValueError: it is none.
+            KeyError, TypeError, ValueError: it is not a caption.
         """
         return cls(float(value["start_seconds"]), float(value["end_seconds"]), str(value["text"]))
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One row of the data set as loops and rewards see it (columns: `docs/rows.md`).
+    """One row of the data set for loops and rewards (columns: `docs/rows.md`).
 
-    `question` is the whole text that the model reads, option lines included; `subtitles` stand between the frames that
-    are shown with it. `ground_truth` is in the form that graders compare (`core.truths`): the letter of an option,
-    whatever form of it a row has.
+    `question` is the whole question with its options; `subtitles` are shown between the initial frames. `ground_truth`
+    is in the form that graders compare (`core.truths`), such as the letter of an option.
     """
 
     question: str
@@ -64,10 +63,10 @@ class Sample:
     extra_info: Mapping[str, Any] = field(default_factory=dict)
     subtitles: tuple[Subtitle, ...] = ()
     image_paths: tuple[str, ...] = ()
-    """Images in place of a video, in order; `video_path` is then empty, as it is where there is neither."""
+    """Images instead of a video, in order; `video_path` is then empty, as in a row with neither."""
 
     more_video_paths: tuple[str, ...] = ()
-    """Those after `video_path` in a row with several videos."""
+    """The videos after `video_path` in a row with several."""
 
     @property
     def videos(self) -> tuple[str, ...]:
@@ -76,19 +75,17 @@ class Sample:
 
     @property
     def media(self) -> str:
-        """What the question is about, by which questions are told apart: the first video, or image; empty where it is a
-        text alone."""
+        """The first video or image, which distinguishes equal questions; empty for a text alone."""
         return self.video_path or next(iter(self.image_paths), "")
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Sample:
-        """Read a row as verl hands it to an agent loop or a reward manager.
-
-        Every reader of rows goes through here, so that a truth has one form.
+        """Read a row in verl's form for agent loops and reward managers. All code reads rows by this function, so that
+        a truth has one form.
 
         Raises:
-            RowError: a needed field is missing or empty, or one holds what it cannot; names the field and the row's
-                index.
+            RowError: a required field is missing or empty, or a field has an invalid value; names the field and the
+                row's index.
         """
         extra_info = _entries(row, "extra_info", "row index=? split=?")
         where = f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"
@@ -141,14 +138,15 @@ class Sample:
 
 
 def check_question(sample: Sample, judge: object | None) -> None:
-    """Say, before or after a rollout, that its answer could not be graded.
+    """Check that an answer to the question can be graded.
 
     Args:
-        judge: the judge, or, where none will be asked, the options of the one that there is.
+        judge: the judge or its configuration.
 
     Raises:
-        UsageError: the question is open and there is no judge, numeric or an estimate and its truth no number, of type
-            segment and its truth none, or multiple choice and its truth none of the options.
+        UsageError: an open question without a judge, a numeric question or estimate whose truth is not a number, a
+            question of type segment whose truth is not a segment, or a multiple-choice question whose truth is not an
+            option.
     """
     truth = sample.ground_truth
     match sample.question_type:
@@ -178,7 +176,7 @@ def check_question(sample: Sample, judge: object | None) -> None:
 
 
 def _entries(row: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
-    """A column of named entries; none where it is missing. Raises RowError for anything else, such as their JSON."""
+    """A column of named entries; empty if it is missing. Raises RowError for other values, such as their JSON."""
     value = row.get(name)
     if value is None:
         return {}
@@ -188,7 +186,7 @@ def _entries(row: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]
 
 
 def _text(extra_info: Mapping[str, Any], name: str, where: str) -> str:
-    """A text; empty where there is none. Raises RowError for anything else, such as a list of texts."""
+    """A text; empty if it is missing. Raises RowError for other values, such as a list of texts."""
     value = extra_info.get(name)
     if value is None:
         return ""
@@ -198,7 +196,7 @@ def _text(extra_info: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def all_media_of(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
-    """The videos, or else the images, of a row that need not be right otherwise; () where there are none."""
+    """The videos, or else the images, of a row that may be invalid otherwise; () without any."""
     for name in ("video_path", "video_paths", "image_paths"):
         value = extra_info.get(name)
         if isinstance(value, str) and value:
@@ -209,7 +207,7 @@ def all_media_of(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def media_of(extra_info: Mapping[str, Any]) -> str | None:
-    """`Sample.media` of a row that need not be right otherwise; None where there is none."""
+    """`Sample.media` of a row that may be invalid otherwise; None without any."""
     return next(iter(all_media_of(extra_info)), None)
 
 
@@ -225,7 +223,7 @@ def _paths(extra_info: Mapping[str, Any], name: str, where: str) -> tuple[str, .
 
 
 def _options(value: Any) -> tuple[str, ...]:
-    """Texts of options, given as a list or as the JSON of one."""
+    """The options, from a list of texts or from its JSON."""
     if value is None:
         return ()
     try:
@@ -260,23 +258,24 @@ def _subtitles(value: Any) -> tuple[Subtitle, ...]:
 
 
 # ---------------------------------------------------------------------------------------------------------------- clips
-# Parts of videos are named as media fragments (W3C Media Fragments URI 1.0): `video.mp4#t=5,10` is what `video.mp4`
-# shows from second 5 to second 10. Such a name stands wherever the path of a video does, so that rows, records, caches
-# and viewers need to know nothing of clips. What opens it is `video.Video`.
+# A clip is a media fragment (W3C Media Fragments URI 1.0): `video.mp4#t=5,10` is `video.mp4` from second 5 to second
+# 10. It may replace the path of a video everywhere, so that rows, records, caches and viewers need no code for clips.
+# `video.Video` opens it.
 _SECONDS = r"\d{1,9}(?:\.\d{1,9})?"
 _FRAGMENT = re.compile(rf"(?s)(.*)#t=({_SECONDS}),({_SECONDS})")
 
 
 class Clip(NamedTuple):
-    """A file, and the part of it that is meant."""
+    """A file and a part of it."""
 
     file: str
     seconds: tuple[float, float] | None
-    """Start and end, from the file's first frame: the frames that begin in [start, end). None: all of it."""
+    """Start and end, relative to the file's first frame: the frames that begin in [start, end). None: the whole
+    file."""
 
 
 def clip_path(file: str | os.PathLike[str], start_seconds: float, end_seconds: float) -> str:
-    """The name of a part of a file; times in milliseconds.
+    """The path of a clip, with times in milliseconds.
 
     Raises:
         ValueError: it does not begin before it ends.
@@ -288,9 +287,9 @@ def clip_path(file: str | os.PathLike[str], start_seconds: float, end_seconds: f
 
 
 def read_clip(path: str | os.PathLike[str]) -> Clip:
-    """What a path names; a path without such an end names all of its file."""
+    """The clip of a path. A path without a fragment is the whole file."""
     text = os.fspath(path)
-    found = _FRAGMENT.fullmatch(text)
-    if found is None:
+    match = _FRAGMENT.fullmatch(text)
+    if match is None:
         return Clip(text, None)
-    return Clip(found[1], (float(found[2]), float(found[3])))
+    return Clip(match[1], (float(match[2]), float(match[3])))

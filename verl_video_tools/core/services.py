@@ -1,4 +1,4 @@
-"""What a rollout may ask another model: whether an answer is right, which frames show a text, and what frames show."""
+"""Interfaces of other models that a rollout may ask: a judge of answers, a search for frames, and a model for tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AnswerLabel(StrEnum):
 
     @property
     def score(self) -> float:
-        """1 where right, 0.5 where partly right, else 0: what methods with graded answers pay."""
+        """1 for a right answer, 0.5 for a partly right one, otherwise 0: the reward of methods with partial credit."""
         return {AnswerLabel.CORRECT: 1.0, AnswerLabel.PARTIAL: 0.5, AnswerLabel.INCORRECT: 0.0}[self]
 
 
@@ -31,25 +31,25 @@ class Judge(Protocol):
         """The judge's verdict on one answer.
 
         Raises:
-            JudgeError: no verdict could be had. It is never taken for a wrong answer.
+            JudgeError: there is no verdict. It never counts as a wrong answer.
         """
         ...
 
 
 class Retriever(Protocol):
-    """Finds the frames of a video that show what a text says."""
+    """Finds the frames of a video that a text describes."""
 
     async def best_frames(
         self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
     ) -> list[int]:
-        """The `num_frames` candidates (all, if there are fewer) most like the text, the best one first.
+        """The `num_frames` candidates (all, if there are fewer) most similar to the text, the best first.
 
         Args:
-            candidates: frame indices in order of time, without duplicates; of two that are equally alike the earlier
-                one is better.
+            candidates: frame indices in order of time, without duplicates. The earlier of two equally similar ones
+                ranks higher.
 
         Raises:
-            RetrievalError: no answer could be had in time.
+            RetrievalError: there is no answer in time.
             VideoError: the candidates cannot be decoded.
         """
         ...
@@ -57,10 +57,10 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """What one rollout may ask of its tools' model.
+    """Limits of one rollout's requests to the tools' model.
 
     Attributes:
-        calls: questions.
+        calls: number of requests.
     """
 
     calls: int = 8
@@ -68,13 +68,13 @@ class ModelLimits:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """What a tool's model replied.
+    """A reply of a tool's model.
 
     Attributes:
         text: never empty; without the model's reasoning.
-        model: its name.
-        prompt_tokens, completion_tokens: as the endpoint counts them; 0 where it does not.
-        cut: the reply ended at its limit of tokens.
+        model: the model's name.
+        prompt_tokens, completion_tokens: as the endpoint counts them; 0 if it does not.
+        cut: the reply reached its limit of tokens.
     """
 
     text: str
@@ -85,34 +85,35 @@ class ModelReply:
 
 
 class ToolModel(Protocol):
-    """A model that tools ask: a captioner, a reader of text in frames, a sub-agent. Not the policy, and not trained."""
+    """A model for tools, such as a captioner, a text recogniser or a sub-agent. It is not the policy and is not
+    trained."""
 
     @property
     def limits(self) -> ModelLimits:
-        """What one rollout may ask of it."""
+        """The limits of one rollout."""
         ...
 
     async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
-        """Its reply to one user message of texts and frames.
+        """The reply to one user message of texts and frames.
 
         Raises:
-            CallRejected: `no_reply`, where the model is there and gives none that can be used; in a rollout also
-                `model_budget`, where the rollout has asked all that it may.
-            ToolModelError: it cannot be asked.
+            CallRejected: `no_reply` if the model gives no usable reply; in a rollout also `model_budget` after the last
+                allowed request.
+            ToolModelError: the model cannot be asked.
         """
         ...
 
 
 @dataclass
 class ModelCall:
-    """One exchange with a tool's model, as the record of its call holds it."""
+    """One exchange with a tool's model in the record of a call."""
 
     request: str
-    """The message as text, an image mark for each frame."""
+    """The message as text, with an image mark for each frame."""
     frames: list[FrameRecord] = field(default_factory=list)
-    """In their order in the message."""
+    """In the order of the message."""
     reply: str | None = None
-    """None where there was none; `error` then says why, as ``"<code>: <reason>"``."""
+    """None without a reply; `error` then gives the reason as ``"<code>: <reason>"``."""
     error: str | None = None
     model: str | None = None
     prompt_tokens: int = 0

@@ -13,15 +13,15 @@ from verl_video_tools.core.messages import ImagePart
 from verl_video_tools.core.services import ModelCall
 
 JUDGE_FLAG = "judge"
-"""Flag of a rollout that its judge gave no verdict on."""
+"""Flag of a rollout without a verdict of its judge."""
 REWARD_FLAG = "reward"
 """Flag of a rollout whose reward its method failed to compute."""
 GROUP_SCORE_FLAG = "group_score"
-"""Flag of rollouts that their method failed to compare with each other."""
+"""Flag of rollouts whose method failed to compare the group."""
 
 
 class StopReason(StrEnum):
-    """Why a rollout ended. Each is logged as a one-hot rate."""
+    """Why a rollout ended. The rate of each reason is logged."""
 
     ANSWER = "answer"
     MAX_TURNS = "max_turns"
@@ -37,7 +37,7 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call as the parser read it. `error` is set where it is not well-formed."""
+    """A parsed call. A malformed call has an `error`."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -46,14 +46,14 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ParsedTurn:
-    """One assistant turn as its method's grammar reads it. Parsing never raises, whatever the text.
+    """One assistant turn, parsed by the method's grammar. Parsing never raises.
 
     Attributes:
         thought: text of the thinking block, None if there is none.
-        calls: every call recognised, also malformed ones.
+        calls: all recognised calls, also malformed ones.
         answer: text of the answer, stripped; None if the turn does not answer.
-        summary: what the turn passes on to the next one, where the method's grammar knows such a thing.
-        well_formed: the turn follows the method's grammar to the letter (what a format reward asks).
+        summary: text that the turn passes to the next turn, if the method's grammar has it.
+        well_formed: the turn follows the method's grammar exactly, as a format reward requires.
     """
 
     thought: str | None = None
@@ -65,22 +65,21 @@ class ParsedTurn:
 
 @dataclass(frozen=True)
 class ToolPlan:
-    """What a call will do, known before a pixel is decoded: frames to show and/or facts to state."""
+    """The result of a call, planned before a pixel is decoded: frames, facts and text."""
 
     frames: FrameRequest | None = None
     result: Mapping[str, Any] = field(default_factory=dict)
     """JSON-able facts, e.g. ``{"frame_number": 815}``; kept in the record, for rewards."""
     text: str | None = None
-    """What the call answers in words: alone, or before its frames. Recorded, and counted by the budget like all that
-    an observation holds."""
+    """Text of the result, alone or before the frames. It is recorded and counts towards the budget."""
 
 
 @dataclass
 class CallRecord:
-    """One call as it was carried out or refused.
+    """One executed, refused or failed call.
 
-    `ok` holds once its result is in the observation that answers the turn. A call that was planned, and whose turn
-    nothing answers, is not executed: it has no frames and no result.
+    `ok` is true once the result is in an observation. A call that was planned in a turn without an observation is not
+    executed: it has no frames and no result.
     """
 
     name: str
@@ -91,32 +90,30 @@ class CallRecord:
     result: dict[str, Any] = field(default_factory=dict)
     latency_ms: float = 0.0
     retrieved_frames: list[list[int]] = field(default_factory=list)
-    """What the retriever answered while the call was planned, a list of frame indices per query, the best one first."""
+    """The retriever's results while the call was planned: a list of frame indices per query, the best first."""
     text: str | None = None
-    """What the call answered in words (`ToolPlan.text`); None in records of calls that answered none."""
+    """Text of the result (`ToolPlan.text`); None without."""
     model_calls: list[ModelCall] = field(default_factory=list)
-    """What the tool asked of its model while the call was planned, in order, failed questions included."""
+    """The tool's requests to its model while the call was planned, in order, including failed ones."""
 
     def failed(self) -> bool:
-        """Whether it was not executed through no fault of the policy (`errors.FAILURE_CODES`)."""
+        """Whether the call failed through no fault of the policy (`errors.FAILURE_CODES`)."""
         return self.error is not None and self.error.code in FAILURE_CODES
 
-    def found_nothing(self) -> bool:
-        """Whether it was a right call that had nothing to show (`errors.EMPTY_CODES`)."""
-        return self.error is not None and self.error.code in EMPTY_CODES
-
     def refused(self) -> bool:
-        """Whether the policy is to blame for a call that was not carried out."""
-        return not (self.ok or self.failed() or self.found_nothing())
+        """Whether the policy is the reason that the call was not executed. A valid call without a result
+        (`errors.EMPTY_CODES`) is not refused."""
+        is_empty = self.error is not None and self.error.code in EMPTY_CODES
+        return not (self.ok or self.failed() or is_empty)
 
     def exceeded_budget(self) -> bool:
-        """Whether it was refused because what it would have shown did not fit (`errors.BUDGET_CODES`)."""
+        """Whether the call was refused because its observation did not fit a budget (`errors.BUDGET_CODES`)."""
         return self.error is not None and self.error.code in BUDGET_CODES
 
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """A call's record, the images that go with it, in the order of `record.frames`, and the video asked about."""
+    """A call's record, its images in the order of `record.frames`, and the video."""
 
     record: CallRecord
     images: tuple[ImagePart, ...] = ()
@@ -134,31 +131,31 @@ class Turn:
     answer: str | None = None
     well_formed: bool = False
     truncated: bool = False
-    """The turn was cut by its token limit."""
+    """The turn reached its token limit."""
     reasoning: str | None = None
-    """What the model thought before it said `text`, where that is native reasoning and not the method's thought."""
+    """Native reasoning before `text`, which is not the method's thought."""
 
 
 @dataclass
 class CacheUse:
-    """What the frame cache of its process did for a rollout."""
+    """Use of the process's frame cache by a rollout."""
 
     hits: int = 0
-    """Frames that came from the cache."""
+    """Frames from the cache."""
     misses: int = 0
-    """Frames that had to be decoded."""
+    """Decoded frames."""
     stored_bytes: int = 0
-    """Fill of the cache when the rollout last asked it for frames."""
+    """Size of the cache at the rollout's last request of frames."""
 
 
 @dataclass
 class Verification:
-    """What came of asking the policy once more from frames alone (`Method.verification_frames`).
+    """A further request to the policy that holds frames alone (`Method.verification_frames`).
 
     Attributes:
-        frames: that it was shown, in this order.
-        text: its reply; None where there was none.
-        error: why there was none, in words: it did not fit, or the policy has no more to say.
+        frames: the frames in their order.
+        text: the reply; None without a reply.
+        error: the reason without a reply: the request did not fit, or the policy has no further turn.
     """
 
     frames: list[FrameRecord] = field(default_factory=list)
@@ -175,7 +172,7 @@ class Verification:
 
 @dataclass
 class Trajectory:
-    """The one record of a rollout: the viewer draws it, the reward reads it, exports and evaluation count it."""
+    """The record of a rollout, which rewards, the viewer, exports and evaluation read."""
 
     method: str
     question: str
@@ -185,41 +182,41 @@ class Trajectory:
     stop_reason: StopReason | None = None
     answer: str | None = None
     error: str | None = None
-    """Set with `video_error` and `aborted`: what happened."""
+    """The error message with `video_error` and `aborted`."""
     flags: list[str] = field(default_factory=list)
     """Reasons to keep the rollout out of training (broken invariant, judge failure, infrastructure error)."""
     cache: CacheUse = field(default_factory=CacheUse)
     retrieved_frames: list[list[int]] = field(default_factory=list)
-    """What the retriever answered for the initial frames, as `CallRecord.retrieved_frames` for a call."""
+    """The retriever's results for the initial frames, as `CallRecord.retrieved_frames` for a call."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Fields of the method that are this rollout's own, where those of a group differ by design (FrameMind's rung).
-    With the run's method they give the rollout's (`core.method.method_of_rollout`)."""
+    """Fields of the method that differ within a group by design (FrameMind's rung). `core.method.method_of_rollout`
+    applies them to the run's method."""
     prompt_digest: str | None = None
-    """Of the user's system prompt (`core.prompts.prompt_digest`); None where the packaged one was shown."""
+    """Digest of the user's system prompt (`core.prompts.prompt_digest`); None for the packaged prompt."""
     more_videos: list[VideoInfo] = field(default_factory=list)
-    """Those after `video` in a row with several; records hold them where there are any."""
+    """The videos after `video` in a row with several. Records have this key if there are any."""
     visuals: Literal["video", "images", "none"] = "video"
-    """What the question came with. `images` are the `initial_frames`, by their numbers in the row. With either of the
-    others there is no `video`, and records hold this field."""
+    """What the question is about. `images` are the `initial_frames`, by their numbers in the row. Without a video,
+    `video` is None and records have this key."""
     provenance: dict[str, Any] | None = None
-    """`Method.provenance`: what the method's name does not tell of it."""
+    """`Method.provenance`: facts of the method beside its name."""
     verification: Verification | None = None
-    """What the policy replied when it was asked once more, from frames alone; records hold it where it was asked."""
+    """The policy's reply to a request of frames alone. Records have this key if there was such a request."""
 
     def is_lost(self) -> bool:
-        """Whether it says nothing of the policy: the video was never opened or could not be read, or the rollout was
+        """Whether the rollout says nothing about the policy: the video was not opened or not read, or the rollout was
         aborted."""
         is_unopened = self.video is None and self.visuals == "video"
         return is_unopened or self.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED)
 
     def initial_frame_indices(self) -> list[int]:
-        """Indices of the frames that were shown with the question."""
+        """Indices of the initial frames."""
         return [frame.index for frame in self.initial_frames]
 
     def initial_frames_difference(self, recorded: Sequence[int]) -> str | None:
-        """How the initial frames of this replay differ from the recorded rollout's; None if they are the same.
+        """How the initial frames of this replay differ from those of the recorded rollout; None if they are the same.
 
-        Sizes may differ: a teacher behind an endpoint may be shown larger ones.
+        Sizes may differ, because a teacher behind an endpoint may get larger frames.
         """
         if list(recorded) == self.initial_frame_indices():
             return None
@@ -244,8 +241,8 @@ class Trajectory:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able dict; `from_dict` is its inverse. The error of a call is a text, as `CallError` writes it."""
-        # `asdict` copies each value of each frame by itself: 30 ms for 752 frames, on the event loop of all rollouts.
+        """The record as JSON; `from_dict` is the inverse. The error of a call is a text, as `CallError` writes it."""
+        # Without frames, because `asdict` takes 30 ms for 752 frames, on the event loop of all rollouts.
         turns = [replace(turn, calls=[_without_frames(call) for call in turn.calls]) for turn in self.turns]
         data = asdict(replace(self, initial_frames=[], turns=turns, verification=None))
         data["verification"] = None if self.verification is None else self.verification.to_dict()
@@ -253,13 +250,13 @@ class Trajectory:
         data["video"] = None if self.video is None else self.video.to_dict()
         data["more_videos"] = [info.to_dict() for info in self.more_videos]
         _leave_out(data, _LEFT_OUT)
-        for turn, made in zip(self.turns, data["turns"], strict=True):
-            for call, record in zip(turn.calls, made["calls"], strict=True):
-                record["frames"] = _frame_dicts(call.frames)
-                for exchange, asked in zip(call.model_calls, record["model_calls"], strict=True):
-                    asked["frames"] = _frame_dicts(exchange.frames)
-                record["error"] = None if call.error is None else str(call.error)
-                _leave_out(record, _LEFT_OUT_OF_CALLS)
+        records = [record for turn in data["turns"] for record in turn["calls"]]
+        for call, record in zip(self.calls(), records, strict=True):
+            record["frames"] = _frame_dicts(call.frames)
+            for exchange, recorded in zip(call.model_calls, record["model_calls"], strict=True):
+                recorded["frames"] = _frame_dicts(exchange.frames)
+            record["error"] = None if call.error is None else str(call.error)
+            _leave_out(record, _LEFT_OUT_OF_CALLS)
         return data
 
     @classmethod
@@ -269,9 +266,11 @@ class Trajectory:
 
         def call(record: Mapping[str, Any]) -> CallRecord:
             error = None if record.get("error") is None else CallError.parse(record["error"])
-            asked = [ModelCall(**{**each, "frames": frames(each["frames"])}) for each in record.get("model_calls", ())]
-            own = {"error": error, "frames": frames(record["frames"]), "model_calls": asked}
-            return CallRecord(**{**record, **own})
+            exchanges = [
+                ModelCall(**{**each, "frames": frames(each["frames"])}) for each in record.get("model_calls", ())
+            ]
+            parsed = {"error": error, "frames": frames(record["frames"]), "model_calls": exchanges}
+            return CallRecord(**{**record, **parsed})
 
         turns = [Turn(**{**turn, "calls": [call(record) for record in turn["calls"]]}) for turn in data["turns"]]
         video = VideoInfo(**data["video"]) if data["video"] is not None else None
@@ -300,15 +299,15 @@ def _frame_dicts(frames: Sequence[FrameRecord]) -> list[dict[str, Any]]:
     return [frame.to_dict() for frame in frames]
 
 
-def _leave_out(record: dict[str, Any], nothing: Mapping[str, Any]) -> None:
-    for name, value in nothing.items():
+def _leave_out(record: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    for name, value in defaults.items():
         if record[name] == value:
             del record[name]
 
 
 _LEFT_OUT: Mapping[str, Any] = {"visuals": "video", "provenance": None, "more_videos": [], "verification": None}
 _LEFT_OUT_OF_CALLS: Mapping[str, Any] = {"text": None, "model_calls": []}
-"""Fields that records hold only where they say something: few rollouts and calls have any."""
+"""Defaults of keys that records leave out."""
 
 
 def _frames_in_words(indices: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""The truth of a row in the one form that graders compare, whatever form its data set has."""
+"""The truth of a row in the form that graders compare, independent of its data set."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ QuestionType = Literal["mc", "numeric", "regression", "open", "segment"]
 Options = Sequence[str] | Mapping[str, str]
 
 CJK = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]"
-"""A character of Japanese, Chinese or Korean, which are written without a space beside a letter."""
+"""A character of Japanese, Chinese or Korean, which may follow a letter without a space."""
 _QUOTES = "\"'\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 _MARKUP = re.compile(r"</?(?:answer|b|i|em|strong)>|\\(?:text|mathrm|textbf|mathbf|boxed)(?![a-zA-Z])|[*`$\\{}]")
 _LETTER = re.compile(r"[(\[]?\s?([A-Z])\s?(?:[)\].:,]{0,2}|[)\].:]{1,2}\s*(?P<text>\S.*))", re.IGNORECASE | re.DOTALL)
 _LABEL = re.compile(r"(?<![\w.])\(?[A-Z](?:[).:]|$)")
-"""A further letter of a truth that names several options."""
+"""Another letter in a truth that names several options."""
 
 
 def plain_text(text: str) -> str:
-    """For comparing short texts: case, spacing and outer punctuation do not count."""
+    """A short text for comparison, without case, spacing and outer punctuation."""
     return " ".join(text.casefold().replace("\u2212", "-").split()).strip(" .,;:!?\u3002" + _QUOTES)
 
 
@@ -38,7 +38,7 @@ def without_article(plain: str) -> str:
 
 @dataclass(frozen=True)
 class Menu:
-    """The options of a question; empty where the reader is given none.
+    """The options of a question; empty if they are not known.
 
     Attributes:
         texts: by letter in upper case, as `plain_text` gives them without markup and without their letter.
@@ -47,11 +47,11 @@ class Menu:
     texts: Mapping[str, str]
 
     def has(self, letter: str) -> bool:
-        """Whether the letter is one of the menu; without a menu, any is."""
+        """Whether the letter is in the menu; always true for an empty menu."""
         return not self.texts or letter in self.texts
 
     def letter_of(self, text: str) -> str | None:
-        """The letter of the one option that has this text; an article before it does not count."""
+        """The letter of the only option with this text; an article before it is ignored."""
         plain = plain_text(text)
         for compared in (lambda option: option, without_article):
             letters = [letter for letter, option in self.texts.items() if plain and compared(option) == compared(plain)]
@@ -61,7 +61,7 @@ class Menu:
 
 
 def menu_of(options: Options | None) -> Menu:
-    """The menu of options in the order of their letters, or by letter."""
+    """The menu of options, given in the order of their letters or by letter."""
     pairs = (
         options.items() if isinstance(options, Mapping) else zip(string.ascii_uppercase, options or (), strict=False)
     )
@@ -79,15 +79,16 @@ def _without_label(text: str, letter: str) -> str:
 
 
 def letter_of_truth(truth: str, menu: Menu) -> str | None:
-    """The upper-case letter that a truth names, on the menu or not; None where it is no letter and no option's text."""
+    """The upper-case letter that a truth names, also if it is not in the menu; None if it is neither a letter nor the
+    text of an option."""
     text = _MARKUP.sub("", unicodedata.normalize("NFKC", truth)).strip().strip(_QUOTES).strip()
     if letter := menu.letter_of(text):
         return letter
-    found = _LETTER.fullmatch(text)
-    if found is None:
+    match = _LETTER.fullmatch(text)
+    if match is None:
         return None
-    letter = found[1].upper()
-    if found["text"] and (menu.letter_of(found["text"]) != letter if menu.texts else _LABEL.search(found["text"])):
+    letter = match[1].upper()
+    if match["text"] and (menu.letter_of(match["text"]) != letter if menu.texts else _LABEL.search(match["text"])):
         return None
     return letter
 
@@ -97,20 +98,20 @@ def canonical_letter(truth: str, options: Options | None) -> str | None:
 
     Args:
         truth: as a row has it.
-        options: their texts in order, or by letter; without them a text names nothing, and any letter is taken.
+        options: their texts in order, or by letter; without them any letter is accepted, and no text.
 
     Returns:
-        None where `truth` names no option, several, or one letter and another option's text.
+        None if `truth` names no option, several, or one letter and another option's text.
     """
     if isinstance(options, Sequence) and truth in string.ascii_uppercase[: len(options)] and len(truth) == 1:
-        return truth  # as in most data sets, which are read often
+        return truth  # most data sets have this form, and rows are read often
     menu = menu_of(options)
     letter = letter_of_truth(truth, menu)
     return letter if letter is not None and menu.has(letter) else None
 
 
 def segment_of(ground_truth: str) -> tuple[float, float] | None:
-    """The segment ``[start, end]`` in seconds that a truth is as JSON, start < end; None for any other text."""
+    """The segment in seconds of a truth that is ``[start, end]`` as JSON with start < end; None for any other text."""
     try:
         numbers = json.loads(ground_truth)
         start, end = map(float, numbers)
@@ -122,10 +123,10 @@ def segment_of(ground_truth: str) -> tuple[float, float] | None:
 
 
 def canonical_truth(truth: str, question_type: QuestionType, options: Sequence[str]) -> str:
-    """A truth as graders compare it: the letter of the option that it names, or a number without what does not count.
+    """A truth as graders compare it: the letter of the named option, or a number in canonical form.
 
-    One that names no option, or is no plain number, stays as it is, and so does that of an open question: whether such
-    a row can be graded is asked elsewhere (`Method.check_sample`).
+    Other truths, and those of open questions, are returned unchanged. `Method.check_sample` decides whether such a row
+    can be graded.
     """
     if question_type == "open":
         return truth
@@ -134,16 +135,10 @@ def canonical_truth(truth: str, question_type: QuestionType, options: Sequence[s
     return canonical_number(truth) or truth
 
 
-def is_choice(truth: str, options: Sequence[str]) -> bool:
-    """Whether a question of no given type is multiple choice: it has options, or its truth is a letter and no more."""
-    if options:
-        return True
-    return canonical_letter(truth, None) is not None and sum(map(str.isalnum, truth)) == 1
-
-
 def default_question_type(ground_truth: str, options: Sequence[str] = ()) -> QuestionType:
-    """`mc` if there are options or the truth is a letter and no more (``B``, ``(B)``, ``B.``), `segment` if it is one
-    (`segment_of`), else `open`."""
-    if is_choice(ground_truth, options):
+    """`mc` if there are options or the truth is only a letter (``B``, ``(B)``, ``B.``), `segment` if the truth is a
+    segment (`segment_of`), otherwise `open`."""
+    is_only_a_letter = canonical_letter(ground_truth, None) is not None and sum(map(str.isalnum, ground_truth)) == 1
+    if options or is_only_a_letter:
         return "mc"
     return "open" if segment_of(ground_truth) is None else "segment"

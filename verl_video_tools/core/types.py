@@ -1,6 +1,6 @@
-"""The domain: frames, messages, rows, calls and turns, trajectories, and what a method is.
+"""The data types: frames, messages, rows, calls and turns, trajectories, and the base class of methods.
 
-Import the names from here. Nothing in this package imports torch, PyAV or verl.
+Import the names from here. This folder does not import torch, PyAV or verl.
 """
 
 from verl_video_tools.core.frames import FrameBatch as FrameBatch

@@ -1,7 +1,7 @@
-"""What became of each item of an evaluation: `items.jsonl`, of which all figures are made and by which runs are joined.
+"""Labels and costs of each item of an evaluation: `items.jsonl`. All figures are computed from these lines.
 
-The file has a line for each time that an item was asked, in the order of the questions. An item is known by its
-question (`question_digest`), and where several are the same, by which of them it is.
+The file has a line for each repeat of an item, in the order of the questions. `vvt eval-table` joins runs by an item's
+key: a digest of its question (`question_digest`), with a number if several questions are equal.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from verl_video_tools.video import image_tokens
 ITEMS = "items.jsonl"
 
 COSTS = ("visual_tokens", "prompt_tokens", "completion_tokens", "requests")
-"""Of a rollout, in the order of tables:
+"""Costs of a rollout, in the order of tables:
 
-- `visual_tokens`: of the frames shown, each counted once, two of a video input as one, as the models merge them; None
-  where the model's processor is not known.
-- `prompt_tokens`: of all requests together, so that what is sent again counts again; None where the endpoint does not
-  count them. A cache of prefixes at the endpoint saves time, and none of these.
-- `completion_tokens`: of all replies, likewise.
+- `visual_tokens`: of all frames, each counted once. Two frames of a video input are one, because models merge them.
+  None if the model's processor is not known.
+- `prompt_tokens`: of all requests, repeated context included, also if the endpoint caches prefixes. None if the
+  endpoint does not count them.
+- `completion_tokens`: of all replies; None likewise.
 - `requests`: replies of the endpoint that the rollout consists of.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """An item as it was asked once: a line of `items.jsonl`.
+    """One repeat of an item: a line of `items.jsonl`.
 
     Attributes:
         item: its key.
-        uid: its place in its file, however often it is asked.
-        index: what its file calls it.
-        video: the file, the first of several, the first image, or of a text alone the question. Questions about one
-            tend to be right together, and questions about parts of a file (`core.clips`), too.
-        repeat: which time it was, from 0.
+        uid: its place in its file.
+        index: its name in its file.
+        video: the file of the first video, else the first image, else the question. Statistics group items by it,
+            because answers about one video, or about clips of one file, tend to be right together.
+        repeat: number of the repeat, from 0.
         label: None if the rollout failed, or the item has no truth.
-        label_published: by the published extractor; ours where the extractor is not for this type of question.
-        readable, readable_published: whether the answer gives an option, a number or a segment.
-        metrics: the benchmark's own figures of the answer.
+        label_published: by the published extractor; `label` for a type of question that it does not read.
+        readable, readable_published: whether the answer has an option, a number or a segment.
+        metrics: the benchmark's figures of the answer.
         groups: values of each of the benchmark's groupings.
-        tools: names of the tools that were called and executed.
-        graded_by: who decided: a rule or the judge.
+        tools: names of executed tools.
+        graded_by: a rule or the judge.
     """
 
     item: str
@@ -88,7 +88,7 @@ class Item:
 
     @property
     def differs(self) -> bool:
-        """Whether one of our verdict and the published one is right and the other is not."""
+        """Whether our label and the published label disagree on whether the answer is right."""
         return self.label_published is not None and (self.label is AnswerLabel.CORRECT) != (
             self.label_published is AnswerLabel.CORRECT
         )
@@ -97,11 +97,11 @@ class Item:
 def items_of(
     questions: Questions, records: Iterable[Record], protocol: Mapping[str, Any], extractor: Extractor | None = None
 ) -> list[Item]:
-    """What became of each task that was asked, in the order of the tasks.
+    """The items of all tasks that have a record, in the order of the tasks.
 
     Args:
-        records: with `answer_label` where a rollout did not fail and has a truth; of several of a task the last holds.
-        extractor: the published rule that answers are read by beside ours.
+        records: with `answer_label` unless the rollout failed or has no truth. The last record of a task counts.
+        extractor: a published rule that reads answers in addition to ours.
     """
     last = {(str(record["uid"]), int(record["session_id"])): record for record in records}
     items, keys = [], dict[str, str]()
@@ -130,7 +130,7 @@ def _item(
         video=read_clip(str(media_of(extra_info) or extra_info.get("question"))).file,
         repeat=int(record["session_id"]),
         data_source=str(record["data_source"]),
-        # Rows of a user may hold groups in any form: what is no list is one value.
+        # A user's rows may hold groups in any form: anything but a list is one value.
         groups={
             name: [str(each) for each in (value if isinstance(value, list) else [value])]
             for name, value in (groups.items() if isinstance(groups, Mapping) else ())
@@ -138,7 +138,7 @@ def _item(
         },
         classification=extra_info.get("classification"),
         answer=trajectory.answer,
-        **_verdicts(record, questions, extractor, has_judge=protocol.get("judge") is not None),
+        **_labels(record, questions, extractor, has_judge=protocol.get("judge") is not None),
         initial_frames=counts["initial_frames"],
         tool_frames=counts["tool_frames"],
         executed_calls=counts["executed_calls"],
@@ -154,8 +154,8 @@ def _item(
     )
 
 
-def _verdicts(record: Record, questions: Questions, extractor: Extractor | None, *, has_judge: bool) -> dict[str, Any]:
-    """The fields of an `Item` that say how good its answer is."""
+def _labels(record: Record, questions: Questions, extractor: Extractor | None, *, has_judge: bool) -> dict[str, Any]:
+    """The fields of an `Item` about its answer."""
     trajectory, recorded = record["trajectory"], record["answer_label"]
     if trajectory.flags or recorded is None:
         by = "judge failed" if JUDGE_FLAG in trajectory.flags else None
@@ -167,7 +167,7 @@ def _verdicts(record: Record, questions: Questions, extractor: Extractor | None,
     sample = Sample.from_row(
         {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
     )
-    # Rules decide anew: another version may have recorded the label, when a run goes on after an update.
+    # Rules are applied again, because another version may have recorded the label before an update.
     by_rule = decided_by_rule(trajectory.answer, sample, judge_unread=has_judge)
     label = AnswerLabel(recorded) if by_rule is None else by_rule
     readable = readable_published = not is_unread(trajectory.answer, sample)
@@ -189,20 +189,20 @@ def _verdicts(record: Record, questions: Questions, extractor: Extractor | None,
 
 def _visual_tokens(trajectory: Trajectory, pictures: Mapping[str, Any]) -> int | None:
     sizes = pictures["sizes"]
-    if not isinstance(sizes, Mapping):  # the server fits the frames to a processor that we do not know
+    if not isinstance(sizes, Mapping):  # the server resizes the frames for a processor that we do not know
         return None
     return visual_tokens(trajectory, sizes["factor"], pictures.get("frames_per_patch", 1))
 
 
 def visual_tokens(trajectory: Trajectory, factor: int, frames_per_patch: int = 1) -> int:
-    """Tokens of the frames that a rollout was shown, each counted once.
+    """Tokens of all frames of a rollout, each counted once.
 
     Args:
         factor: pixels of a token's side: patch size x merge size of the model.
-        frames_per_patch: of a video input, whose frames the model merges.
+        frames_per_patch: frames of a video input that the model merges.
 
     Raises:
-        ValueError: a side of a frame is no multiple of the factor.
+        ValueError: a side of a frame is not a multiple of the factor.
     """
     initial = trajectory.initial_frames[::frames_per_patch]
     frames = [*initial, *(frame for call in trajectory.executed_calls() for frame in call.frames)]
@@ -210,10 +210,10 @@ def visual_tokens(trajectory: Trajectory, factor: int, frames_per_patch: int = 1
 
 
 def read_items(folder: Path) -> list[dict[str, Any]]:
-    """Lines of a folder that `vvt eval` wrote, or of that of its `results.json`.
+    """The items in a folder of `vvt eval`, also by the path of its `results.json`.
 
     Raises:
-        UsageError: there are none, or they cannot be read.
+        UsageError: there are no items, or they cannot be read.
     """
     path = (folder if folder.is_dir() else folder.parent) / ITEMS
     try:
@@ -222,6 +222,6 @@ def read_items(folder: Path) -> list[dict[str, Any]]:
             raise ValueError("not the items of an evaluation")
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError(
-            f"cannot read items from {path}: {error}; give `vvt eval` again to write it, which asks nothing anew"
+            f"cannot read items from {path}: {error}; repeat the `vvt eval` command, which writes the file again"
         ) from error
     return lines

@@ -1,12 +1,13 @@
 """A model of lmms-eval that answers with our loop, so that its tasks measure a method.
 
-lmms-eval (github.com/EvolvingLMMs-Lab/lmms-eval, 0.7) finds it by the entry point `lmms_eval.models`:
+lmms-eval (github.com/EvolvingLMMs-Lab/lmms-eval, 0.7) loads it by the entry point `lmms_eval.models`:
 
     python -m lmms_eval --model video_tools --tasks videomme \\
         --model_args method=videozoomer,base_url=http://host:8000/v1,processor=DIR,min_pixels=25088,max_pixels=100352
 
-A task's text is the question, its visual the video; our prompts stand around both, and what the task says of sampling
-(`until`, `max_new_tokens`) is not used: a rollout has several turns. Only lmms-eval itself imports this module.
+A task's text is the question and its visual is the video. The method's prompt contains both. The task's options of
+sampling (`until`, `max_new_tokens`) are ignored, because a rollout has several turns. Only lmms-eval imports this
+module.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ class VideoToolsModel(lmms):
 
     Args:
         method: name of the method.
-        processor: folder or name of the model, whose processor decides the images' sizes, as in training.
+        processor: folder or name of the model whose processor sets the images' sizes, as in training.
         min_pixels, max_pixels: as `data.mm_processor_kwargs` in training.
         batch_size, max_batch_size, device: lmms-eval's, not used.
         fields: of `PolicyConfig` (`base_url`, `model`, `concurrency`, ...); of `RetrievalConfig` after `retrieval_`
-            (`retrieval_model`, ...), for methods that find frames by text; and of the method's config.
+            (`retrieval_model`, ...), for methods that search for frames by text; and of the method's config.
 
     Raises:
         UsageError: an unknown field, a wrong value, no encoder for a method that searches, or one that cannot be
@@ -72,9 +73,9 @@ class VideoToolsModel(lmms):
     ) -> None:
         super().__init__()
         policy_fields = inspect.signature(PolicyConfig).parameters
-        given_policy = {name: value for name, value in fields.items() if name in policy_fields}
+        policy_values = {name: value for name, value in fields.items() if name in policy_fields}
         self._policy = PolicyConfig(
-            **checked_fields(PolicyConfig, {"temperature": 0.0, **given_policy}),
+            **checked_fields(PolicyConfig, {"temperature": 0.0, **policy_values}),
             envelope=envelope_of_model(processor, min_pixels, max_pixels),
         )
         retrieval = {
@@ -95,7 +96,7 @@ class VideoToolsModel(lmms):
         self._encoder = load_encoder(self._retrieval) if retrieval else None
 
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
-        """The answer to each request, empty where the model gave none or the rollout failed; failures are logged.
+        """The answer to each request: empty if the model gave none, or if the rollout failed, which is logged.
 
         Raises:
             EndpointError: the endpoint cannot be reached.
@@ -105,11 +106,11 @@ class VideoToolsModel(lmms):
         return asyncio.run(self._answers(samples))
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
-        """Not offered: a chat endpoint gives no likelihoods."""
+        """Not supported: a chat endpoint gives no likelihoods."""
         raise NotImplementedError("video_tools answers in words; choose tasks of output_type generate_until")
 
     def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
-        """Not offered: the rounds of a rollout are the method's."""
+        """Not supported: the method decides on the rounds of a rollout."""
         raise NotImplementedError("video_tools runs its own turns; choose tasks of output_type generate_until")
 
     def _sample(self, request: Any) -> Sample:
@@ -123,7 +124,7 @@ class VideoToolsModel(lmms):
 
     async def _answers(self, samples: Sequence[Sample]) -> list[str]:
         answers = [""] * len(samples)
-        # A service lives in one event loop, which this call has for itself; the encoder stays.
+        # A service belongs to one event loop, and each call has a new loop. The encoder is kept.
         retriever = None if self._encoder is None else RetrievalService(self._encoder)
         async with ChatPolicy(self._policy) as chat:
             await chat.client.check_reachable()

@@ -1,8 +1,5 @@
-"""Protocol profiles: the options of a published evaluation, by name, each with its source.
-
-A profile sets what `vvt eval` has an option for, and says in words what it cannot match. `protocols.yaml` has the
-profiles.
-"""
+"""Profiles of published evaluations (`protocols.yaml`): options of `vvt eval` with their sources, and in words the
+differences that no option removes."""
 
 from __future__ import annotations
 
@@ -16,20 +13,20 @@ from omegaconf import OmegaConf
 from verl_video_tools.core.errors import UsageError
 
 FIELD = "set."
-"""Before the name of a field of the method's config, which `--set` sets."""
+"""Prefix of a field of the method's config, which `--set` sets."""
 CHANGES_ANSWERS = frozenset(
     {
         *("temperature", "top_p", "attempts", "extractor"),
         *("min_pixels", "max_pixels", "jpeg_quality", "control"),
     }
 )
-"""Options that make another evaluation of it also where a profile does not name them."""
+"""Options that change answers, so that setting one is a difference even if a profile does not name it."""
 SUBTITLES = "subtitles"
-"""Name of the value that says whether questions are asked with subtitles; their folder is the user's to give."""
+"""Name of the value that says whether questions have subtitles; the user gives their folder."""
 
 Values = Mapping[str, tuple[Any, str]]
-"""Options of `vvt eval` by name, and fields of the method's config after `set.`: each published value, and where it
-stands: section or table of the paper, file of the code, or an address."""
+"""Published values of options of `vvt eval`, and with `set.` of fields of the method's config. Each has its source: a
+section or table of the paper, a file of the code, or an address."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +34,12 @@ class Protocol:
     """A published evaluation.
 
     Attributes:
-        about: what was measured, in a line.
-        table: where its results are printed.
-        benchmarks: those of the table that there are readers for.
-        for_benchmark: what differs for a benchmark, by its name.
-        prompt, judge: how questions were put and open answers judged, which no option sets.
-        cannot_match: what stays different whatever the options.
+        about: what was measured, in one line.
+        table: the table with the published results.
+        benchmarks: benchmarks of the table that are built in.
+        for_benchmark: values that differ for a benchmark, by its name.
+        prompt, judge: the published prompt and judge, which no option sets.
+        cannot_match: differences that no option removes.
     """
 
     name: str
@@ -57,18 +54,18 @@ class Protocol:
     cannot_match: list[str]
 
     def of(self, benchmark: str | None) -> dict[str, tuple[Any, str]]:
-        """The values for a benchmark; None, for rows of a file, takes those for all."""
+        """The values for a benchmark, or for rows of a file (None)."""
         return {**self.values, **self.for_benchmark.get(benchmark or "", {})}
 
 
 @dataclass(frozen=True)
 class Applied:
-    """A profile merged with what the user gave.
+    """A profile merged with the user's options.
 
     Attributes:
-        options: values of options that the user did not give.
-        fields: of the method's config.
-        overrides: published and used value of each option that the user gave otherwise.
+        options: the profile's values of options that the user did not set.
+        fields: fields of the method's config.
+        overrides: published and used value of each option that the user set to another value.
     """
 
     options: dict[str, Any]
@@ -77,22 +74,22 @@ class Applied:
 
 
 def apply(
-    protocol: Protocol, benchmark: str | None, given_options: Mapping[str, Any], given_fields: Mapping[str, Any]
+    protocol: Protocol, benchmark: str | None, user_options: Mapping[str, Any], user_fields: Mapping[str, Any]
 ) -> Applied:
-    """Merge a profile with what the user gave, which wins.
+    """Merge a profile with the user's options, which take precedence.
 
     Args:
         benchmark: name of the benchmark; None for rows of a file.
-        given_options: options on the command line, by name; `subtitles` whether there are any, given or not.
-        given_fields: fields of `--set`.
+        user_options: options on the command line, by name, and `subtitles`: whether there is a folder of them.
+        user_fields: fields of `--set`.
     """
     published = {name: value for name, (value, _) in protocol.of(benchmark).items()}
-    used = {**given_options, **{f"{FIELD}{name}": value for name, value in given_fields.items()}}
+    used = {**user_options, **{f"{FIELD}{name}": value for name, value in user_fields.items()}}
     overrides: dict[str, dict[str, Any]] = {}
     if benchmark is not None and benchmark not in protocol.benchmarks:
         overrides["benchmark"] = {"published": protocol.benchmarks, "used": benchmark}
     for name, value in used.items():
-        # What the user sets and the profile leaves as it is by default differs from the published run, too.
+        # A value that the profile leaves at its default also differs from the published run.
         if name in published or name in CHANGES_ANSWERS or name.startswith(FIELD):
             default = "the method's default" if name.startswith(FIELD) else "not set"
             if (other := published.get(name, default)) != (list(value) if isinstance(value, tuple) else value):
@@ -106,7 +103,7 @@ def apply(
 
 
 def described(protocol: Protocol) -> str:
-    """A profile in full: what it is of, values with their sources, and what it cannot match."""
+    """A profile in full, with the sources of its values and the remaining differences."""
 
     def listed(values: Values) -> list[str]:
         return [f"  {name} = {value} ({source})" for name, (value, source) in values.items()]
@@ -138,7 +135,7 @@ PROTOCOLS = _read()
 
 
 def get_protocol(name: str) -> Protocol:
-    """The profile of a name.
+    """The profile with this name.
 
     Raises:
         UsageError: there is none.

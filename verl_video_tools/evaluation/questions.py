@@ -1,4 +1,4 @@
-"""What is asked: the rows of a file or a benchmark's questions, which of them, how often, and under which controls."""
+"""The questions of an evaluation: rows of a file or a benchmark, a part of them, with repeats and controls."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import hashlib
 import random
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -21,9 +22,8 @@ from verl_video_tools.evaluation import Control
 from verl_video_tools.methods.direct import Direct
 
 AS_PUBLISHED = "question_as_published"
-"""Field of `extra_info`: the question before a control has changed it."""
+"""Field of `extra_info`: the question before a control changed it."""
 
-_MOST_NAMES_SHOWN = 20
 _OTHER_OPTIONS = re.compile(r"\b[A-H](?:, ?[A-H])* ?(?:,|&|/|and|or) ?[A-H]\b|\b(?i:only|options?|not) \(?[A-H]\b")
 """``Both A and B``, ``Only C``, ``Options A, B and D``."""
 
@@ -34,13 +34,13 @@ class Questions:
 
     Attributes:
         name: of the benchmark, or of the file of rows.
-        tasks: in the order of the questions; the uid is the question's place in its file.
-        faults: what is wrong with entries that are no questions, by place.
+        tasks: in the order of the questions, one for each repeat. The uid is the question's place in its file.
+        faults: errors of entries that are not valid questions, by place.
         benchmark: None for a file of rows.
-        subtitles: how the benchmark's subtitles are shown, None if they are not.
-        num_with_subtitles: questions whose video has any; None if they are not shown.
-        scope: which part of the questions these are, by `where` and `limit`; None for all.
-        repeats: how often each is asked; there is a task for each time.
+        subtitles: which of the benchmark's subtitles are shown, and how; None without.
+        num_with_subtitles: the number of questions whose video has subtitles; None if they are not shown.
+        scope: `where` and `limit` that select a part of the questions; None for all.
+        repeats: the number of times that each question is asked.
     """
 
     name: str
@@ -58,8 +58,8 @@ class Questions:
 
 
 def question_digest(extra_info: Mapping[str, Any]) -> str:
-    """What a question is known by in every run: its text, without subtitles and the changes of a control, and the name
-    of its video, wherever that lies. Several may have the same."""
+    """A digest that identifies a question in every run: of its text, without subtitles and changes of a control, and of
+    the file name of its video. Equal questions have the same digest."""
     question = without_subtitles(str(extra_info.get(AS_PUBLISHED, extra_info.get("question"))))
     video = PurePath(str(media_of(extra_info))).name
     return hashlib.sha256(f"{video}\n{question}".encode(errors="backslashreplace")).hexdigest()
@@ -81,8 +81,7 @@ def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
         spec: the benchmark's name, or a Python path (`get_benchmark`).
 
     Raises:
-        UsageError: there is no such benchmark, its files cannot be read, none of its entries is a question, or none of
-            the questions has subtitles that are to be shown.
+        UsageError: there is no such benchmark, its files cannot be read, or none of its entries is a valid question.
     """
     benchmark = get_benchmark(spec)
     tasks: list[RolloutTask] = []
@@ -94,7 +93,9 @@ def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
             tasks.append(RolloutTask(str(number), 0, row))
     if not tasks:
         first = f"; the first: {next(iter(faults.values()))}" if faults else ""
-        raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {benchmark.name}{first}")
+        raise UsageError(
+            f"{files.annotations}: none of {len(faults)} entries is a valid question of {benchmark.name}{first}"
+        )
     num_with_subtitles = None if files.subtitles is None else sum(has_subtitles(task.row) for task in tasks)
     return Questions(benchmark.name, tasks, faults, benchmark, _subtitles(benchmark, files), num_with_subtitles)
 
@@ -113,15 +114,15 @@ def _subtitles(benchmark: Benchmark, files: BenchmarkFiles) -> str | None:
 def scoped(
     questions: Questions, *, where: Mapping[str, Any] | None = None, limit: int | None = None, repeats: int = 1
 ) -> Questions:
-    """Some of the questions, in their order, each asked `repeats` times.
+    """A part of the questions, in their order, each `repeats` times.
+
+    Faulty entries are in no part, because they have no fields.
 
     Args:
-        where: values by field. Fields are those of `extra_info.groups`, `extra_info` and `data_source`; a list of
-            values stands for any of them.
-        limit: so many of these, drawn by a hash of question and video: the same ones in every run and wherever the
-            videos lie, and a larger limit adds to a smaller one's.
-
-    Entries that cannot be read have no fields: a part of the questions does without them.
+        where: values by field: `extra_info.groups`, `extra_info` and `data_source`. A list stands for any of its
+            values.
+        limit: the number of questions, drawn by a hash of question and file name. Every run draws the same ones, and a
+            larger limit adds to a smaller one.
 
     Raises:
         UsageError: no question has such a field or value, or none has all of them.
@@ -129,11 +130,11 @@ def scoped(
     tasks: Sequence[RolloutTask] = questions.tasks
     for field, value in (where or {}).items():
         _check(questions.tasks, field, value)
-        tasks = [task for task in tasks if _wanted(value) & set(_fields(task.row).get(field, ()))]
+        tasks = [task for task in tasks if _values(value) & set(_fields(task.row).get(field, ()))]
     if not tasks:
         raise UsageError(f"none of {len(questions.tasks)} questions has all of {dict(where or {})}")
     if limit is not None:
-        chosen = {task.key for task in sorted(tasks, key=_lot)[:limit]}
+        chosen = {task.key for task in sorted(tasks, key=_draw_order)[:limit]}
         tasks = [task for task in tasks if task.key in chosen]
     is_part = bool(where) or limit is not None
     scope = {"where": dict(where or {}), "limit": limit} if is_part else None
@@ -149,18 +150,18 @@ def scoped(
 
 
 def _check(tasks: Sequence[RolloutTask], field: str, value: Any) -> None:
-    """Raises UsageError where no question has the field, or none has a value of it."""
+    """Raises UsageError if no question has the field, or one of the values."""
     fields = [_fields(task.row) for task in tasks]
-    values = {text: None for each in fields for text in each.get(field, ())}
-    if not values:
+    existing = dict.fromkeys(text for each in fields for text in each.get(field, ()))
+    if not existing:
         names = dict.fromkeys(name for each in fields for name in each)
-        raise UsageError(f"--where: no question has a field {field!r}; there are {_names(list(names))}")
-    for text in sorted(_wanted(value) - values.keys()):
-        raise UsageError(f"--where: no question has {field} = {text!r}; its values are {_names(list(values))}")
+        raise UsageError(f"--where: no question has a field {field!r}; there are {_names(names)}")
+    for text in sorted(_values(value) - existing.keys()):
+        raise UsageError(f"--where: no question has {field} = {text!r}; its values are {_names(existing)}")
 
 
 def _fields(row: Mapping[str, Any]) -> dict[str, list[str]]:
-    """A row's values as texts, by field; those of the groups first."""
+    """A row's values as texts, by field; fields of the groups come first."""
     extra_info = row.get("extra_info")
     others = {"data_source": row.get("data_source"), **(extra_info if isinstance(extra_info, Mapping) else {})}
     groups = others.pop("groups", None)
@@ -170,18 +171,18 @@ def _fields(row: Mapping[str, Any]) -> dict[str, list[str]]:
     return {name: [str(each) for each in values if each is not None] for name, values in lists.items()}
 
 
-def _wanted(value: Any) -> set[str]:
+def _values(value: Any) -> set[str]:
     return {str(each) for each in (value if isinstance(value, list) else [value])}
 
 
-def _lot(task: RolloutTask) -> tuple[str, int]:
+def _draw_order(task: RolloutTask) -> tuple[str, int]:
     extra_info = task.row.get("extra_info")
     return question_digest(extra_info if isinstance(extra_info, Mapping) else {}), int(task.uid)
 
 
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES_SHOWN} more" if len(names) > _MOST_NAMES_SHOWN else ""
-    return f"{', '.join(repr(name[:80]) for name in names[:_MOST_NAMES_SHOWN])}{more}"
+def _names(names: Iterable[str]) -> str:
+    """The first of the names, for a message."""
+    return ", ".join(repr(name[:80]) for name in islice(names, 20))
 
 
 # ------------------------------------------------------------------------------------------------------------- controls
@@ -190,13 +191,13 @@ def _names(names: Sequence[str]) -> str:
 def controlled(
     method: Method, questions: Questions, controls: Sequence[Control], seed: int | None
 ) -> tuple[Method, Questions]:
-    """Method and questions of a control.
+    """Method and questions with controls applied.
 
     Args:
-        seed: decides the orders of options; None: 0.
+        seed: of the order of options; None: 0.
 
     Raises:
-        UsageError: the method cannot be asked without frames, or no question has options to shuffle.
+        UsageError: the method needs frames, or no question has options to shuffle.
     """
     if Control.NO_VISUAL in controls:
         if not isinstance(method, Direct):
@@ -208,11 +209,10 @@ def controlled(
 
 
 def with_shuffled_options(questions: Questions, seed: int) -> Questions:
-    """The same questions, each with its options in another order; one whose text does not list them, or whose
-    truth is not published, is a fault.
+    """The questions with their options in another order. A question whose options cannot be shuffled is a fault.
 
     Raises:
-        UsageError: there is none whose options can be shuffled.
+        UsageError: no question has options that can be shuffled.
     """
     tasks: list[RolloutTask] = []
     faults = dict(questions.faults)
@@ -231,11 +231,11 @@ def with_shuffled_options(questions: Questions, seed: int) -> Questions:
 
 
 def _shuffled(row: Mapping[str, Any], generator: random.Random) -> dict[str, Any]:
-    """A row with its options in another order; as it is where it has none.
+    """A row with its options in another order; unchanged without options.
 
     Raises:
-        RowError: no row, its question does not list the options as lines `A. text`, an option names others by their
-            letters, or it has no truth.
+        RowError: the row is invalid, its question does not list the options as lines `A. text`, an option names others
+            by their letters, or there is no truth.
     """
     sample = Sample.from_row(row)
     options, truth = sample.options, sample.ground_truth

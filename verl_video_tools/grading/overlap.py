@@ -31,7 +31,7 @@ def temporal_iou(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def temporal_recall(segment: Sequence[float], truth: Sequence[float]) -> float:
-    """Share of `truth` that `segment` covers, in [0, 1]; 0.0 where either is reversed, empty or not finite.
+    """Share of `truth` that `segment` covers, in [0, 1]; 0.0 if either is reversed, empty or not finite.
 
     Raises:
         ValueError: a segment does not consist of two numbers.

@@ -1,4 +1,4 @@
-"""Answers that are a segment of the video, graded by overlap with the true one."""
+"""Grade answers that name a segment of the video, by their overlap with the true segment."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from verl_video_tools.core.truths import segment_of
 from verl_video_tools.grading.overlap import temporal_iou
 
 RIGHT_OVERLAP = 0.5
-"""Overlap from which an answer counts as right."""
+"""Smallest overlap of a right answer."""
 
-# A part of a time has nine digits at most. Possessive, and from the first digit on: else a policy that writes digits
-# for ever, or spaces, which are joined before, is read from each to the end, on the event loop of all rewards.
+# At most nine digits, possessive, and only from the first digit on. Otherwise a text of thousands of digits would be
+# read from each digit to the end, on the event loop of all rewards.
 _DIGITS = r"\d{1,9}+(?!\d)"
 _CLOCK = re.compile(rf"(?:({_DIGITS}):)?({_DIGITS}):({_DIGITS}(?:\.\d++)?)")
 _MARKUP = re.compile(r"[*`$\\]|(?<![A-Za-z])_|_(?![A-Za-z])")
@@ -40,13 +40,13 @@ _BESIDE_TIME = re.compile(
     r"[~\u2248] ?(?=\d)",
     re.IGNORECASE,
 )
-"""Beside a time it tells no other: ``about 2.5 s``, ``from ~2.5``, ``the 7-second mark``, ``t=2.5``, ``second 7``,
-``2.5 (start)``."""
+"""Words beside a time that do not change it: ``about 2.5 s``, ``from ~2.5``, ``the 7-second mark``, ``t=2.5``, ``second
+7``, ``2.5 (start)``."""
 _ONE_IN_BRACKETS = re.compile(rf"\[ ?({_TIME}) ?\]", re.IGNORECASE)
 _PLAIN = r"(?<![\d:.])(\d{1,6}(?:\.\d{1,6})?)"
 _HOURS, _MINUTES = r"(?:h|hrs?|hours?|小时|時間|시간)(?![a-z])", r"(?:mins?|minutes?|分钟?|분)(?![a-z])"
 _SHARED_UNIT = re.compile(rf"{_PLAIN}({_BETWEEN}){_PLAIN}(?= ?\]? ?({_HOURS}|{_MINUTES}))", re.IGNORECASE)
-"""Of "1.5 to 2.5 minutes" the part before the unit, which both times have."""
+"""The part of "1.5 to 2.5 minutes" before the unit, which belongs to both times."""
 _SECONDS = r"(?: ?(?:and )?([0-5]?\d(?:\.\d{1,6})?) ?(?:s|secs?|seconds?|[秒초])(?![a-z]))"
 _IN_UNITS = re.compile(
     rf"{_PLAIN} ?{_HOURS}(?: ?(?:and )?(\d{{1,2}}) ?(?:{_MINUTES}|m(?![a-z])))?{_SECONDS}?"
@@ -54,34 +54,34 @@ _IN_UNITS = re.compile(
     re.IGNORECASE,
 )
 _UNITS_SECONDS = (3600, 60, 1, 60, 1, 1)
-"""What the groups of `_IN_UNITS` count."""
+"""The units of the groups of `_IN_UNITS`."""
 _WHOLE_VIDEO = re.compile(
     r"\b(?:clip|video|footage|film|recording) (?:\w+ )?(?:lasts?|runs?|spans?|goes|covers) (?:\w+ ){0,2}$",
     re.IGNORECASE,
 )
-"""Before a segment: it is the video's own length."""
+"""Text before a segment that is the duration of the video."""
 _WHOLE_VIDEO_CHARACTERS = 60
 
 
 def read_segment(answer: str | None) -> tuple[float, float] | None:
     """The last segment that an answer names, in seconds; None if it names none.
 
-    Two times belong together where only a comma, a dash, an arrow, "to", "and", "until" or "through" stands between
-    them, also in Chinese, Japanese and Korean: ``[2.5, 7]``, ``2.5s - 7s``, ``from 0:02 to 0:07``; and where they are
-    named as ends: ``Start time: 2.5 s. End time: 7 s``, ``starts at 0:02 and ends at 0:07``. Those in square brackets
-    come first: what else an answer says may be about other times. How long the video lasts (``the clip lasts from 0 to
-    30``) counts only where nothing else is named. Markup counts for nothing. Minutes and hours are read as such: ``1.5
-    to 2.5 minutes``, ``from 2m10s to 2m30s``. Ends in the wrong order are a segment that overlaps nothing.
+    Two times are a segment if only a comma, a dash, an arrow, "to", "and", "until" or "through" is between them, also
+    in Chinese, Japanese and Korean (``[2.5, 7]``, ``2.5s - 7s``, ``from 0:02 to 0:07``), or if they are named as ends
+    (``Start time: 2.5 s. End time: 7 s``, ``starts at 0:02 and ends at 0:07``). Segments in square brackets take
+    precedence, because the other text may be about other times. The duration of the video (``the clip lasts from 0 to
+    30``) counts only if no other segment is named. Markup is ignored. Minutes and hours are converted: ``1.5 to 2.5
+    minutes``, ``from 2m10s to 2m30s``. A reversed segment overlaps nothing.
     """
     text = _SRT_COMMA.sub(".", " ".join(_QUOTED.sub(r"\1", _MARKUP.sub("", answer or "")).split()))
     text = _in_seconds(_ONE_IN_BRACKETS.sub(r"\1", " ".join(_BESIDE_TIME.sub(" ", text).split())))
-    found = list(_SEGMENT_IN_BRACKETS.finditer(text))
-    if not found:
+    matches = list(_SEGMENT_IN_BRACKETS.finditer(text))
+    if not matches:
         named = [*_SEGMENT.finditer(text), *_NAMED_ENDS.finditer(text)]
-        found = [match for match in named if not _is_whole_video(match)] or named
-    if not found:
+        matches = [match for match in named if not _is_whole_video(match)] or named
+    if not matches:
         return None
-    start, end = map(clock_seconds, max(found, key=lambda match: match.end()).groups())
+    start, end = map(clock_seconds, max(matches, key=lambda match: match.end()).groups())
     return None if start is None or end is None else (start, end)
 
 
@@ -101,8 +101,7 @@ def _is_whole_video(segment: re.Match[str]) -> bool:
 
 
 def overlap(answer: str | None, truth: str) -> float:
-    """Intersection over union of the segment that an answer names with a true one, a truth as `segment_of` reads it; 0
-    where it names none."""
+    """Intersection over union of the named segment and the true one (`segment_of`); 0 if the answer names none."""
     named, expected = read_segment(answer), segment_of(truth)
     return 0.0 if named is None or expected is None else temporal_iou(named, expected)
 
@@ -115,8 +114,8 @@ def grade_segment(answer: str, truth: str) -> bool:
 def clock_seconds(text: Any) -> float | None:
     """Seconds of a time such as ``75.5``, ``01:15`` or ``0:01:15.5``; None for anything else."""
     text = str(text).strip()
-    if found := _CLOCK.fullmatch(text):
-        hours, minutes, seconds = found.groups()
+    if match := _CLOCK.fullmatch(text):
+        hours, minutes, seconds = match.groups()
         return int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds)
     try:
         seconds = float(text)

@@ -1,2 +1,2 @@
-"""The record of a run: trajectories as JSON lines (`records`), `metrics`, the table at its end
-(`summary`), the page that draws it (`view`, `html`, `thumbnails`), and learning curves (`report`)."""
+"""The record of a run: trajectories as JSON lines (`records`), their `metrics`, the page that draws rollouts (`view`,
+`thumbnails`), the picture for trackers (`rollout_picture`), and learning curves (`report`)."""

@@ -1,4 +1,4 @@
-"""What the logger sees of a step's rollouts (names: `docs/training.md`). Pure functions over records."""
+"""Metrics of a step's rollouts for the logger (names: `docs/training.md`), as pure functions of records."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Rollout:
     uid: str
     trajectory: Trajectory
     reward: Mapping[str, float]
-    """The breakdown under the names of the reward manager."""
+    """The reward's breakdown, with the reward manager's names."""
     num_generated_tokens: int | None = None
     num_observation_tokens: int | None = None
     num_prompt_tokens: int | None = None
     num_cached_tokens: int | None = None
-    """Of the first turn's prompt, in the engine's prefix cache; None if the engine does not report it."""
+    """Tokens of the first turn's prompt in the engine's prefix cache; None if the engine does not report them."""
     num_sequences: int = 1
     """Training sequences: one, or one per turn."""
     components: Sequence[str] = field(default=())
-    """Reward components of the rollout's own method that were worked out."""
+    """Reward components of the rollout's method that were computed."""
 
     @classmethod
     def from_line(cls, line: Mapping[str, Any]) -> Rollout:
@@ -46,7 +46,7 @@ class Rollout:
         if missing := {"score", "acc"} - reward.keys():
             raise KeyError(f"reward.{min(missing)}")
         trajectory: Trajectory = line["trajectory"]
-        unknown = not_scored(line)
+        missing_components = not_scored(line)
         return cls(
             uid=line["uid"],
             trajectory=trajectory,
@@ -56,40 +56,41 @@ class Rollout:
             num_prompt_tokens=line.get("num_prompt_tokens"),
             num_cached_tokens=line.get("num_cached_tokens"),
             num_sequences=line.get("num_sequences", 1),
-            components=[name for name in components_of(trajectory) if name not in unknown],
+            components=[name for name in components_of(trajectory) if name not in missing_components],
         )
 
 
 def components_of(trajectory: Trajectory) -> tuple[str, ...]:
-    """Reward components of a recorded rollout: those that it names itself, or its method's."""
+    """Reward components of a recorded rollout: those that its record names, or those of its method."""
     if trajectory.provenance is None:
         return reward_components(trajectory.method)
     return tuple(str(name) for name in trajectory.provenance.get("rewards", ()))
 
 
 def not_scored(line: Mapping[str, Any]) -> list[str]:
-    """Components of a record line that were not worked out, and stand there as 0: those that a rollout earns beside its
-    siblings, where it was made alone, as in validation. Of a method that this version does not know, none. A line that
-    names them itself (`vvt replay`) knows better."""
+    """Components that a recorded line holds as 0 because they were not computed.
+
+    A component that compares a group is not computed for a single rollout, as in validation. `vvt replay` names these
+    components in the line. None are named for a method that is not installed."""
     if "not_scored" in line:
         return [str(name) for name in line["not_scored"]]
     trajectory: Trajectory = line["trajectory"]
-    if line.get("advantage") is not None:  # of a training group, which was compared
+    if line.get("advantage") is not None:  # a rollout of a training group, which was compared
         return []
     if trajectory.provenance is not None:
         return [str(name) for name in trajectory.provenance.get("group_rewards", ())]
-    known = _known_method(trajectory.method)
-    return [] if known is None else list(known.group_components)
+    method = _installed_method(trajectory.method)
+    return [] if method is None else list(method.group_components)
 
 
 def reward_components(method: str) -> tuple[str, ...]:
-    """Of a recorded method; none where this version does not know it."""
-    known = _known_method(method)
-    return () if known is None else known.reward_components
+    """Reward components of a recorded method; none if it is not installed."""
+    installed = _installed_method(method)
+    return () if installed is None else installed.reward_components
 
 
 @lru_cache
-def _known_method(name: str) -> Method | None:
+def _installed_method(name: str) -> Method | None:
     try:
         return get_method(name)
     except UsageError:
@@ -97,7 +98,7 @@ def _known_method(name: str) -> Method | None:
 
 
 def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Metrics of one step; empty for no rollouts. Means run over all rollouts, flagged ones included."""
+    """Metrics of one step, empty without rollouts. Means include flagged rollouts."""
     if not rollouts:
         return {}
     metrics = {
@@ -138,7 +139,7 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     errors: Counter[str] = Counter()
     for rollout in rollouts:
         for call in rollout.trajectory.calls():
-            calls[_known_name(call.name, rollout.trajectory)].append(call)
+            calls[_tool_name(call.name, rollout.trajectory)].append(call)
             if call.error is not None:
                 errors[call.error.code] += 1
     for name, members in calls.items():
@@ -151,11 +152,11 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     return metrics
 
 
-def _known_name(name: str, trajectory: Trajectory) -> str:
-    """A tool's name. Those that a policy makes up count as one: a logger keeps every name that it has seen for good."""
+def _tool_name(name: str, trajectory: Trajectory) -> str:
+    """A tool's name, or "unknown" for a name that the policy made up, because loggers keep every metric for good."""
     if trajectory.provenance is not None:
         return name if name in trajectory.provenance.get("tools", ()) else "unknown"
-    method = _known_method(trajectory.method)
+    method = _installed_method(trajectory.method)
     if trajectory.visuals != "video":  # there are no tools
         return "unknown"
     if method is None or trajectory.video is None:
@@ -173,8 +174,8 @@ def _token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "observation": [rollout.num_observation_tokens for rollout in rollouts],
         "prompt": [rollout.num_prompt_tokens for rollout in rollouts],
     }
-    known = {origin: [count for count in counts if count is not None] for origin, counts in counts_of.items()}
-    metrics = {f"tokens/{origin}/mean": _mean(counts) for origin, counts in known.items() if counts}
+    recorded = {origin: [count for count in counts if count is not None] for origin, counts in counts_of.items()}
+    metrics = {f"tokens/{origin}/mean": _mean(counts) for origin, counts in recorded.items() if counts}
     cached = [rollout.num_cached_tokens for rollout in rollouts if rollout.num_cached_tokens is not None]
     return metrics | ({"prefix/cached_tokens": _mean(cached)} if cached else {})
 
@@ -184,12 +185,12 @@ def _cache_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     num_hits, num_misses = sum(use.hits for use in uses), sum(use.misses for use in uses)
     return {
         "cache/hit_rate": num_hits / max(1, num_hits + num_misses),
-        "cache/bytes": float(max(use.stored_bytes for use in uses)),  # each process has its own: the fullest
+        "cache/bytes": float(max(use.stored_bytes for use in uses)),  # of the fullest, because each process has a cache
     }
 
 
 def _judge_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Sums over the step; empty where no rollout had an open question to answer."""
+    """Sums over the step; empty if no rollout answered an open question."""
 
     def values(key: str) -> list[float]:
         return [rollout.reward.get(key, 0.0) for rollout in rollouts]
@@ -208,7 +209,7 @@ def _judge_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def _tool_model_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Sums over the step; empty where no tool asked a model."""
+    """Sums over the step; empty if no tool asked a model."""
     exchanges = [
         exchange for rollout in rollouts for call in rollout.trajectory.calls() for exchange in call.model_calls
     ]
@@ -225,8 +226,8 @@ def _tool_model_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def _group_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Share of groups whose valid rollouts differ in score: only these move the policy. Empty where every group is of
-    one rollout, as in most validations: there is nothing to compare."""
+    """Share of groups whose valid rollouts differ in score, because only these change the policy. Empty if every group
+    has one rollout, as in most validations."""
     scores: dict[str, set[float]] = defaultdict(set)
     for rollout in rollouts:
         scores[rollout.uid] |= set() if rollout.trajectory.flags else {rollout.reward["score"]}

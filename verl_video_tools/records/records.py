@@ -1,6 +1,6 @@
-"""Trajectories of a run as JSON lines: one file per step, one line per rollout; held-out rollouts in separate files.
+"""Trajectories of a run as JSON lines: one file per step, one line per rollout. Held-out rollouts have separate files.
 
-`replay`, viewer, exports and the parity test read them. A line holds the trajectory, the reward breakdown, the row it
+The viewer, the report, exports and filters read them. A line holds the trajectory, the reward breakdown, the row it
 came from, its advantage, and, with `record_tokens`, its training sequences: tokens, mask and both log-probabilities.
 """
 
@@ -35,7 +35,7 @@ class RecordWriter:
 
 
 def _jsonable(value: Any) -> Any:
-    """Rows may have columns of any type: dates, decimals and the like are kept as text."""
+    """Rows may have columns of any type; dates, decimals and others are written as text."""
     return value.to_dict() if isinstance(value, Trajectory) else str(value)
 
 
@@ -43,13 +43,13 @@ def step_files(folder: Path, *, validation: bool = False) -> list[Path]:
     """Files of a run's steps in order.
 
     Args:
-        validation: those of the rollouts on validation rows instead, `val_step_<n>.jsonl`.
+        validation: the files of rollouts on validation rows, `val_step_<n>.jsonl`.
     """
     return sorted(folder.glob("val_step_*.jsonl" if validation else "step_*.jsonl"))
 
 
 def step_of(file: Path) -> int:
-    """Step of a file of records, by its name; -1 if the name has none."""
+    """The step in the name of a file of records; -1 if the name has none."""
     number = file.stem.rpartition("_")[2]
     return int(number) if number.isdecimal() else -1
 
@@ -57,17 +57,17 @@ def step_of(file: Path) -> int:
 def archive_stale_records(folder: Path, last_step: int) -> tuple[int, Path] | None:
     """Move the files of all steps after this one into a new folder beside them, `abandoned_<n>`, where no reader looks.
 
-    A run that resumes trains later steps again, and those that an earlier start has recorded are of a policy that is
-    lost. What was measured at this step stays: it is of the policy that goes on.
+    A run that resumes trains later steps again, and the earlier records of these steps are of a policy that was lost.
+    The validation at this step stays, because it measured the policy that continues.
 
     Args:
         folder: of records.
 
     Returns:
-        How many files, and their new folder; None where there is no such step.
+        The number of files and their new folder; None if there is no such step.
 
     Raises:
-        OSError: a file cannot be moved. The last steps go first, so that none stands behind a gap.
+        OSError: a file cannot be moved. The last steps move first, so that an error leaves no gap between steps.
     """
     files = [*step_files(folder), *step_files(folder, validation=True)]
     later = sorted((file for file in files if step_of(file) > last_step), key=step_of, reverse=True)
@@ -86,7 +86,7 @@ def records_folder(run: Path) -> Path:
     """Folder of a run's records: `trajectories` in the run's folder, or that folder itself.
 
     Args:
-        run: either of the two. Where neither holds a step, it is the one that a run writes to.
+        run: either of the two. If neither holds a step, the result is the folder that a run writes to.
     """
     below = run / RECORDS_NAME
     if not has_steps(below) and has_steps(run):
@@ -95,13 +95,13 @@ def records_folder(run: Path) -> Path:
 
 
 def run_folder(path: Path) -> Path:
-    """A run's own folder: that above its records, where the path is theirs or a file of theirs."""
+    """A run's folder, also from the folder of its records or from one file of records."""
     folder = path.parent if path.is_file() else path
     return folder.parent if folder.resolve().name == RECORDS_NAME else folder
 
 
 def has_steps(folder: Path) -> bool:
-    """Whether a folder of records holds a step, of training or on validation rows."""
+    """Whether a folder of records holds a step of training or of validation."""
     return bool(step_files(folder) or step_files(folder, validation=True))
 
 
@@ -109,9 +109,9 @@ def read_records(path: Path, *, must_exist: bool = False) -> Iterator[dict[str, 
     """All lines of a run in order; `line["trajectory"]` is a `Trajectory`.
 
     Args:
-        path: folder of a training run or of its records (`step_*.jsonl`), or one file of records. A last line without
-            its line end was cut while it was written, and is left out.
-        must_exist: a path with no such file is an error; else there are no lines.
+        path: folder of a training run or of its records (`step_*.jsonl`), or one file of records. An incomplete last
+            line is skipped.
+        must_exist: a path without records is an error; otherwise it has no lines.
 
     Raises:
         UsageError: there is no such file, or a line cannot be read.
@@ -124,14 +124,14 @@ def read_records(path: Path, *, must_exist: bool = False) -> Iterator[dict[str, 
 
 
 def record_files(path: Path) -> list[Path]:
-    """The files that `read_records` reads, in order; those that exist."""
+    """The existing files that `read_records` reads, in order."""
     return [path] if path.is_file() else step_files(records_folder(path))
 
 
 def _read_file(path: Path) -> Iterator[dict[str, Any]]:
     with path.open("rb") as file:
         for number, text in enumerate(file, start=1):
-            if not text.endswith(b"\n"):  # it is still being written, or was cut
+            if not text.endswith(b"\n"):  # incomplete: it is still being written, or the disk was full
                 break
             try:
                 line: dict[str, Any] = json.loads(text)

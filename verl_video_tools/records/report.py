@@ -1,7 +1,7 @@
-"""Learning curves of runs: a figure, a table of first and last step, and the numbers behind both; the end of a run.
+"""Learning curves of runs as a figure, a table and numbers; and the summary at the end of a run.
 
 The numbers come from a run's records, under the names of `docs/training.md`, and from verl's file log. Files are read
-one after the other, and only metrics stay in memory.
+one after the other, so that only metrics stay in memory.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import numpy as np
 
 from verl_video_tools.core.errors import UsageError, writing
 from verl_video_tools.core.files import whole_file
+from verl_video_tools.core.machine import page
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.records.records import RECORDS_NAME, has_steps, read_records, records_folder, step_files
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from rich.table import Table
 
 LOG_NAMES = "metrics*.jsonl"
-"""Files of verl's file logger (`trainer.logger=["console","file"]`) in a run's folder. The recipes name them by
+"""Files of verl's file logger (`trainer.logger=["console","file"]`) in a run's folder. `vvt train` names them by
 VERL_FILE_LOGGER_PATH."""
 
 Steps = Mapping[int, Mapping[str, float]]
@@ -42,29 +42,11 @@ HEADLINES = {
     "executed calls per rollout": "tool/executed_per_rollout",
     "frames per rollout": "frames/total/mean",
     "groups with unequal rewards": "group/unequal_reward_rate",
+    "generated tokens": "tokens/generated/mean",
 }
-"""Rows of the table of a run, by their labels."""
+"""Metrics of the table of a run, by row."""
 
 FINE_TUNING = {"loss": "train/loss", "validation loss": "val/loss", "learning rate": "train/lr"}
-ONLY_ON_A_GPU = (
-    "flash-attn's own kernels",
-    "NCCL",
-    "the bytes that offloading moves",
-    "vLLM's sleep mode and CUDA graphs",
-    "our front end of its server",
-    "weights over CUDA IPC",
-    "torch.compile",
-    "memory and time at real lengths",
-)
-"""What a smoke test cannot show without a GPU; docs/cpu.md says what takes the place of each."""
-TESTED = (
-    "packed sequences",
-    "two ranks with Ulysses",
-    "bfloat16",
-    "gradient checkpointing",
-    "the method's own options",
-    "checkpoint and resumption",
-)
 GAP = "training/rollout_probs_diff_mean"
 """verl's name for the mean difference between probabilities of sampled tokens in the engine and in the actor."""
 
@@ -72,21 +54,21 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """By Okabe and Ito (https://jfly.uni-koeln.de/color/): distinguishable with any colour vision."""
 
 _TRAINED = "training/global_step"
-"""verl logs it for trained steps, and not for a validation outside of them."""
+"""verl logs this metric at trained steps only, and not at a validation between them."""
 _POLICY = ""
-"""Stands for the methods that a run trains. A method that it only measures is compared by itself, since a mean over the
-policy and the same policy without tools describes neither."""
+"""Stands for the methods that a run trains. Methods that a run only validates are averaged separately, because a mean
+over the policy and the same policy without tools describes neither."""
 _LOGGED = {
     "Loss of the policy": {"policy gradient": "actor/pg_loss"},
     "KL": {"to the reference": "actor/kl_loss", "in the update": "actor/ppo_kl"},
     "Entropy": {"entropy": "actor/entropy"},
     "Norm of the gradient": {"norm": "actor/grad_norm"},
     "Seconds per step": {"whole step": "timing_s/step", "rollouts": "timing_s/gen", "update": "timing_s/update_actor"},
-    "Probabilities: engine against actor": {"mean": "training/rollout_probs_diff_mean"},
+    "Probabilities: engine against actor": {"mean": GAP},
 }
 """Metrics of verl 0.9.1 by panel and label."""
-_MOST_CURVES = 6
-"""Of a panel whose labels are tools or error codes: the most frequent ones."""
+_MAX_CURVES = 6
+"""In a panel whose labels are tools or error codes: only the most frequent ones are drawn."""
 _MIN_STEPS_TO_SMOOTH = 30
 _COLUMNS, _DPI = 3, 110
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
@@ -116,8 +98,8 @@ class Run:
     Attributes:
         name: in figure and table.
         training: metrics of each step's rollouts.
-        held_out: metrics of each validation round, over the rows that all rounds measured.
-        held_out_ends: metrics of the first and the last round, over the rows that both measured.
+        held_out: metrics of each validation, over the rows that all validations measured.
+        held_out_ends: metrics of the first and the last validation, over the rows that both measured.
         log: what verl logged, by its own names.
     """
 
@@ -133,52 +115,52 @@ class Run:
         return [method for method in methods_in(self.held_out) if method not in trained] if trained else []
 
 
-def read_run(name: str, run: Path, progress: Callable[[int, int], None] = lambda done, wanted: None) -> Run:
-    """Read a run, finished or still going.
+def read_run(name: str, run: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> Run:
+    """Read a run, also one that is still training.
 
     Args:
-        run: as `records_folder` takes it. Every `metrics*.jsonl` beside the records is read, in order of names: a run
-            that was started again has several.
-        progress: called after each file of records, with the numbers read and wanted.
+        run: as `records_folder` takes it. Every `metrics*.jsonl` beside the records is read, in order of names, because
+            each start of a run writes one.
+        progress: called after each file of records, with the number of files read and in total.
 
     Raises:
         UsageError: there is no record, or a line of a file cannot be read.
     """
     records = records_folder(run)
-    files = step_files(records, validation=True)
-    num_files, num_read = len(step_files(records)) + len(files), itertools.count(1)
-
-    def advance() -> None:
-        progress(next(num_read), num_files)
-
     if not has_steps(records):
         raise UsageError(
             f"{run}: no recorded step; give a run's folder (trainer.default_local_dir), or its folder of "
-            "step_*.jsonl. A run writes its first when its first step is done"
+            "step_*.jsonl. A run writes the first of them after its first step"
         )
+    validations = step_files(records, validation=True)
+    total, num_read = len(step_files(records)) + len(validations), itertools.count(1)
+
+    def advance() -> None:
+        progress(next(num_read), total)
+
     training = read_training(records, advance)
-    held_out = _read_held_out(files, methods_in(training), advance)
-    ends = _read_held_out(sorted({*files[:1], *files[-1:]}), methods_in(training), lambda: None)
+    trained = methods_in(training)
+    held_out = _read_held_out(validations, trained, advance)
+    ends = _read_held_out(sorted({*validations[:1], *validations[-1:]}), trained, lambda: None)
     if not training and not held_out:
         raise UsageError(f"{records}: its files hold no whole line, so there is no recorded rollout yet")
     folder = records.parent if records.name == RECORDS_NAME else records
-    return Run(name, training, held_out, ends, merged(map(read_log, sorted(folder.glob(LOG_NAMES)))))
+    return Run(name, training, held_out, ends, _merged_logs(folder, _TRAINED))
 
 
 def read_training(records: Path, advance: Callable[[], None] = lambda: None) -> Steps:
-    """Metrics of each training step in a folder of records; empty where there is none.
+    """Metrics of each training step in a folder of records; empty if there is none.
 
     Raises:
         UsageError: a line cannot be read.
     """
     steps = _read_steps(step_files(records), advance)
-    metrics = {step: rollout_metrics([rollout for _, rollout in members]) for step, members in steps}
-    return dict(sorted(metrics.items()))
+    return dict(sorted((step, rollout_metrics([each for _, each in rollouts])) for step, rollouts in steps))
 
 
 def read_log(path: Path) -> Steps:
-    """Numbers that verl's file logger wrote, by step. A last line without its line end was cut and is left out. So is a
-    line that a full disk has cut, behind which the next one stands.
+    """Numbers that verl's file logger wrote, by step. An incomplete last line is skipped, and so is a line that a full
+    disk cut short, even if the next line follows without a line break.
 
     Raises:
         UsageError: the file or a line of it cannot be read.
@@ -190,29 +172,28 @@ def read_log(path: Path) -> Steps:
                 if not text.endswith(b"\n"):
                     break
                 try:
-                    # In a text of JSON a quotation mark has a backslash before it, so this begins a line.
+                    # Inside a JSON string a quotation mark has a backslash before it, so this begins a line.
                     line = json.loads(text[max(0, text.rfind(b'{"step":')) :])
-                    values = {str(name): value for name, value in line["data"].items()}
-                    step = int(line["step"])
+                    numbers = {name: float(value) for name, value in line["data"].items() if _is_number(value)}
+                    steps[int(line["step"])] |= numbers
                 except (ValueError, TypeError, KeyError, AttributeError) as error:
                     raise UsageError(f"{path}, line {number}: not a line of verl's log ({error!r:.200})") from error
-                steps[step] |= {name: float(value) for name, value in values.items() if _is_number(value)}
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
     return dict(sorted(steps.items()))
 
 
-def merged(logs: Iterable[Steps], trained: str = _TRAINED) -> Steps:
-    """Logs of a run's starts, in their order, as one.
+def _merged_logs(folder: Path, trained: str) -> Steps:
+    """The logs of all starts of a run as one.
 
-    From the first step on that a start has trained, what former ones have logged is of a policy that was lost. At the
-    step at which it resumes a run only validates, and that step keeps what was logged of it.
+    Once a start has trained a step, earlier logs of that step and later ones are of a policy that was lost. The step at
+    which a start resumes is only validated, so its earlier log stays.
 
     Args:
-        trained: a metric of all steps that were trained, and of no others.
+        trained: a metric of all steps that were trained, and of no other step.
     """
     steps: dict[int, dict[str, float]] = {}
-    for log in logs:
+    for log in map(read_log, sorted(folder.glob(LOG_NAMES))):
         first = min((step for step, metrics in log.items() if trained in metrics), default=math.inf)
         steps = {step: metrics for step, metrics in steps.items() if step < first}
         for step, metrics in log.items():
@@ -221,9 +202,8 @@ def merged(logs: Iterable[Steps], trained: str = _TRAINED) -> Steps:
 
 
 def methods_in(steps: Steps) -> list[str]:
-    """Methods of the rollouts that the metrics are of."""
-    matches = (re.fullmatch("video_tools/(.+)/score/mean", name) for name in _metric_names(steps))
-    return sorted({match[1] for match in matches if match})
+    """Methods of the rollouts that the metrics describe."""
+    return sorted(_matching(steps, "video_tools/(.+)/score/mean"))
 
 
 def _read_steps(files: Sequence[Path], advance: Callable[[], None]) -> Iterator[tuple[int, list[tuple[str, Rollout]]]]:
@@ -244,7 +224,7 @@ def _read_steps(files: Sequence[Path], advance: Callable[[], None]) -> Iterator[
 
 
 def _row_key(line: Mapping[str, Any]) -> str:
-    # An index is one of a file of rows, and a run may validate on several.
+    # An index is unique in one file of rows, and a run may validate on several files.
     row = line.get("extra_info") or {}
     parts = [row.get(name) for name in ("index", "question", "video_path", "video_paths", "image_paths")]
     question = line["trajectory"].question if parts[:2] == [None, None] else None
@@ -252,38 +232,45 @@ def _row_key(line: Mapping[str, Any]) -> str:
 
 
 def _read_held_out(files: Sequence[Path], trained: Sequence[str], advance: Callable[[], None]) -> Steps:
-    """Metrics of validation rounds, each over the rows that all of them measured.
+    """Metrics of validations, each over the rows that all of them measured.
 
     A run may measure fewer rows between its first step and its last (`interim_validation_rows`), and means over
-    different rows differ also where the policy has stayed the same. A method that is only measured has its own rows.
+    different rows differ even if the policy does not change. A method that is only measured has rows of its own.
     """
 
-    def part_of(rollout: Rollout) -> str:
-        return _POLICY if not trained or rollout.trajectory.method in trained else rollout.trajectory.method
+    def by_policy(rollouts: Iterable[tuple[str, Rollout]]) -> dict[str, dict[str, list[Rollout]]]:
+        """Rollouts by row, of the trained policy and of each method that is only measured."""
+        rows: dict[str, dict[str, list[Rollout]]] = defaultdict(lambda: defaultdict(list))
+        for key, rollout in rollouts:
+            method = rollout.trajectory.method
+            rows[_POLICY if not trained or method in trained else method][key].append(rollout)
+        return rows
 
     shared: dict[str, set[str]] = {}
-    for _, members in _read_steps(files, advance):
-        measured: dict[str, set[str]] = defaultdict(set)
-        for key, rollout in members:
-            measured[part_of(rollout)].add(key)
-        for part, keys in measured.items():
-            shared[part] = shared.get(part, keys) & keys
-
+    for _, rollouts in _read_steps(files, advance):
+        for policy, rows in by_policy(rollouts).items():
+            shared[policy] = shared.get(policy, rows.keys()) & rows.keys()
     held_out: dict[int, dict[str, float]] = {}
-    for step, members in _read_steps(files, lambda: None):
-        kept: dict[str, list[Rollout]] = defaultdict(list)
-        for key, rollout in members:
-            if key in shared.get(part_of(rollout), ()):
-                kept[part_of(rollout)].append(rollout)
-        held_out[step] = rollout_metrics(kept.pop(_POLICY, []))
-        for rollouts in kept.values():
-            others = rollout_metrics(rollouts)
+    for step, rollouts in _read_steps(files, lambda: None):
+        metrics = {
+            policy: rollout_metrics(
+                [rollout for key, times in rows.items() if key in shared[policy] for rollout in times]
+            )
+            for policy, rows in by_policy(rollouts).items()
+        }
+        held_out[step] = metrics.pop(_POLICY, {})
+        for others in metrics.values():
             held_out[step] |= {name: value for name, value in others.items() if name.startswith("video_tools/")}
     return dict(sorted(held_out.items()))
 
 
 def _metric_names(steps: Steps) -> list[str]:
     return list(dict.fromkeys(name for metrics in steps.values() for name in metrics))
+
+
+def _matching(steps: Steps, pattern: str) -> dict[str, str]:
+    """Metrics whose name matches, by the group of the match."""
+    return {match[1]: name for name in _metric_names(steps) if (match := re.fullmatch(pattern, name))}
 
 
 def _is_number(value: Any) -> bool:
@@ -309,9 +296,6 @@ class Panel:
     curves: Sequence[Curves]
     is_share: bool = False
 
-    def labels(self) -> list[str]:
-        return list(dict.fromkeys(label for curves in self.curves for label in curves))
-
 
 def panels_of(runs: Sequence[Run]) -> list[Panel]:
     """Every panel for which some run has a value."""
@@ -319,14 +303,22 @@ def panels_of(runs: Sequence[Run]) -> list[Panel]:
     def training(names: Mapping[str, str]) -> list[Curves]:
         return [_curves(run.training, names) for run in runs]
 
+    def by_method(key: str) -> dict[str, str]:
+        return {method: f"video_tools/{method}/{key}/mean" for method in methods}
+
     methods = sorted({method for run in runs for method in methods_in(run.training)})
+    parts = {method: rf"video_tools/{re.escape(method)}/(?!(?:score|acc)/)([^/]+)/mean" for method in methods}
     panels = [Panel("Reward", [_reward(run) for run in runs])]
-    panels += [Panel(f"Parts of the reward: {name}", [_parts(run.training, name) for run in runs]) for name in methods]
+    for method, pattern in parts.items():
+        curves = [_curves(run.training, _matching(run.training, pattern)) for run in runs]
+        panels.append(Panel(f"Parts of the reward: {method}", curves))
     if any(len(methods_in(run.training)) > 1 for run in runs):
-        panels.append(Panel("Reward by method", training(_by_method(methods, "score"))))
-        panels.append(Panel("Accuracy by method", training(_by_method(methods, "acc")), True))
-        held_out = [_curves(run.held_out, _by_method(methods, "acc")) for run in runs]
-        panels.append(Panel("Held-out accuracy by method", held_out, True))
+        held_out = [_curves(run.held_out, by_method("acc")) for run in runs]
+        panels += [
+            Panel("Reward by method", training(by_method("score"))),
+            Panel("Accuracy by method", training(by_method("acc")), True),
+            Panel("Held-out accuracy by method", held_out, True),
+        ]
     # The reasons of several runs would be too many curves for one panel.
     reasons = list(StopReason) if len(runs) == 1 else [StopReason.ANSWER]
     ends = training({reason: f"stop/{reason}" for reason in reasons})
@@ -335,7 +327,7 @@ def panels_of(runs: Sequence[Run]) -> list[Panel]:
         Panel("Accuracy", [_accuracy(run) for run in runs], True),
         Panel("Executed calls per rollout", training({"calls": "tool/executed_per_rollout"})),
         Panel("Frames per rollout", training(frames)),
-        Panel("How rollouts ended", [{name: c for name, c in own.items() if any(c.values())} for own in ends], True),
+        Panel("How rollouts ended", [_without_zeros(curves) for curves in ends], True),
         Panel("Calls per rollout, by tool", [_rates(run.training, "tool/(.+)/calls_per_rollout") for run in runs]),
         Panel("Refused calls per rollout, by reason", [_rates(run.training, "tool/error/(.+)") for run in runs]),
         Panel("Groups with unequal rewards", training({"groups": "group/unequal_reward_rate"}), True),
@@ -348,16 +340,15 @@ def panels_of(runs: Sequence[Run]) -> list[Panel]:
 
 def _curves(steps: Steps, names: Mapping[str, str]) -> dict[str, dict[int, float]]:
     """A curve for each label whose metric has a finite value."""
-    curves = {}
-    for label, name in names.items():
-        values = {step: metrics[name] for step, metrics in steps.items() if math.isfinite(metrics.get(name, math.nan))}
-        if values:
-            curves[label] = values
-    return curves
+    curves = {
+        label: {step: metrics[name] for step, metrics in steps.items() if math.isfinite(metrics.get(name, math.nan))}
+        for label, name in names.items()
+    }
+    return {label: values for label, values in curves.items() if values}
 
 
 def _reward(run: Run) -> Curves:
-    """Without methods that are only measured: their rewards are of another scale."""
+    """Without methods that are only measured, because their rewards have another scale."""
     name = "rollout/score/mean"
     return _curves(run.training, {"training": name}) | _curves(run.held_out, {"held-out": name})
 
@@ -368,22 +359,17 @@ def _accuracy(run: Run) -> Curves:
     return _curves(run.training, {"training": "rollout/acc/mean"}) | _curves(run.held_out, held_out)
 
 
-def _parts(steps: Steps, method: str) -> Curves:
-    """The recorded components of a method's reward."""
-    pattern = re.compile(rf"video_tools/{re.escape(method)}/(?!(?:score|acc)/)([^/]+)/mean")
-    return _curves(steps, {match[1]: name for name in _metric_names(steps) if (match := pattern.fullmatch(name))})
-
-
-def _by_method(methods: Sequence[str], key: str) -> dict[str, str]:
-    return {method: f"video_tools/{method}/{key}/mean" for method in methods}
-
-
 def _rates(steps: Steps, pattern: str) -> Curves:
-    """The most frequent of the rates whose names match; a step that lacks one had none."""
-    names = {match[1]: name for name in _metric_names(steps) if (match := re.fullmatch(pattern, name))}
+    """The most frequent of the rates whose names match. A step that lacks a rate had no such call."""
+    names = _matching(steps, pattern)
     curves = {label: {step: metrics.get(name, 0.0) for step, metrics in steps.items()} for label, name in names.items()}
-    most = sorted(curves, key=lambda label: -sum(curves[label].values()))[:_MOST_CURVES]
-    return {label: curves[label] for label in most if any(curves[label].values())}
+    most_frequent = sorted(curves, key=lambda label: -sum(curves[label].values()))[:_MAX_CURVES]
+    return _without_zeros({label: curves[label] for label in most_frequent})
+
+
+def _without_zeros(curves: Curves) -> Curves:
+    """The curves that are not 0 at every step."""
+    return {label: values for label, values in curves.items() if any(values.values())}
 
 
 # -------------------------------------------------------------------------------------------------------------- output
@@ -393,7 +379,7 @@ def write_report(runs: Sequence[Run], out: Path) -> str:
     """Write `curves.png`, `report.md` and `curves.json`.
 
     Args:
-        runs: several are drawn over each other, each in a colour of its own.
+        runs: the curves of several runs are drawn in the same panels, one colour per run.
         out: an existing folder.
 
     Returns:
@@ -402,7 +388,7 @@ def write_report(runs: Sequence[Run], out: Path) -> str:
     Raises:
         UsageError: a file cannot be written.
     """
-    text = "\n".join(["# Learning curves\n", "![Learning curves](curves.png)\n", *map(_table, runs)])
+    text = "\n".join(["# Learning curves\n", "![Learning curves](curves.png)\n", *map(_section, runs)])
     numbers = [
         {"name": run.name}
         | {part: _steps_json(getattr(run, part)) for part in ("training", "held_out", "held_out_ends", "log")}
@@ -419,16 +405,8 @@ def write_report(runs: Sequence[Run], out: Path) -> str:
     return text
 
 
-def _table(run: Run) -> str:
-    """First and last step of a run as a table of Markdown."""
-    training = {step: run.training[step] for step in (min(run.training), max(run.training))} if run.training else {}
-    columns = [(f"step {step}", metrics) for step, metrics in training.items()]
-    columns += [(f"held-out, step {step}", metrics) for step, metrics in run.held_out_ends.items()]
-    rows = [
-        [label, *("-" if (value := metrics.get(name)) is None else f"{value:.3f}" for _, metrics in columns)]
-        for label, name in (HEADLINES | {"generated tokens": "tokens/generated/mean"}).items()
-    ]
-    lines = [["mean per rollout", *(heading for heading, _ in columns)], ["---", *("---:" for _ in columns)], *rows]
+def _section(run: Run) -> str:
+    """What a run consists of, and a table of its first and last step."""
     counts = [int(sum(metrics[f"rollout/{key}"] for metrics in run.training.values())) for key in ("count", "flagged")]
     facts = f"{len(run.training)} training steps with {counts[0]} rollouts, {counts[1]} of them flagged"
     if run.held_out:
@@ -438,11 +416,31 @@ def _table(run: Run) -> str:
         facts += f"; held-out rollouts of a validation: {measured[0]} in the curves, {measured[1]} in the table"
     if only_measured := run.only_measured():
         facts += f"; held-out columns are without {', '.join(only_measured)}"
-    return f"## {run.name}\n\n{facts}.\n\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    held_out = {f"held-out, step {step}": metrics for step, metrics in run.held_out_ends.items()}
+    table = _table("mean per rollout", _first_and_last(run.training) | held_out, HEADLINES)
+    return f"## {run.name}\n\n{facts}.\n\n{table}"
+
+
+def _first_and_last(steps: Steps) -> dict[str, Mapping[str, float]]:
+    return {f"step {step}": steps[step] for step in (min(steps), max(steps))} if steps else {}
+
+
+def _table(heading: str, columns: Mapping[str, Mapping[str, float]], rows: Mapping[str, str]) -> str:
+    """A table of Markdown. `rows` are metrics by label; a metric without any value has no row."""
+    lines = [[heading, *columns], ["---", *("---:" for _ in columns)]]
+    for label, name in rows.items():
+        values = [metrics.get(name) for metrics in columns.values()]
+        if any(value is not None for value in values):
+            lines.append([label, *("-" if value is None else _number(value) for value in values)])
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"
 
 
 def _steps_json(steps: Steps) -> dict[str, Any]:
-    """Metrics as lists beside the list of steps, null where a step lacks one."""
+    """Metrics as lists beside the list of steps, null where a step lacks a metric."""
 
     def finite(value: float | None) -> float | None:
         return value if value is not None and math.isfinite(value) else None
@@ -474,7 +472,7 @@ def _figure(panels: Sequence[Panel], names: Sequence[str]) -> bytes:
 
 
 def _draw(axes: Axes, panel: Panel) -> None:
-    """Of one run each label has a colour; of several each run has one, and each label its dashes."""
+    """Draw a panel: a colour per label for one run; a colour per run and a dash pattern per label for several."""
     from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
@@ -482,28 +480,28 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if panel.is_share:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    labels = panel.labels()
+    labels = list(dict.fromkeys(label for curves in panel.curves for label in curves))
     is_one_run = len(panel.curves) == 1
 
-    def look(run: int, label: int) -> dict[str, Any]:
+    def style(run: int, label: int) -> dict[str, Any]:
         colour, dashes = (label, label // len(COLOURS)) if is_one_run else (run, label)
         return {"color": COLOURS[colour % len(COLOURS)], "linestyle": _DASHES[dashes % len(_DASHES)]}
 
     for number, curves in enumerate(panel.curves):
         for label, values in curves.items():
-            style = look(number, labels.index(label))
+            line = style(number, labels.index(label))
             window = smoothing_window(len(values))
             if window > 1:
-                axes.plot(list(values), list(values.values()), color=style["color"], linewidth=0.8, alpha=0.3)
-            averaged = moving_average(list(values.values()), window)
-            axes.plot(list(values), averaged, **style, linewidth=1.8, marker="o" if window == 1 else "", markersize=3)
+                axes.plot(list(values), list(values.values()), color=line["color"], linewidth=0.8, alpha=0.3)
+            averages = moving_average(list(values.values()), window)
+            axes.plot(list(values), averages, **line, linewidth=1.8, marker="o" if window == 1 else "", markersize=3)
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-    looks = [look(0, number) | ({} if is_one_run else {"color": "grey"}) for number in range(len(labels))]
-    axes.legend([Line2D([], [], **each) for each in looks], labels)
+    keys = [style(0, number) | ({} if is_one_run else {"color": "grey"}) for number in range(len(labels))]
+    axes.legend([Line2D([], [], **key) for key in keys], labels)
 
 
 def moving_average(values: Sequence[float], window: int) -> list[float]:
-    """Mean over a window around each value; at the ends over as much of it as there is."""
+    """Mean over a window around each value, cut off at the ends."""
     half = window // 2
     return [float(np.mean(values[max(0, place - half) : place + half + 1])) for place in range(len(values))]
 
@@ -513,7 +511,7 @@ def smoothing_window(num_steps: int) -> int:
     return 1 if num_steps < _MIN_STEPS_TO_SMOOTH else 2 * (num_steps // 40) + 5
 
 
-# ------------------------------------------------------------------------------------------- the end of a run
+# ------------------------------------------------------------------------------------------------- the end of a run
 
 
 def print_summary(folder: Path) -> None:
@@ -522,24 +520,24 @@ def print_summary(folder: Path) -> None:
     Raises:
         UsageError: a line of them cannot be read.
     """
-    from rich.console import Console
-
-    console = Console()
     records = records_folder(folder)
     if steps := read_training(records):
-        console.print(_summary_table(steps, HEADLINES, "mean over the step's rollouts"))
-        console.print(f"trajectories: {records.resolve()}/step_*.jsonl", soft_wrap=True)
-    elif steps := _fine_tuning(folder):
-        console.print(_summary_table(steps, FINE_TUNING, "fine-tuning"))
+        print(f"{len(steps)} steps\n{_table('mean per rollout', _first_and_last(steps), HEADLINES)}")
+        print(f"trajectories: {records.resolve()}/step_*.jsonl")
+        return
+    loss = FINE_TUNING["loss"]
+    steps = {step: metrics for step, metrics in _merged_logs(folder, loss).items() if loss in metrics}
+    if steps:
+        print(f"{len(steps)} steps\n{_table('fine-tuning', _first_and_last(steps), FINE_TUNING)}")
     else:
-        console.print(f"no recorded step in {folder}")
+        print(f"no recorded step in {folder}")
 
 
 def smoke_test_report(device: str, run_dir: Path) -> str:
-    """A paragraph for people.
+    """What a smoke test has tested, for people.
 
     Args:
-        device: `cpu` or `gpu`, where it ran.
+        device: `cpu` or `gpu`.
         run_dir: the smoke test's folder, with the logs of verl's file logger.
     """
     steps = {step: metrics for path in sorted(run_dir.glob(LOG_NAMES)) for step, metrics in read_log(path).items()}
@@ -547,33 +545,11 @@ def smoke_test_report(device: str, run_dir: Path) -> str:
     facts = f"steps {', '.join(map(str, sorted(steps)))}"
     if gaps:
         facts += f"; a token's probability differs by {max(gaps):.4f} between engine and actor (worst step's mean)"
-    lines = [f"smoke test on DEVICE={device}: {', '.join(TESTED)}", facts]
+    lines = [
+        f"smoke test on DEVICE={device}: packed sequences, two ranks with Ulysses, bfloat16, gradient checkpointing, "
+        "the method's own options, checkpoint and resumption",
+        facts,
+    ]
     if device == "cpu":
-        lines.append(f"only a GPU can show: {', '.join(ONLY_ON_A_GPU)}")
+        lines.append(f"what only a GPU can show: {page('cpu')}")
     return "\n".join(f"[verl_video_tools] {line}" for line in lines)
-
-
-def _fine_tuning(folder: Path) -> Steps:
-    """Of all starts, the latest of a step that was repeated."""
-    trained = "train/loss"
-    steps = merged(map(read_log, sorted(folder.glob(LOG_NAMES))), trained)
-    return {step: values for step, values in steps.items() if trained in values}
-
-
-def _summary_table(steps: Steps, metrics: Mapping[str, str], heading: str) -> Table:
-    from rich.table import Table
-
-    first, last = min(steps), max(steps)
-    table = Table(title=f"{len(steps)} steps", title_justify="left")
-    table.add_column(heading)
-    table.add_column(f"step {first}", justify="right")
-    table.add_column(f"step {last}", justify="right")
-    for label, metric in metrics.items():
-        values = [steps[step].get(metric) for step in (first, last)]
-        if any(value is not None for value in values):
-            table.add_row(label, *("" if value is None else _number(value) for value in values))
-    return table
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"

@@ -1,4 +1,4 @@
-"""Small images of recorded frames, decoded again from the rows' video files."""
+"""Thumbnails of recorded frames, decoded again from the rows' video files."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ SIDE_PIXELS = 128
 """Longer side of a thumbnail at most."""
 MAX_THUMBNAILS = 4000
 """Thumbnails of one page; at 2 to 4 KB each they stay below 16 MB."""
-_FRAMES_PER_LOOK = (16, 8, 4, 2, 1)
+_FRAMES_PER_CALL = (16, 8, 4, 2, 1)
 _DEADLINE_SECONDS = 60.0
 
 Part = tuple[int, PixelBox | None]
-"""A frame's index, and the part of it; None for all of it."""
+"""A frame's index, and a region of it; None for the whole frame."""
 
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """What could be decoded."""
+    """The images that could be decoded.
+
+    Attributes:
+        jpeg_of: for each path of a video, JPEG files of whole frames and of parts. A frame of which only a part was
+            shown has both.
+        notes: for each path without images, the reason.
+    """
 
     jpeg_of: Mapping[str, Mapping[Part, bytes]] = field(default_factory=dict)
-    """Video path to JPEG file of each whole frame, also where only a part was shown, and of each part."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """Video path to why it has none."""
 
-    def shown(self, path: str, frames: Iterable[FrameRecord]) -> Iterator[tuple[FrameRecord, bytes]]:
-        """Frames that were shown of a video, each with its JPEG file; a part of a frame as that part. Frames without
-        an image are left out."""
+    def of_frames(self, path: str, frames: Iterable[FrameRecord]) -> Iterator[tuple[FrameRecord, bytes]]:
+        """Frames of a video with their JPEG files, or those of their parts. Frames without an image are skipped."""
         jpegs = self.jpeg_of.get(path, {})
         for frame in frames:
             if (frame.index, frame.region) in jpegs:
@@ -54,30 +57,29 @@ def decode_thumbnails(
     progress: Callable[[int, int], None] | None = None,
     max_thumbnails: int = MAX_THUMBNAILS,
 ) -> Thumbnails:
-    """Thumbnails of the frames that rollouts were shown; each frame of a video once, however often it was shown, and
-    each part of one.
+    """Decode each frame that rollouts were shown once per video, and each part of a frame.
 
-    Where there are too many frames, each look keeps fewer of them, evenly spread, and at last only the first
-    videos have any. A video that cannot be read, or is not the recorded one, gets a note.
+    If there are too many, each call keeps fewer frames, evenly spread, and finally only the first videos have any. A
+    video that cannot be read, or has changed since it was recorded, gets a note.
 
     Args:
-        rollouts: video paths with what was recorded on them.
-        progress: called with the numbers of videos done and wanted.
+        rollouts: paths of videos, with what was recorded on them.
+        progress: called with the number of videos done and in total.
     """
     videos: dict[str, list[Trajectory]] = defaultdict(list)
     for path, trajectory in rollouts:
         if trajectory.video is not None:
             videos[path].append(trajectory)
-    wanted: dict[str, list[Part]] = {}
-    for frames_per_look in _FRAMES_PER_LOOK:
-        wanted = {path: _wanted(trajectories, frames_per_look) for path, trajectories in videos.items()}
-        if sum(map(len, wanted.values())) <= max_thumbnails:
+    parts_of: dict[str, list[Part]] = {}
+    for frames_per_call in _FRAMES_PER_CALL:
+        parts_of = {path: _parts(trajectories, frames_per_call) for path, trajectories in videos.items()}
+        if sum(map(len, parts_of.values())) <= max_thumbnails:
             break
 
     jpeg_of: dict[str, dict[Part, bytes]] = {}
     notes: dict[str, str] = {}
     num_left = max_thumbnails
-    for number, (path, parts) in enumerate(wanted.items(), start=1):
+    for number, (path, parts) in enumerate(parts_of.items(), start=1):
         if len(parts) > num_left:
             notes[path] = f"the page already holds as many as it may ({max_thumbnails} at most)"
         else:
@@ -88,35 +90,30 @@ def decode_thumbnails(
             except VideoError as error:
                 notes[path] = f"{type(error).__name__}: {error}"
         if progress is not None:
-            progress(number, len(wanted))
+            progress(number, len(parts_of))
     return Thumbnails(jpeg_of, notes)
 
 
-def _wanted(trajectories: Sequence[Trajectory], frames_per_look: int) -> list[Part]:
+def _parts(trajectories: Sequence[Trajectory], frames_per_call: int) -> list[Part]:
     whole: set[int] = set()
-    parts: set[tuple[int, PixelBox]] = set()
+    regions: set[tuple[int, PixelBox]] = set()
     for trajectory in trajectories:
         calls = trajectory.executed_calls()
         exchanged = (exchange.frames for call in calls for exchange in call.model_calls)
-        verified = trajectory.verification.frames if trajectory.verification is not None else ()
-        for look in (trajectory.initial_frames, *(call.frames for call in calls), *exchanged, verified):
-            for frame in _spread(look, frames_per_look):
+        verified = trajectory.verification.frames if trajectory.verification is not None else []
+        for frames in (trajectory.initial_frames, *(call.frames for call in calls), *exchanged, verified):
+            for position in linspace_indices(0, len(frames) - 1, frames_per_call) if frames else ():
+                frame = frames[position]
                 whole.add(frame.index)
                 if frame.region is not None:
-                    parts.add((frame.index, frame.region))
-    return [*((index, None) for index in sorted(whole)), *sorted(parts)]
-
-
-def _spread(frames: Sequence[FrameRecord], count: int) -> list[FrameRecord]:
-    if not frames:
-        return []
-    return [frames[position] for position in linspace_indices(0, len(frames) - 1, count)]
+                    regions.add((frame.index, frame.region))
+    return [*((index, None) for index in sorted(whole)), *sorted(regions)]
 
 
 def _decode(path: str, parts: Sequence[Part], recorded: set[VideoInfo]) -> dict[Part, bytes]:
     with Video(path, _DEADLINE_SECONDS) as video:
         if any(info.num_frames != video.info.num_frames for info in recorded):
-            raise VideoError(f"{path}: it has {video.info.num_frames} frames now, and had others when it was recorded")
+            raise VideoError(f"{path} has changed since it was recorded: it now has {video.info.num_frames} frames")
         if not parts:
             return {}
         # The whole frames are one request, as all have one size.

@@ -1,7 +1,7 @@
-"""Recorded rollouts as one static HTML page, which holds style, script, data and thumbnails and loads nothing.
+"""Recorded rollouts as one static HTML page. It holds style, script, data and thumbnails, and loads nothing.
 
-A policy may have written markup. Everything recorded therefore stands in the page as JSON in blocks that no browser
-executes, with `<`, `>` and `&` escaped (`_to_json`), and the script (`viewer/*.js`) turns it into text nodes.
+A policy may write markup. Everything recorded therefore stands in the page as JSON in blocks that no browser executes,
+with `<`, `>` and `&` escaped (`_to_json`), and the script (`viewer/*.js`) turns it into text nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -23,8 +22,6 @@ from typing import Any
 from verl_video_tools.core.errors import UsageError, writing
 from verl_video_tools.core.files import write_text
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.methods import method_class, method_names
-from verl_video_tools.methods.toolkit import NUMBER_AND_TIME
 from verl_video_tools.records.metrics import components_of, not_scored
 from verl_video_tools.records.records import read_records, record_files
 from verl_video_tools.records.thumbnails import Thumbnails, decode_thumbnails
@@ -32,11 +29,11 @@ from verl_video_tools.video import linspace_indices
 
 Line = dict[str, Any]
 Advance = Callable[[int, int], None]
-"""Called with the numbers done and wanted."""
+"""Called with the number of videos done and in total."""
 _SCRIPTS = ("dom.js", "timeline.js", "rollout.js", "list.js")
 """Files in `viewer/`, in the order in which they run."""
 _QUESTION_CHARACTERS = 600
-"""Of a question in the list; the whole question stands with its rollout."""
+"""Longest question in the list; the rollout has the whole question."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +60,8 @@ def write_view(
 
     Args:
         records: as `read_records` takes them.
-        max_rollouts: rollouts on the page at most; of more, `choose` takes some.
-        decoded: called after each video whose thumbnails are decoded; None leaves thumbnails out.
+        max_rollouts: rollouts on the page at most, as `choose` selects them.
+        decoded: called after each video whose thumbnails are decoded; None draws no thumbnails.
         token_text: as `write_html` takes it.
 
     Raises:
@@ -98,10 +95,10 @@ def write_rollout(line: Line, out: Path, *, title: str) -> None:
 
 
 def choose(records: Path, count: int) -> tuple[list[Line], int]:
-    """At most `count` rollouts, in order of step, method, row and number in the group; and how many others there are.
+    """At most `count` rollouts, in order of step, method, row and number in the group; and the number of all others.
 
-    Groups stay whole. The last steps come first. Of a step that does not fit whole, groups are taken that are spread
-    evenly over its rows. A group larger than `count` is cut where it would be the only one.
+    The last steps are selected first, and groups stay whole. If a step does not fit, evenly spread groups of it are
+    selected. A group larger than `count` is cut if it would be the only one.
 
     Args:
         records: as `read_records` takes them; a file is a step.
@@ -126,7 +123,7 @@ def choose(records: Path, count: int) -> tuple[list[Line], int]:
 
 
 def _groups(lines: Sequence[Line]) -> list[list[Line]]:
-    """Rollouts that are compared with each other, in order of method and row."""
+    """The groups of rollouts, in order of method and row."""
     groups: dict[Hashable, list[Line]] = defaultdict(list)
     for position, line in enumerate(lines):
         uid = line.get("uid")
@@ -150,7 +147,7 @@ def _row(line: Mapping[str, Any]) -> tuple[str, float]:
 
 
 def _number(value: Any) -> float:
-    """For sorting: what is no number comes last."""
+    """A key for sorting, in which missing values come last."""
     return value if isinstance(value, int | float) and math.isfinite(value) else math.inf
 
 
@@ -169,11 +166,11 @@ def write_html(
     """Write rollouts, in the order given, as one page; the file appears only when it is complete.
 
     Args:
-        lines: as `records.records.read_records` gives them. Only `trajectory` is needed; what else a line lacks is
-            shown as not recorded.
+        lines: as `records.records.read_records` gives them. Only `trajectory` is required; the page shows other missing
+            keys as not recorded.
         thumbnails: images of the frames by the rows' `extra_info.video_path`.
         token_text: text of a token; without it tokens are shown as ids.
-        num_left_out: rollouts of the run that are not among `lines`, for the page to say.
+        num_left_out: rollouts of the run that are not in `lines`; the page shows this number.
 
     Returns:
         Size of the page in bytes.
@@ -230,13 +227,13 @@ def _blocks(
 
 
 def _to_json(value: Any) -> str:
-    """JSON that is ASCII and holds no character with a meaning in HTML."""
+    """JSON in ASCII without characters that have a meaning in HTML."""
     text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows no infinite numbers: they are shown by name."""
+    """JSON has no infinite numbers, so the page shows them by name."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -247,14 +244,14 @@ def _finite(value: Any) -> Any:
 
 
 def video_path(line: Mapping[str, Any]) -> str | None:
-    """Path of a line's video, as its row has it."""
+    """Path of the video in the line's row."""
     path = (line.get("extra_info") or {}).get("video_path")
     return None if path is None else str(path)
 
 
 def _pictures_of(thumbnails: Thumbnails, path: str) -> dict[str, str]:
-    """Thumbnails of a video as base64, under the names that the script asks for: by frame, and by frame and edges of
-    the part, `10` or `10,0,0,32,18`."""
+    """Thumbnails of a video as base64, by the script's keys: the frame (`10`), or the frame and the edges of the part
+    (`10,0,0,32,18`)."""
     return {
         ",".join(map(str, (index, *(region or ())))): base64.b64encode(jpeg).decode()
         for (index, region), jpeg in thumbnails.jpeg_of[path].items()
@@ -267,7 +264,7 @@ def _token_ids(record: Mapping[str, Any]) -> set[int]:
 
 
 def _components_by_method(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
-    """Reward components by method; a method that this version does not know is left out."""
+    """Reward components by method, without methods that are not installed."""
     components: dict[str, dict[str, None]] = {}
     for trajectory in trajectories:
         components.setdefault(trajectory.method, {}).update(dict.fromkeys(components_of(trajectory)))
@@ -275,7 +272,7 @@ def _components_by_method(trajectories: Iterable[Trajectory]) -> dict[str, list[
 
 
 def _summary_of(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dict[str, Any]:
-    """What the list and the table of a group show of a rollout."""
+    """A rollout in the list and in the table of its group."""
     trajectory: Trajectory = line["trajectory"]
     counts = trajectory.counts()
     path = video_path(line)
@@ -290,32 +287,31 @@ def _summary_of(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> di
         "calls": counts["executed_calls"],
         "frames": counts["initial_frames"] + counts["tool_frames"],
         "answer": trajectory.answer,
-        "own": trajectory.settings,
+        "settings": trajectory.settings,
         "question": " ".join(trajectory.question.split())[:_QUESTION_CHARACTERS],
-        "in_frames": speaks_frame_numbers(trajectory),
         "video": None if path is None else video_numbers[path],
     }
 
 
 def _record_of(line: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page shows of a chosen rollout."""
-    shown_elsewhere = ("trajectory", "reward", "not_scored", "sequences", "ground_truth")
+    """A rollout in full."""
+    separate_keys = ("trajectory", "reward", "not_scored", "sequences", "ground_truth")
     return {
         "trajectory": line["trajectory"].to_dict(),
         "ground_truth": line.get("ground_truth"),
         "reward": line.get("reward") or {},
         "not_scored": not_scored(line),
         "evidence_seconds": (line.get("extra_info") or {}).get("video_segment"),
-        "row": {name: value for name, value in line.items() if name not in shown_elsewhere},
+        "row": {name: value for name, value in line.items() if name not in separate_keys},
         "sequences": [_sequence(sequence) for sequence in line.get("sequences") or []],
     }
 
 
 def _sequence(sequence: Mapping[str, Any]) -> dict[str, Any]:
-    """A training sequence with repeated tokens of its context, such as those of an image, counted.
+    """A training sequence in which repeated tokens of the context, such as those of an image, are counted.
 
-    A run is `[id, times, mask]`, mask 0 in the prompt; a sampled token is one for itself, followed by its
-    log-probabilities in the rollout and in training, None where the record has none: held-out rollouts train nothing.
+    A run of equal tokens is `[id, times, mask]`, with mask 0 in the prompt. A sampled token is a run of its own, with
+    its log-probabilities in the rollout and in training: None in held-out rollouts, which are not trained on.
     """
     unknown = [None] * len(sequence["responses"])
     log_probs = [sequence.get(name, unknown) for name in ("rollout_log_probs", "old_log_probs")]
@@ -334,29 +330,3 @@ def _sequence(sequence: Mapping[str, Any]) -> dict[str, Any]:
         "response": response,
         "advantage": trained[0] if trained else None,
     }
-
-
-def speaks_frame_numbers(trajectory: Trajectory) -> bool:
-    """Whether the policy was shown frame numbers: those of the video, not of the pictures shown.
-
-    A method does where its tools label frames by number. One that is put together from parts does where one of these
-    tools is among them. Of a method that this version does not know, False.
-    """
-    if trajectory.provenance is not None:
-        return bool(_numbering_tools() & set(map(str, trajectory.provenance.get("tools", ()))))
-    return _labels_numbers(trajectory.method)
-
-
-@lru_cache
-def _labels_numbers(name: str) -> bool:
-    try:
-        tools = method_class(name).tool_descriptions
-    except UsageError:
-        return False
-    return any(tool.frame_label == NUMBER_AND_TIME for tool in tools)
-
-
-@lru_cache
-def _numbering_tools() -> frozenset[str]:
-    descriptions = [tool for name in method_names() for tool in method_class(name).tool_descriptions]
-    return frozenset(tool.name for tool in descriptions if tool.frame_label == NUMBER_AND_TIME)

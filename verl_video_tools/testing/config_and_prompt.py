@@ -45,16 +45,16 @@ _LABEL_CHARACTERS = 40
 def config_is_a_frozen_dataclass(subject: Subject) -> None:
     """Each setting is a typed field of a frozen dataclass, with a value that cannot change, because other attributes
     cannot be set and concurrent rollouts share one config."""
-    cls, known = type(subject.method), {own.name: own for own in fields(subject.method)}
+    cls, typed = type(subject.method), {each.name: each for each in fields(subject.method)}
     hints = {name: hint for base in cls.__mro__ for name, hint in vars(base).get("__annotations__", {}).items()}
-    if missing := sorted(name for name, hint in hints.items() if name not in known and "ClassVar" not in str(hint)):
+    if missing := sorted(name for name, hint in hints.items() if name not in typed and "ClassVar" not in str(hint)):
         advice = "decorate the class: @dataclass(frozen=True, kw_only=True)"
         raise fail(f"{cls.__name__} annotates names that are not fields", missing, advice)
-    defaults = {name: own.default for name, own in known.items() if own.default is not MISSING}
+    defaults = {name: each.default for name, each in typed.items() if each.default is not MISSING}
     if untyped := sorted(name for name, default in defaults.items() if getattr(cls, name) is not default):
         what = f"{cls.__name__} assigns fields without a type, which leaves their defaults unchanged"
         raise fail(what, untyped, "annotate them, as in `max_turns: int = 4`")
-    for name in known:
+    for name in typed:
         value = getattr(subject.method, name)
         try:
             hash(value)
@@ -164,9 +164,9 @@ def prompt_shows_its_frames(subject: Subject) -> None:
     these times."""
     planned = [image.record for image in subject.initial_images()]
     prompt = subject.prompt()
-    shown = [image.record for message in prompt for image in content_images(message.content)]
-    if shown != planned:
-        indices = [record.index for record in shown]
+    in_prompt = [image.record for message in prompt for image in content_images(message.content)]
+    if in_prompt != planned:
+        indices = [record.index for record in in_prompt]
         raise fail(
             f"frames of the prompt are not the {len(planned)} planned ones in order", indices, "add each image once"
         )
@@ -250,7 +250,7 @@ def prompt_quotes_the_question(subject: Subject) -> None:
 @holds("prompt", requires=("prompt_quotes_the_question",))
 def prompt_is_filled_in(subject: Subject) -> None:
     """The prompt has no placeholder without its value, because the policy would read `{name}`."""
-    names = {own.name for own in fields(subject.method)} | {"question", "frames", "duration", "tools", "call_frames"}
+    names = {each.name for each in fields(subject.method)} | {"question", "frames", "duration", "tools", "call_frames"}
     for message in subject.prompt():
         text = content_text(message.content)
         placeholders = [name for name in _PLACEHOLDER.findall(text) if name in names]

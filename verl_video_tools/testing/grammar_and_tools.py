@@ -205,9 +205,8 @@ def bad_calls_are_rejected(subject: Subject) -> None:
             advice = "check each argument and service, and raise CallRejected, VideoError or ToolModelError"
             raise fail(f"{call} raises", error, advice) from error
         if isinstance(error, CallRejected) and (error.code in FAILURE_CODES or not error.message.strip()):
-            raise fail(
-                f"{call} is rejected with", error, "choose a code that blames the call, and say what is accepted"
-            )
+            advice = "choose a code that blames the call, and say what is accepted"
+            raise fail(f"{call} is rejected with", error, advice)
 
 
 def _bad_arguments(valid: Mapping[str, Any], info: VideoInfo) -> Iterator[dict[str, Any]]:
@@ -262,8 +261,8 @@ def call_frames_lie_in_the_requested_span(subject: Subject) -> None:
             raise fail(f"{call}, which ends before it starts, plans", call.frames, "reject it (`reversed_segment`)")
         seconds, indices = _places(call.frames, subject.info)
         if not (_within(seconds, span, _FRAME_SECONDS) or _within(indices, span, 1.0)):
-            shown = f"{seconds[0]:g} to {seconds[-1]:g} s, frames {indices[0]:g} to {indices[-1]:g}"
-            raise fail(f"{call} shows frames outside its span", shown, "plan from the arguments and context.info")
+            places = f"{seconds[0]:g} to {seconds[-1]:g} s, frames {indices[0]:g} to {indices[-1]:g}"
+            raise fail(f"{call} shows frames outside its span", places, "plan from the arguments and context.info")
     if not checked:
         raise NotApplicable("no call with frames names the start and the end of a span")
 
@@ -329,10 +328,9 @@ def _executed(subject: Subject) -> list[ToolOutcome]:
 
 def _not_executed(subject: Subject, name: str, code: CallErrorCode, message: str) -> ToolOutcome:
     """A call that was not executed. A malformed call has only its text as arguments."""
-    known = (
-        None if code in (CallErrorCode.MALFORMED_CALL, CallErrorCode.UNKNOWN_TOOL) else subject.example_calls.get(name)
-    )
-    arguments = {"text": "x"} if known is None else dict(known[1].arguments)
+    is_parsed = code not in (CallErrorCode.MALFORMED_CALL, CallErrorCode.UNKNOWN_TOOL)
+    example = subject.example_calls.get(name) if is_parsed else None
+    arguments = {"text": "x"} if example is None else dict(example[1].arguments)
     return ToolOutcome(CallRecord(name, arguments, ok=False, error=CallError(code, message)), video=subject.info)
 
 
@@ -375,14 +373,11 @@ def observations_show_what_is_recorded(subject: Subject) -> None:
         content = subject.method.observe(outcomes, 1)
         names = " and ".join(outcome.record.name for outcome in outcomes)
         recorded = [frame for outcome in outcomes for frame in outcome.record.frames]
-        shown = [image.record for image in content_images(content)]
-        if shown != recorded:
-            what = (
-                f"frames that the observation of {names} shows, of the recorded {[frame.index for frame in recorded]}"
-            )
-            raise fail(
-                what, [frame.index for frame in shown], "answer each of `outcomes` in order, with each image once"
-            )
+        observed = [image.record for image in content_images(content)]
+        if observed != recorded:
+            what = f"frames in the observation of {names}, of the recorded {[frame.index for frame in recorded]}"
+            advice = "answer each of `outcomes` in order, with each image once"
+            raise fail(what, [frame.index for frame in observed], advice)
         for outcome in outcomes:
             if (text := (outcome.record.text or "").strip()) not in content_text(content):
                 advice = "add the text by `toolkit.with_text`"

@@ -31,14 +31,14 @@ _UNGRADABLE: tuple[tuple[QuestionType, str, tuple[str, ...]], ...] = (
 @holds("reward", requires=("example_turns_work", "plans_ignore_the_truth", "observe_answers_every_outcome"))
 def rollouts_end(subject: Subject) -> None:
     """Every rollout ends with a stop reason and has a JSON record, because one that raises takes its group along."""
-    with no_error("a scripted rollout", "run its turns by `vvt replay` to see where"):
-        rollouts = subject.rollouts
-    for rollout in rollouts:
-        end = (rollout.trajectory.stop_reason, rollout.trajectory.error)
+    for rollout in subject.rollouts:
+        with no_error("a scripted rollout", "run its turns by `vvt replay` to see where"):
+            trajectory = rollout.trajectory
+        end = (trajectory.stop_reason, trajectory.error)
         if end[0] is None or end[1] is not None:
             raise fail(f"a rollout of the kind {rollout.kind!r} ends with", end, "run its turns by `vvt replay`")
         with no_error("JSON of the record", "keep numbers and texts in results and arguments"):
-            json.dumps(rollout.trajectory.to_dict(), allow_nan=False)
+            json.dumps(trajectory.to_dict(), allow_nan=False)
 
 
 @holds("config", requires=("config_is_a_frozen_dataclass", "rollouts_end"))
@@ -49,13 +49,13 @@ def config_survives_pickling(subject: Subject) -> None:
         unpickled = pickle.loads(pickle.dumps(method))
     if unpickled != method:
         raise fail("the config after pickling", unpickled, advice)
-    subject.rollouts  # noqa: B018 (makes the rollouts)
+    for rollout in subject.rollouts:
+        rollout.trajectory  # noqa: B018 (runs it)
     new, used = vars(replace(method)), vars(method)
     cached = {name for name in used if isinstance(getattr(type(method), name, None), cached_property)}
-    if kept := sorted(name for name in used.keys() - cached if name not in new or new[name] != used[name]):
-        raise fail(
-            "attributes that rollouts left on the config", kept, "compute them again, or in a function with @cache"
-        )
+    if changed := sorted(name for name in used.keys() - cached if name not in new or new[name] != used[name]):
+        advice = "compute them again, or in a function with @cache"
+        raise fail("attributes that rollouts set on the config", changed, advice)
 
 
 @holds("reward", requires=("rollouts_end",))
@@ -71,7 +71,7 @@ def reward_is_complete(subject: Subject) -> None:
             advice = "return each of `reward_components`, also if it is 0"
             raise fail(f"components {what}, which should be {sorted(expected)}", sorted(components), advice)
         value: Any
-        for name, value in subject.reward(rollout).items():
+        for name, value in rollout.reward.items():
             if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
                 raise fail(f"{name} {what}", value, "return a finite float")
 
@@ -86,9 +86,9 @@ def reward_is_repeatable(subject: Subject) -> None:
         for call in slow.calls():
             call.latency_ms = call.latency_ms * 100 + 5_000
         for trajectory, what in ((rollout.trajectory, "scored again"), (slow, "of a rollout on a slow machine")):
-            if (again := subject.score(trajectory, rollout.sample)) != subject.reward(rollout):
+            if (again := subject.score(trajectory, rollout.sample)) != rollout.reward:
                 advice = "use no random values, latencies or caches"
-                raise fail(f"the reward {subject.reward(rollout)!r:.120}, {what},", again, advice)
+                raise fail(f"the reward {rollout.reward!r:.120}, {what},", again, advice)
         scored = copy.deepcopy(rollout.trajectory)
         asyncio.run(subject.method.score(scored, rollout.sample, WorldJudge()))
         if scored != rollout.trajectory:
@@ -130,7 +130,7 @@ def _with_refused_calls(subject: Subject, trajectory: Trajectory) -> Trajectory:
 
 def _earns_no_more(subject: Subject, rollout: Rollout, changed: Trajectory, what: str) -> None:
     """Raises `Failed` if a component of the changed rollout is positive and larger than before."""
-    earned = subject.reward(rollout)
+    earned = rollout.reward
     for name, value in subject.score(changed, rollout.sample).items():
         if name != "score" and value > max(earned[name], 0.0) + _TINY:
             before = f"{name} of a rollout of the kind {rollout.kind!r} was {earned[name]:g}, and with {what}"
@@ -156,13 +156,13 @@ def grading_tells_right_from_wrong(subject: Subject) -> None:
     learn."""
     subject.answer_turn("A")
     for right, wrong in zip(subject.of_kind("good"), subject.of_kind("wrong"), strict=True):
-        more, less = subject.reward(right), subject.reward(wrong)
+        more, less = right.reward, wrong.reward
         if more["score"] <= less["score"]:
             what = f"the answer {right.trajectory.answer!r}, which is right, earns {more!r:.120}, and a wrong one"
             raise fail(what, less, "grade by `toolkit.grade_answer`")
     for kind, acc in {"good": 1.0, "wrong": 0.0, "silent": 0.0, "empty": 0.0, "every option": 0.0}.items():
         for rollout in subject.of_kind(kind):
-            if (got := subject.method.acc(subject.reward(rollout), rollout.sample)) != acc:
+            if (got := subject.method.acc(rollout.reward, rollout.sample)) != acc:
                 what = f"acc of the answer {rollout.trajectory.answer!r}, which should be {acc:g}"
                 raise fail(what, got, "grade by `toolkit.grade_answer`")
 
@@ -181,7 +181,7 @@ def judge_errors_propagate(subject: Subject) -> None:
         return
     except UsageError as error:
         raise NotApplicable(f"open questions are refused: {error}") from error
-    if judge.was_asked:
+    if judge.num_requests:
         raise fail("the reward of an answer that no judge could judge", reward, "let JudgeError pass")
     raise NotApplicable("the judge is not asked about such an answer")
 
@@ -240,7 +240,7 @@ def _group_rewards(
 ) -> list[dict[str, float]]:
     """What each rollout earns by comparison with its siblings, on copies."""
     method = subject.method
-    rewards = [dict(subject.reward(rollout)) for rollout in group]
+    rewards = [dict(rollout.reward) for rollout in group]
     alone = [{"acc": method.acc(reward, subject.sample), **reward} for reward in rewards]
     try:
         compared = group_rewards(method, copy.deepcopy(trajectories), alone, subject.sample)

@@ -7,7 +7,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise
 from pkgutil import resolve_name
@@ -52,8 +52,8 @@ class NotApplicable(Exception):
 
 def fail(what: str, got: Any, advice: str) -> Failed:
     """The error of a property that does not hold: what is wrong, the value, and what to do."""
-    shown = f"{type(got).__name__}({str(got)!r})" if isinstance(got, OSError) else repr(got)  # its repr has no path
-    return Failed(f"{what}, got {shown:.300}; {advice}")
+    value = f"{type(got).__name__}({str(got)!r})" if isinstance(got, OSError) else repr(got)  # its repr has no path
+    return Failed(f"{what}, got {value:.300}; {advice}")
 
 
 @contextmanager
@@ -102,6 +102,14 @@ def holds(group: str, *, requires: tuple[str, ...] = ()) -> Callable[[Callable[[
 # ------------------------------------------------------------------------------------------------------ example turns
 
 
+def parse(method: Method, text: str) -> ParsedTurn | None:
+    """The parsed turn; None if `parse` raises, which `parse_accepts_any_text` reports."""
+    try:
+        return method.parse(text)
+    except Exception:
+        return None
+
+
 @dataclass(frozen=True)
 class AnswerForm:
     """A turn that answers, split around its answer."""
@@ -113,14 +121,6 @@ class AnswerForm:
         return f"{self.before}{answer}{self.after}"
 
 
-def parse(method: Method, text: str) -> ParsedTurn | None:
-    """The turn as the method reads it; None if `parse` raises, which `parse_accepts_any_text` reports."""
-    try:
-        return method.parse(text)
-    except Exception:
-        return None
-
-
 def answer_form(method: Method, turns: Iterable[str]) -> AnswerForm | None:
     """The form of the first turn whose answer can be replaced by any other."""
     for text in turns:
@@ -129,8 +129,8 @@ def answer_form(method: Method, turns: Iterable[str]) -> AnswerForm | None:
             continue
         before, _, after = text.rpartition(parsed.answer)
         form = AnswerForm(before, after)
-        replaced = [(answer, parse(method, form.turn(answer))) for answer in ("A", "C", "some words")]
-        if all(again is not None and again.answer == answer for answer, again in replaced):
+        replaced = {answer: parse(method, form.turn(answer)) for answer in ("A", "C", "some words")}
+        if all(turn is not None and turn.answer == answer for answer, turn in replaced.items()):
             return form
     return None
 
@@ -140,7 +140,7 @@ def is_number(value: Any) -> bool:
 
 
 def variations(arguments: Mapping[str, Any], info: VideoInfo) -> Iterator[dict[str, Any]]:
-    """The arguments with one number scaled or moved to an end of the video, and with two numbers exchanged."""
+    """The arguments with a number scaled or moved to an end of the video, and with two numbers exchanged."""
     ends = (0, info.num_frames - 1, info.num_frames, info.duration_seconds)
     numbers = [key for key, value in arguments.items() if is_number(value)]
     for key in numbers:
@@ -174,31 +174,38 @@ class PlannedCall:
 
 @dataclass(frozen=True)
 class Rollout:
-    """One rollout of the method under check."""
+    """One rollout of the method under check, with its reward."""
 
+    subject: Subject
     kind: str
     sample: Sample
     turns: tuple[str, ...]
-    trajectory: Trajectory
+
+    @cached_property
+    def trajectory(self) -> Trajectory:
+        return self.subject.run(self.turns, self.sample)
+
+    @cached_property
+    def reward(self) -> dict[str, float]:
+        return self.subject.score(self.trajectory, self.sample)
 
 
 # ------------------------------------------------------------------------------------------------- the method checked
 
 
-@dataclass
+@dataclass(eq=False)
 class Subject:
-    """One config of a method, and the world that it is checked in.
+    """One config of a method, and the world in which it is checked.
 
     Args:
-        turns: example turns beside those of the class attribute `check_examples` and of the oracle.
-        model: a model's tokens, for a method that is checked with its processor.
+        turns: example turns in addition to the class attribute `check_examples` and the oracle's turns.
+        model: a model's tokens, to check with its processor.
     """
 
     method: Method
     world: World
     turns: tuple[str, ...] = ()
     model: ModelTokens | None = None
-    _rewards: dict[int, dict[str, float]] = field(default_factory=dict)
 
     @cached_property
     def samples(self) -> list[Sample]:
@@ -260,18 +267,16 @@ class Subject:
     @cached_property
     def example_calls(self) -> dict[str, tuple[str, CallRecord]]:
         """An example turn and the record of its executed call, for each tool that has one."""
-        found: dict[str, tuple[str, CallRecord]] = {}
+        examples: dict[str, tuple[str, CallRecord]] = {}
         for turn in dict.fromkeys(self.example_turns):
-            if len(found) == len(self.tool_names):
-                break
             parsed = parse(self.method, turn)
-            if parsed is None or parsed.answer is not None or all(call.name in found for call in parsed.calls):
+            if parsed is None or parsed.answer is not None or all(call.name in examples for call in parsed.calls):
                 continue
             for call in self.run([turn]).calls():
                 # A plan with frames outside the video is an example too: `call_frames_are_valid` reports those frames.
                 if call.ok or (call.error is not None and call.error.code == CallErrorCode.VIDEO_ERROR):
-                    found.setdefault(call.name, (turn, call))
-        return found
+                    examples.setdefault(call.name, (turn, call))
+        return examples
 
     def call_turn(self) -> str:
         """A turn whose call is executed.
@@ -298,7 +303,7 @@ class Subject:
     def context(
         self, sample: Sample, info: VideoInfo, envelope: PixelEnvelope, *, with_services: bool = True
     ) -> ToolContext:
-        """What a tool may know in the first turn, on a video with evenly spaced black frames."""
+        """The context of a tool in the first turn, for a video with evenly spaced black frames."""
 
         async def index_at(seconds: float) -> int:
             return min(int(seconds * info.average_fps), info.num_frames - 1)
@@ -306,20 +311,17 @@ class Subject:
         async def times_of(indices: Sequence[int]) -> list[float]:
             return [index / info.average_fps for index in indices]
 
-        async def look(request: FrameRequest) -> tuple[ImagePart, ...]:
-            images = planned_images(request, info)
-            return tuple(
-                ImagePart(image.record, np.zeros((image.record.height, image.record.width, 3), np.uint8))
-                for image in images
-            )
+        async def black_frames(request: FrameRequest) -> tuple[ImagePart, ...]:
+            records = [image.record for image in planned_images(request, info)]
+            return tuple(ImagePart(record, np.zeros((record.height, record.width, 3), np.uint8)) for record in records)
 
         history = History()
         prompt = self.method.prompt(sample, info, self.initial_images(info, envelope))
         history.show([message.content for message in prompt], turn=0)
-        known = ToolContext(info, sample, envelope, index_at, shown=history.shown, videos=(info,))
+        context = ToolContext(info, sample, envelope, index_at, shown=history.shown, videos=(info,))
         if not with_services:
-            return known
-        return replace(known, retriever=RankingRetriever(), look=look, model=tool_model(), times_of=times_of)
+            return context
+        return replace(context, retriever=RankingRetriever(), look=black_frames, model=tool_model(), times_of=times_of)
 
     def plan(
         self,
@@ -330,7 +332,7 @@ class Subject:
         *,
         with_services: bool = True,
     ) -> list[PlannedCall]:
-        """Plan calls, given by tool and arguments, on a video whose file does not exist."""
+        """Plan calls, given by tool and arguments, for a video whose file does not exist."""
         info = info or self.info
         tools = self.method.tools(info)
         context = self.context(
@@ -354,7 +356,7 @@ class Subject:
         return [(name, dict(record.arguments)) for name, (_, record) in self.example_calls.items()]
 
     def accepted_calls(self, info: VideoInfo | None = None, envelope: PixelEnvelope | None = None) -> list[PlannedCall]:
-        """The example calls, and those of their variations that the tools accept."""
+        """The example calls and their variations, if the tools accept them."""
         calls = [
             (name, changed)
             for name, arguments in self.example_arguments()
@@ -372,17 +374,17 @@ class Subject:
     @cached_property
     def rollouts(self) -> list[Rollout]:
         """Good and bad rollouts of several kinds."""
-        return [Rollout(kind, sample, tuple(turns), self.run(turns, sample)) for kind, sample, turns in self._plans()]
+        return [Rollout(self, kind, sample, tuple(turns)) for kind, sample, turns in self._plans()]
 
     def of_kind(self, *kinds: str) -> list[Rollout]:
         return [rollout for rollout in self.rollouts if rollout.kind in kinds]
 
     def _plans(self) -> Iterator[tuple[str, Sample, list[str]]]:
         form, sample = self.answer_form, self.sample
-        call = next((turn for turn, _ in self.example_calls.values()), None)
+        calls = [turn for turn, _ in self.example_calls.values()]
         if form is not None:
             for number, question in enumerate(self.samples):
-                script = self.scripts[number] if self.scripts else [*([call] if call else []), form.turn("A")]
+                script = self.scripts[number] if self.scripts else [*calls[:1], form.turn("A")]
                 ending = answer_form(self.method, script[-1:]) or form
                 yield "good", question, [*script[:-1], ending.turn(question.ground_truth)]
                 yield "wrong", question, [*script[:-1], ending.turn("A" if question.ground_truth != "A" else "B")]
@@ -390,21 +392,14 @@ class Subject:
             yield "every option", sample, [form.turn(", ".join("ABCD"[: len(sample.options)]))]
         yield "garbage", sample, ["I do not know what to say."]
         yield "empty", sample, [""]
-        if call is not None:
+        for call in calls[:1]:
             yield "silent", sample, [call]
             yield "endless", sample, [call] * (self.method.max_turns + 2)
-        for turn, _ in self.example_calls.values():
-            yield "each tool", sample, [turn, *([] if form is None else [form.turn("A")])]
+        for call in calls:
+            yield "each tool", sample, [call, *([] if form is None else [form.turn("A")])]
 
     # -------------------------------------------------------------------------------------------------------- rewards
 
     def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
         """The reward of a copy of a rollout. By default the judge knows the answers of the synthetic world."""
         return asyncio.run(self.method.score(copy.deepcopy(trajectory), sample, judge or WorldJudge()))
-
-    def reward(self, rollout: Rollout) -> dict[str, float]:
-        """The reward of one of the `rollouts`, computed once."""
-        key = id(rollout)
-        if key not in self._rewards:
-            self._rewards[key] = self.score(rollout.trajectory, rollout.sample)
-        return self._rewards[key]

@@ -121,13 +121,13 @@ class RankingRetriever:
 
 
 class FailingJudge:
-    """A judge that cannot be reached. `was_asked` is True once someone has."""
+    """A judge that cannot be reached. `num_requests` counts the requests."""
 
     def __init__(self) -> None:
-        self.was_asked = False
+        self.num_requests = 0
 
     async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
-        self.was_asked = True
+        self.num_requests += 1
         raise JudgeError("the judge cannot be reached")
 
 

@@ -164,36 +164,38 @@ class RunLogging:
     # alarms look at a step's own metrics.
     @cached_property
     def _archive_stale_records(self) -> BestEffort:
-        return BestEffort(self._archive, "setting aside records of abandoned steps", _RECORD_FAILURES, max_kept=0)
+        return BestEffort(self._archive, "setting aside records of abandoned steps", _RECORD_FAILURES, max_pending=0)
 
     @cached_property
     def _record_step(self) -> BestEffort:
-        return BestEffort(self._record, "making records of a step", _RECORD_FAILURES, max_kept=0)
+        return BestEffort(self._record, "making records of a step", _RECORD_FAILURES, max_pending=0)
 
     @cached_property
     def _track_rollouts(self) -> BestEffort:
         send = partial(track, senders=self._rollout_senders)
-        return BestEffort(send, "drawing rollouts for trackers", TRACKING_FAILURES, max_kept=0)
+        return BestEffort(send, "drawing rollouts for trackers", TRACKING_FAILURES, max_pending=0)
 
     @cached_property
     def _rollout_senders(self) -> dict[str, BestEffort]:
         """One for each tracker: one that fails keeps no picture from the others."""
         return {
-            name: BestEffort(send, f"showing rollouts in {name}", TRACKING_FAILURES, max_kept=0)
+            name: BestEffort(send, f"showing rollouts in {name}", TRACKING_FAILURES, max_pending=0)
             for name, send in SENDERS.items()
         }
 
     @cached_property
     def _add_metrics(self) -> BestEffort:
-        return BestEffort(self._metrics_of_step, "making metrics of a step", _RECORD_FAILURES, max_kept=0)
+        return BestEffort(self._metrics_of_step, "making metrics of a step", _RECORD_FAILURES, max_pending=0)
 
     @cached_property
     def _check_alarms(self) -> BestEffort:
-        return BestEffort(self._alarms.check, "alarms on a step's metrics", _RECORD_FAILURES, max_kept=0)
+        return BestEffort(self._alarms.check, "alarms on a step's metrics", _RECORD_FAILURES, max_pending=0)
 
     @cached_property
     def _keep_validation(self) -> BestEffort:
-        return BestEffort(self._record_validation, "making records of held-out rollouts", _RECORD_FAILURES, max_kept=0)
+        return BestEffort(
+            self._record_validation, "making records of held-out rollouts", _RECORD_FAILURES, max_pending=0
+        )
 
     @cached_property
     def _trajectories(self) -> dict[str, Trajectory]:

@@ -44,7 +44,7 @@ function plural(count, noun) {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-// A frame as its method speaks of it: by its number, or by its time.
-function placeOf(frame, inFrames) {
-  return inFrames ? `frame ${frame.index}` : clock(frame.timestamp_seconds);
+// Methods label frames by number or by time, so a caption has both.
+function placeOf(frame) {
+  return `${frame.index}, ${clock(frame.timestamp_seconds)}`;
 }

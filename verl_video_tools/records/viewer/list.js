@@ -10,7 +10,7 @@ const filters = document.getElementById("filters");
 const body = document.querySelector("#list tbody");
 const more = document.getElementById("more");
 let view = new URLSearchParams();
-let shown = [];
+let listed = [];
 
 // JSON knows no infinite numbers, so they come by name.
 const INFINITE = new Map([["inf", Infinity], ["-inf", -Infinity]]);
@@ -25,24 +25,24 @@ function compare(a, b, sign = 1) {
 }
 
 function matches(rollout) {
-  const wanted = (name) => view.get(name) || null;
+  const filter = (name) => view.get(name) || null;
   for (const name of ["method", "stop", "step"]) {
-    if (wanted(name) !== null && String(rollout[name]) !== wanted(name)) return false;
+    if (filter(name) !== null && String(rollout[name]) !== filter(name)) return false;
   }
-  const bound = (name) => (wanted(name) === null || Number.isNaN(Number(wanted(name))) ? null : Number(wanted(name)));
+  const bound = (name) => (filter(name) === null || Number.isNaN(Number(filter(name))) ? null : Number(filter(name)));
   const [least, most] = [bound("min"), bound("max")];
   if (least !== null && !(typeof rollout.score === "number" && rollout.score >= least)) return false;
   if (most !== null && !(typeof rollout.score === "number" && rollout.score <= most)) return false;
-  const text = wanted("text");
+  const text = filter("text");
   return text === null || `${rollout.question}\n${rollout.uid}`.toLowerCase().includes(text.toLowerCase());
 }
 
 function showList() {
-  shown = [...index.rollouts.keys()].filter((id) => matches(index.rollouts[id]));
+  listed = [...index.rollouts.keys()].filter((id) => matches(index.rollouts[id]));
   const key = view.get("sort");
   if (COLUMNS.some(([name]) => name === key)) {
     const sign = view.get("descending") ? -1 : 1;
-    shown.sort((a, b) => compare(index.rollouts[a][key], index.rollouts[b][key], sign)); // stays in order where equal
+    listed.sort((a, b) => compare(index.rollouts[a][key], index.rollouts[b][key], sign)); // stays in order where equal
   }
   document.querySelector("#list thead tr").replaceChildren(...COLUMNS.map(([name, title, kind]) => {
     const button = element("button", { type: "button", "data-sort": name }, title);
@@ -51,25 +51,25 @@ function showList() {
   }));
   body.replaceChildren();
   addRows();
-  const scores = shown.map((id) => index.rollouts[id].score).filter((score) => typeof score === "number");
+  const scores = listed.map((id) => index.rollouts[id].score).filter((score) => typeof score === "number");
   const mean = scores.length ? `, mean reward ${number(scores.reduce((sum, score) => sum + score, 0) / scores.length)}` : "";
   const leftOut = index.num_left_out ? `; ${plural(index.num_left_out, "other rollout")} left out (--max-rollouts)` : "";
-  document.getElementById("summary").textContent = `${shown.length} of ${plural(index.rollouts.length, "rollout")}${mean}${leftOut}`;
-  document.body.dataset.shown = shown.length;
+  document.getElementById("summary").textContent = `${listed.length} of ${plural(index.rollouts.length, "rollout")}${mean}${leftOut}`;
+  document.body.dataset.shown = listed.length;
 }
 
 // A row for each rollout, and one before them for the question of those that follow each other.
 function addRows() {
   const first = body.querySelectorAll("[data-rollout]").length;
-  for (let position = first; position < Math.min(shown.length, first + ROWS_AT_ONCE); position += 1) {
-    const rollout = index.rollouts[shown[position]];
-    if (position === 0 || index.rollouts[shown[position - 1]].question !== rollout.question) body.append(questionRow(rollout));
-    body.append(element("tr", { "data-rollout": shown[position] }, ...COLUMNS.map(([name, , kind]) => {
+  for (let position = first; position < Math.min(listed.length, first + ROWS_AT_ONCE); position += 1) {
+    const rollout = index.rollouts[listed[position]];
+    if (position === 0 || index.rollouts[listed[position - 1]].question !== rollout.question) body.append(questionRow(rollout));
+    body.append(element("tr", { "data-rollout": listed[position] }, ...COLUMNS.map(([name, , kind]) => {
       const text = typeof rollout[name] === "number" || rollout[name] === null ? number(rollout[name]) : String(rollout[name]);
       return element("td", kind === "answer" ? { class: kind, title: text } : { class: kind }, text);
     })));
   }
-  const left = shown.length - body.querySelectorAll("[data-rollout]").length;
+  const left = listed.length - body.querySelectorAll("[data-rollout]").length;
   more.hidden = left === 0;
   more.textContent = `${left} more`;
   markChosen();
@@ -125,11 +125,11 @@ function readAddress() {
 }
 
 function showChosen() {
-  const asked = view.has("rollout") ? Number(view.get("rollout")) : shown[0];
-  if (index.rollouts[asked] !== undefined) {
-    view.set("rollout", String(asked));
+  const id = view.has("rollout") ? Number(view.get("rollout")) : listed[0];
+  if (index.rollouts[id] !== undefined) {
+    view.set("rollout", String(id));
     markChosen();
-    showRollout(asked);
+    showRollout(id);
   } else {
     document.getElementById("rollout").replaceChildren(element("p", { class: "soft" }, "No rollout is chosen."));
   }
@@ -155,7 +155,7 @@ more.addEventListener("click", () => addRows());
 document.addEventListener("keydown", (event) => {
   const step = { j: 1, k: -1 }[event.key];
   if (step === undefined || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select")) return;
-  const next = shown[shown.indexOf(Number(view.get("rollout"))) + step];
+  const next = listed[listed.indexOf(Number(view.get("rollout"))) + step];
   if (next !== undefined) choose(next);
 });
 window.addEventListener("hashchange", readAddress);

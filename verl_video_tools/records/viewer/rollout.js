@@ -1,4 +1,4 @@
-// What is known of one rollout.
+// One rollout.
 
 function showRollout(id) {
   const article = document.getElementById("rollout");
@@ -29,13 +29,13 @@ function heading(summary, trajectory) {
     summary.session === null ? null : `rollout ${summary.session}`].filter((part) => part !== null).join(", ");
   return element("div", {}, element("h2", {}, `Reward ${number(summary.score)}, advantage ${number(summary.advantage)}`), ...badges,
     element("div", { class: "soft" }, place),
-    Object.keys(summary.own).length ? element("div", { class: "soft" }, `its own: ${ownOptions(summary.own)}`) : null,
+    Object.keys(summary.settings).length ? element("div", { class: "soft" }, `differs from its group: ${settingsText(summary.settings)}`) : null,
     trajectory.prompt_digest ? element("div", { class: "soft" }, `system prompt from a file, digest ${trajectory.prompt_digest}`) : null);
 }
 
-// What this rollout has otherwise than its siblings: fields of the method, options of sampling.
-function ownOptions(own) {
-  return Object.entries(own).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : number(value, 4)}`).join(", ");
+// Fields of the method that differ within the group.
+function settingsText(settings) {
+  return Object.entries(settings).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : number(value, 4)}`).join(", ");
 }
 
 function answers(record) {
@@ -56,32 +56,31 @@ function videoSection(summary, record) {
   nodes.push(element("div", { class: "soft" }, `${clock(seconds)}, ${frames} frames, ${number(fps, 2)} frames/s, ${width}×${height}`));
   if (trajectory.more_videos) nodes.push(element("div", { class: "soft" }, `and ${plural(trajectory.more_videos.length, "further video")}; times of frames are those of their own video`));
   if (video !== null && video.note !== null) nodes.push(element("p", { class: "bad" }, `No thumbnails: ${video.note}`));
-  nodes.push(timeline(trajectory, record.evidence_seconds, summary.in_frames), timelineLegend(trajectory, record.evidence_seconds, summary.in_frames),
+  nodes.push(timeline(trajectory, record.evidence_seconds), timelineLegend(trajectory, record.evidence_seconds),
     element("h3", {}, "Initial frames"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
   return nodes;
 }
 
 function frameStrip(frames, summary, video) {
-  const inFrames = summary.in_frames;
   const pictures = summary.video === null ? null : block(`video-${summary.video}`);
   const strip = element("div", { class: "frames" });
   let numMissing = 0;
   for (const frame of frames) {
-    const shown = pictures === null ? null : frameFigure(frame, pictures, video, inFrames);
-    if (shown === null) numMissing += 1; else strip.append(shown);
+    const figure = pictures === null ? null : frameFigure(frame, pictures, video);
+    if (figure === null) numMissing += 1; else strip.append(figure);
   }
   if (numMissing === 0) return strip;
-  const places = frames.map((frame) => (inFrames ? frame.index : clock(frame.timestamp_seconds))).join(" ");
-  const text = numMissing === frames.length ? `${plural(frames.length, "frame")}: ${places}` : `${numMissing} more; ${inFrames ? "numbers" : "times"} of all: ${places}`;
+  const places = frames.map(placeOf).join("; ");
+  const text = numMissing === frames.length ? `${plural(frames.length, "frame")}: ${places}` : `${numMissing} more; all: ${places}`;
   return element("div", {}, strip, element("div", { class: "soft" }, text));
 }
 
 // A frame; where a part of it was shown, the whole with a box around the part, and the part. Null without a thumbnail.
-function frameFigure(frame, pictures, video, inFrames) {
+function frameFigure(frame, pictures, video) {
   const jpeg = pictures[frame.index];
   if (jpeg === undefined) return null;
-  const told = frame.region ? `part ${frame.region.join(", ")} of it (left, top, right, bottom), ` : "";
-  const caption = element("figcaption", { title: `frame ${frame.index}, ${clock(frame.timestamp_seconds, 2)}, ${told}shown at ${frame.width}×${frame.height} pixels` }, placeOf(frame, inFrames));
+  const region = frame.region ? `part ${frame.region.join(", ")} of it (left, top, right, bottom), ` : "";
+  const caption = element("figcaption", { title: `frame ${frame.index}, ${clock(frame.timestamp_seconds, 2)}, ${region}shown at ${frame.width}×${frame.height} pixels` }, placeOf(frame));
   const whole = element("div", { class: "whole" }, picture(jpeg, `frame ${frame.index}`));
   if (!frame.region) return element("figure", {}, whole, caption);
   whole.append(boxOver(frame.region, video));
@@ -112,32 +111,32 @@ function turnView(turn, position, summary, video) {
       element("span", { class: call.ok ? "good" : "bad" }, outcome),
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
       call.text ? element("div", { class: "text" }, call.text) : null,
-      ...(call.model_calls || []).map((asked) => modelCallView(asked, summary, video)),
+      ...(call.model_calls || []).map((exchange) => modelCallView(exchange, summary, video)),
       call.frames.length ? frameStrip(call.frames, summary, video) : null));
   }
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
   return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);
 }
 
-// What a tool asked of its model: frames, question, reply.
-function modelCallView(asked, summary, video) {
-  const tokens = asked.prompt_tokens + asked.completion_tokens;
-  const title = `Asked ${asked.model || "the model"}: ${asked.error || `${number(asked.latency_ms, 1)} ms${tokens ? `, ${tokens} tokens` : ""}`}`;
-  return lazyDetails(title, () => element("div", {}, asked.frames.length ? frameStrip(asked.frames, summary, video) : null,
-    element("div", { class: "text soft" }, asked.request), element("div", { class: asked.reply === null ? "bad" : "text" }, asked.reply === null ? asked.error : asked.reply)));
+// One request of a tool to its model: frames, question, reply.
+function modelCallView(exchange, summary, video) {
+  const tokens = exchange.prompt_tokens + exchange.completion_tokens;
+  const title = `Asked ${exchange.model || "the model"}: ${exchange.error || `${number(exchange.latency_ms, 1)} ms${tokens ? `, ${tokens} tokens` : ""}`}`;
+  return lazyDetails(title, () => element("div", {}, exchange.frames.length ? frameStrip(exchange.frames, summary, video) : null,
+    element("div", { class: "text soft" }, exchange.request), element("div", { class: exchange.reply === null ? "bad" : "text" }, exchange.reply === null ? exchange.error : exchange.reply)));
 }
 
-// What the policy replied when it was asked once more, from frames alone.
+// The policy's reply to a further request that held frames alone.
 function verificationView({ frames, text, error }, summary, video) {
-  return element("section", { class: "turn" }, element("div", { class: "bar soft" }, "asked apart from the dialogue, and trained on nothing of it"),
+  return element("section", { class: "turn" }, element("div", { class: "bar soft" }, "a separate request that is not trained on"),
     element("div", { class: "body" }, frames.length ? frameStrip(frames, summary, video) : null,
       text === null ? null : element("div", { class: "text" }, text), error === null ? null : element("div", { class: "bad" }, error)));
 }
 
 // Components of the rollout's own method, as far as they were recorded.
 function rewardNames(summary, record) {
-  const own = index.components[summary.method] || Object.keys(record.reward);
-  return ["score", "acc", ...own.filter((name) => name !== "score" && name !== "acc")].filter((name) => name in record.reward);
+  const components = index.components[summary.method] || Object.keys(record.reward);
+  return ["score", "acc", ...components.filter((name) => name !== "score" && name !== "acc")].filter((name) => name in record.reward);
 }
 
 function rewardTable(summary, record) {
@@ -157,13 +156,13 @@ function groupTable(id) {
   const members = [];
   index.rollouts.forEach((other, position) => { if (other.uid === uid && other.step === step) members.push(position); });
   members.sort((a, b) => compare(index.rollouts[a].session, index.rollouts[b].session));
-  const differ = members.some((member) => Object.keys(index.rollouts[member].own).length);
+  const differ = members.some((member) => Object.keys(index.rollouts[member].settings).length);
   const cells = (member) => [["", `${member.session}`], ["number", number(member.score)], ["number", number(member.advantage)],
     ["number", `${member.calls}`], ["number", `${member.frames}`], ["", member.stop], ["", member.answer === null ? "–" : member.answer],
-    ...(differ ? [["", ownOptions(member.own)]] : [])];
+    ...(differ ? [["", settingsText(member.settings)]] : [])];
   const rows = members.map((position) => element("tr", { "data-rollout": position, ...(position === id ? { "aria-current": "true" } : {}) },
     ...cells(index.rollouts[position]).map(([name, text]) => element("td", { class: name }, text))));
-  const head = ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", ...(differ ? ["its own"] : [])].map((name) => element("th", {}, name));
+  const head = ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", ...(differ ? ["differs in"] : [])].map((name) => element("th", {}, name));
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   table.addEventListener("click", chooseClicked);
   return element("div", { class: "wide" }, table);
@@ -184,10 +183,10 @@ function tokensView(record) {
 // A token is [id, times it stands there, mask, log-probability in the rollout, and in training].
 function sequenceView(sequence, vocabulary) {
   const span = (kind) => ([id, times, , rollout, training]) => {
-    const known = vocabulary[id];
-    const text = known === undefined || known === "" ? `${id} ` : known.replace(/\n/g, "⏎\n");
-    const told = [[rollout, "in the rollout"], [training, "in training"]].filter(([value]) => value !== undefined && value !== null);
-    const logProbs = told.length ? `, log-probability ${told.map(([value, where]) => `${number(value, 4)} ${where}`).join(", ")}` : "";
+    const token = vocabulary[id];
+    const text = token === undefined || token === "" ? `${id} ` : token.replace(/\n/g, "⏎\n");
+    const recorded = [[rollout, "in the rollout"], [training, "in training"]].filter(([value]) => value !== undefined && value !== null);
+    const logProbs = recorded.length ? `, log-probability ${recorded.map(([value, where]) => `${number(value, 4)} ${where}`).join(", ")}` : "";
     return element("span", { class: kind, title: `${id}${logProbs}` }, times > 1 ? `${text.trim()}×${times} ` : text);
   };
   const tokens = element("div", { class: "text tokens" }, ...sequence.prompt.map(span("prompt")),
