@@ -4,7 +4,7 @@
 |---|---|---|
 | `sft_model` | the cold start of all methods, killed and resumed | `test_cold_start` |
 | `grpo_run` | three synchronous steps of all methods, with tokens and checkpoints | `test_grpo` |
-| `async_run` | two steps of all methods in verl's mode `colocate_async` | `test_colocate_async` |
+| `async_run` | two steps of all methods in verl's mode `colocate_async`, in `make test-long` | `test_colocate_async` |
 | `faulty_run` | three steps whose rows plant faults of video, judge, engine and our own code | `test_planted_faults` |
 | `chain` | a run with faults that it survives, then killed and resumed | `test_killed_and_resumed` |
 | `methods_run` | two steps of methods that only tests have, in `make test-long` | `test_context`, `test_group_scores` |

@@ -14,7 +14,7 @@ from verl.utils import hf_tokenizer
 from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, run_recipe, write_rows
 from verl_video_tools.records.records import read_records
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]
 
 METHODS = {"framethinker", "videozoomer", "longvt", "videobrain", "framemind"}
 GROUP_SIZE, GROUPS_PER_STEP = 4, 5

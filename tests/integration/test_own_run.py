@@ -15,7 +15,7 @@ from tests.integration.leftovers import VARIABLE, kill_processes_of
 from verl_video_tools.launch.environment import CPU
 from verl_video_tools.records.records import read_records
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
