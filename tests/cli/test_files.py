@@ -123,7 +123,6 @@ def test_what_loses_nothing_passes(folder: Path) -> None:
         ),
         (["data", "logic", "nodir", "out.jsonl", *ENDPOINT], "nodir: no such file or folder"),
         (["data", "generate", "nodir", "out.jsonl", "--reflect", *ENDPOINT], "nodir: no such file or folder"),
-        (["data", "stats", "nofile"], "cannot read rows from nofile: no such file"),
         ([*EVAL[:-3], "nofile", *ENDPOINT, "--out", "o"], "cannot read rows from nofile: no such file"),
         ([*EVAL[:-3], "text", *ENDPOINT, "--out", "o"], "cannot read rows from text: not a parquet file"),
         ([*EVAL[:-3], ".", *ENDPOINT, "--out", "o"], "cannot read rows from .: it is a folder; name a parquet file"),

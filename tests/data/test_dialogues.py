@@ -35,7 +35,7 @@ from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 def media(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The videos of the samples: 80 frames, 8 seconds."""
     folder = tmp_path_factory.mktemp("media")
-    for name in ("coop.mp4", "market.mp4", "race.mp4", "forge.mp4"):
+    for name in ("coop.mp4", "market.mp4", "forge.mp4"):
         write_video(folder / name, num_frames=80, fps=10)
     return folder
 
@@ -123,18 +123,6 @@ def test_videozoomers_dialogues_find_their_videos_by_the_question(media: Path, t
     assert trace["extra_info"]["options"] == ["The left one", "The right one"]
     zoom, answer = trace["turns"]
     assert learnt(target)[0] == f"{zoom}{answer}<|im_end|>", "no end of message follows its stop string"
-
-
-def test_videobrains_dialogues_need_no_encoder(media: Path, tmp_path: Path) -> None:
-    """Frames found by text are those that the observation lists."""
-    source, target = SAMPLES / "videobrain_sft" / "sft.json", tmp_path / "rows.parquet"
-    records = tmp_path / "records.jsonl"
-    assert convert(source, target, "videobrain-sft", media, f"--replay={records}") == 0
-    trace, direct = read_rows(target)
-    assert (trace["retrieved_frames"], direct["retrieved_frames"]) == ([[44, 50, 61, 79]], [])
-    assert learnt(target) == [said(trace["turns"]), said(direct["turns"])]
-    search, sample = next(iter(read_records(records)))["trajectory"].calls()
-    assert [frame.index for frame in search.frames] == [44, 50, 61, 79] and len(sample.frames) == 8
 
 
 def longvt_dialogue(question: str, call: Mapping[str, Any], answer: str, video: str = "") -> dict[str, Any]:
@@ -270,7 +258,6 @@ SAID = st.sampled_from(
         "Who?\nA: x\nB: y\nframe 0: <image>",
         "<think>t</think><action>output answer: B</action>",
         "<think>t</think><answer>\\boxed{B}</answer>",
-        '<thinking>t</thinking><tool_call>{"name": "clip_sample"}</tool_call>',
         "frame 99999999999: <image>\n<frame0_time1..5s><image>",
     ]
 )
@@ -294,7 +281,7 @@ FIELDS = {
     st.dictionaries(st.sampled_from(sorted(FIELDS)), st.just(None), max_size=5).flatmap(
         lambda names: st.fixed_dictionaries({name: FIELDS[name] for name in names})
     ),
-    st.sampled_from(["framethinker-sft", "videozoomer-sft", "videobrain-sft", "longvt-parquet"]),
+    st.sampled_from(["framethinker-sft", "videozoomer-sft", "longvt-parquet"]),
 )
 def test_any_entry_is_read_or_told(entry: dict[str, Any], name: str) -> None:
     """Nothing that others wrote ends in anything but rows, texts and messages."""

@@ -6,69 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from tests.data.format_cases import CASES, SAMPLES, Case, prepare
+from tests.data.format_cases import CASES, Case, prepare
 from tests.data.row_files import read_rows
 from tests.evaluation.made_results import protocol, record, summarised
-from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.types import AnswerLabel, Sample, Subtitle
-from verl_video_tools.data.convert import convert_annotations
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_source
+from verl_video_tools.core.types import AnswerLabel, Sample
+from verl_video_tools.data.formats import Benchmark, get_source
 from verl_video_tools.data.formats import read_rows as read_annotations
-from verl_video_tools.data.formats.subtitles import shown_at
 from verl_video_tools.data.generate import RolloutTask
-from verl_video_tools.data.rows import ROW_SCHEMA
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.grading.answers import decided_by_rule
 from verl_video_tools.grading.segments import read_segment
-
-
-def test_longvideobench_with_subtitles(tmp_path: Path, make_video: MakeVideo) -> None:
-    """Times of subtitles are those of the longer video that this one is a part of."""
-    videos = tmp_path / "videos"
-    videos.mkdir()
-    (videos / "pottery.mp4").symlink_to(make_video(100))  # 3.3 s
-    annotations, subtitles = SAMPLES / "longvideobench" / "lvb_val.json", SAMPLES / "longvideobench" / "subtitles"
-    clay, kiln = (1.5, 2.0, "First the clay."), (38.0, 41.0, "Now the kiln.")
-    dark, thunder = (1.0, 4.0, "It darkens."), (30.0, 95.0, "Thunder.")
-    for frames, expected in [
-        (None, [[clay, kiln], [dark, thunder]]),
-        (2, [[], [dark]]),  # at 0 and 3.3 s
-        (3, [[clay], [dark]]),
-    ]:
-        files = BenchmarkFiles(annotations=annotations, videos=videos, subtitles=subtitles, subtitle_frames=frames)
-        convert_annotations("longvideobench", files, tmp_path / "rows.parquet")
-        for row, told in zip(read_rows(tmp_path / "rows.parquet"), expected, strict=True):
-            assert row["extra_info"]["question"].startswith("Wh")
-            assert [tuple(subtitle.values()) for subtitle in row["extra_info"]["subtitles"]] == told
-
-
-def test_a_short_subtitle_counts_as_shown_for_a_second() -> None:
-    """As LongVideoBench's own code has it."""
-    short = [Subtitle(2.0, 2.2, "Now!")]  # 1.6 to 2.6 s
-    for moment, is_shown in [(1.59, False), (1.61, True), (2.59, True), (2.6, False)]:
-        assert (shown_at(short, [moment], shortest_seconds=1.0) == short) is is_shown
-        assert shown_at(short, [moment]) == []
-
-
-def test_what_is_not_asked_with_subtitles_has_no_such_column(tmp_path: Path) -> None:
-    files = prepare(CASES["longvideobench"], tmp_path)
-    convert_annotations("longvideobench", files, tmp_path / "rows.parquet")
-    assert pq.read_schema(tmp_path / "rows.parquet").equals(ROW_SCHEMA)
-
-
-@pytest.mark.parametrize("name", ["../lvb_val.json", "/etc/hostname"])
-def test_subtitles_outside_their_folder_are_not_read(name: str, tmp_path: Path) -> None:
-    files = prepare(CASES["longvideobench"], tmp_path)
-    benchmark, subtitles = get_source("longvideobench"), SAMPLES / "longvideobench" / "subtitles"
-    entry = {**next(iter(benchmark.entries(files.annotations))), "subtitle_path": name}
-    with_subtitles = BenchmarkFiles(annotations=files.annotations, videos=files.videos, subtitles=subtitles)
-    with pytest.raises(RowError, match=f"the subtitle file '{name}' lies outside {subtitles}"):
-        benchmark.row(entry, with_subtitles)
 
 
 def test_a_conversion_without_any_of_the_subtitles_asked_for_is_refused(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,8 @@ from typing import Any
 import pytest
 
 from tests.data.row_files import make_row, read_rows, write_rows
-from tests.videos.files import MakeVideo
-from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.subsets import split_by_video, video_name, youtube_id
-from verl_video_tools.data.validate import row_stats
 
 
 @pytest.mark.parametrize(
@@ -197,32 +193,3 @@ def test_the_parts_are_two_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"both parts would be written to .*x\.parquet; give two files"):
         split_by_video(source, tmp_path / "x.parquet", tmp_path / "sub" / ".." / "x.parquet", second_share=0.5)
     assert not (tmp_path / "x.parquet").exists()
-
-
-def test_stats(tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]) -> None:
-    video = make_video(3000)
-    rows = [
-        make_row(video, "A", video_segment=[2.0, 5.0]),
-        make_row(video, "B", agent_name="longvt"),
-        make_row("gone.mp4", "B"),
-        make_row("gone.mp4", "7", question_type="numeric", options=None),
-        make_row("gone.mp4", question=""),
-    ]
-    source = write_rows(tmp_path / "rows.parquet", rows)
-    assert run(["data", "stats", str(source), "--json", "--probe"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["rows"] == 5 and found["unreadable"] == 1 and found["videos"] == 2
-    assert found["agent_name"] == {"framethinker": 3, "longvt": 1}
-    assert found["question_type"] == {"mc": 3, "numeric": 1}
-    assert found["letter of the truth"] == {"A": 1, "B": 2}
-    assert found["number of options"] == {"2": 3}
-    assert found["questions per video"] == {"least": 2, "median": 2, "largest": 2}
-    assert found["segment seconds"]["median"] == 3.0
-    assert found["video seconds"]["largest"] == pytest.approx(100.0)
-    several, text = row_of_several("gone.mp4", "other.mp4", "other.mp4#t=1,2"), row_of_text("How many?")
-    more = row_stats(write_rows(tmp_path / "more.parquet", [*rows, several, text]))
-    assert (more["rows"], more["unreadable"]) == (7, 1)
-    assert more["videos"] == 3, "all videos of a row, none of a text"
-    assert more["questions per video"] == {"least": 1, "median": 2, "largest": 3}
-    assert run(["data", "stats", str(source)]) == 0
-    assert "letter of the truth: A 1, B 2" in capsys.readouterr().out

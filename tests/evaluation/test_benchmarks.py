@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.types import Sample, Subtitle
+from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import BENCHMARK_NAMES, Benchmark, BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.formats.entries import (
     Entry,
@@ -23,7 +21,6 @@ from verl_video_tools.data.formats.entries import (
     read_entries,
     without_letters,
 )
-from verl_video_tools.data.formats.subtitles import evenly_spaced_seconds, shown_at, with_subtitles
 from verl_video_tools.evaluation.questions import question_digest
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -70,35 +67,19 @@ def test_video_mme_with_subtitles(video_mme: BenchmarkFiles) -> None:
         "Subtitles of the video:\nFirst the clay,\nthen 2 bowls & a lid.\nLong after.\n\nHow many bowls"
     )
     assert without.startswith("What happens")
-    some = BenchmarkFiles(
-        annotations=video_mme.annotations, videos=video_mme.videos, subtitles=video_mme.subtitles, subtitle_frames=2
-    )
-    asked = Sample.from_row(rows_of("video-mme", some)[0]).question  # the video lasts 3.3 s
-    assert asked.startswith("Subtitles of the video:\nFirst the clay,\nthen 2 bowls & a lid.\n\nHow many")
 
 
 def test_a_question_is_the_same_with_and_without_subtitles(video_mme: BenchmarkFiles) -> None:
     """Runs are paired by digests, and a limit draws by them."""
-    files = (video_mme, replace(video_mme, subtitle_frames=2), without_subtitles(video_mme))
+    files = (video_mme, without_subtitles(video_mme))
     digests = [[question_digest(row["extra_info"]) for row in rows_of("video-mme", each)] for each in files]
-    assert digests[0] == digests[1] == digests[2] and len(set(digests[0])) == 3
-
-
-def test_subtitles_of_frames_at_an_uneven_rate(tmp_path: Path) -> None:
-    """Ten frames in a second, then one that comes late: the middle one is shown at 0.5 s, not half way through."""
-    times = [*(number / 10 for number in range(10)), 9.0]
-    video = write_video(tmp_path / "video.mp4", num_frames=len(times), times_seconds=times)
-    assert evenly_spaced_seconds(video, 3) == pytest.approx((0.0, 0.5, 9.0), abs=1e-3)
-    subtitles = [Subtitle(0.4, 0.6, "early"), Subtitle(4.0, 6.0, "half way"), Subtitle(8.9, 9.5, "late")]
-    shown = shown_at(subtitles, evenly_spaced_seconds(video, 3))
-    assert with_subtitles("What?", shown) == "Subtitles of the video:\nearly\nlate\n\nWhat?"
+    assert digests[0] == digests[1] and len(set(digests[0])) == 3
 
 
 def test_only_benchmarks_whose_protocol_has_subtitles_show_any(video_mme: BenchmarkFiles) -> None:
-    forms = {name: get_benchmark(name).subtitle_form for name in BENCHMARK_NAMES}
-    with_subtitles = {"longvideobench": "interleaved", "video-mme": "texts"}
-    assert {name: form for name, form in forms.items() if form is not None} == with_subtitles
-    for name in forms.keys() - with_subtitles.keys():
+    names = {name for name in BENCHMARK_NAMES if get_benchmark(name).takes_subtitles}
+    assert names == {"video-mme"}
+    for name in {*BENCHMARK_NAMES} - names:
         with pytest.raises(UsageError, match=f"{name} has no subtitles"):
             next(read_rows(get_benchmark(name), video_mme))
 

@@ -97,13 +97,11 @@ def test_subtitles_are_shown_and_said_in_the_protocol(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
-        options = (f"--subtitles={video_mme.subtitles}", "--subtitle-frames=2")
-        assert run(command(video_mme, tmp_path / "out", server, *options)) == 0
+        assert run(command(video_mme, tmp_path / "out", server, f"--subtitles={video_mme.subtitles}")) == 0
         asked = [texts_of(request["messages"][1]) for request in server.requests]
     assert sum("then 2 bowls & a lid." in text for text in asked) == 3  # both questions about it, one in two turns
     protocol = result_of(tmp_path / "out")["protocol"]
-    shown = "those shown at 2 evenly spaced frames, before the question"
-    assert (protocol["subtitles"], protocol["items_with_subtitles"]) == (shown, 2)
+    assert (protocol["subtitles"], protocol["items_with_subtitles"]) == ("all, before the question", 2)
     assert "2 of 3 questions have subtitles\n" in capsys.readouterr().err
 
 

@@ -138,7 +138,6 @@ def test_an_endpoint_that_is_lost_ends_the_run_and_loses_nothing(
         (["--rows=r.parquet", "--benchmark=video-mme"], "give either --rows, or --benchmark"),
         (["--benchmark=video-mme", "--videos=."], "give either --rows, or --benchmark"),
         (["--rows=r.parquet"], "cannot read rows from r.parquet"),
-        (["--rows=r.parquet", "--subtitle-frames=3"], "--subtitle-frames belongs to --subtitles"),
         (["--rows=r.parquet", "--serve=m"], "give either --base-url or --serve"),
         (["--rows=r.parquet", "--serve-option=dtype=half"], "--serve-option belongs to --serve"),
         (["--rows=r.parquet", "--method=best"], "there is no method 'best'"),

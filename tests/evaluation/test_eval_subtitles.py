@@ -1,24 +1,23 @@
-"""Subtitles between frames, from LongVideoBench's files to the request, the record and the rows made from it."""
+"""Subtitles between frames, from rows to the request, the record and the rows made from it."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.chat_server import scripted, texts_of
-from tests.data.format_cases import SAMPLES
-from tests.evaluation.eval_command import result_of
 from tests.judge_server import JudgeServer
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.types import Message, RolloutLimits, Sample, StopReason, content_text
 from verl_video_tools.data.export_rollouts import export_rollouts
+from verl_video_tools.data.rows import make_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 
@@ -32,40 +31,33 @@ ASKED = (
 )
 
 
-@pytest.fixture
-def line(tmp_path: Path, make_video: MakeVideo) -> list[str]:
-    """The command on a copy of the sample, whose video lasts 3.3 s, without an endpoint."""
-    shutil.copytree(SAMPLES / "longvideobench", tmp_path / "lvb")
-    (tmp_path / "videos").mkdir()
-    (tmp_path / "videos" / "pottery.mp4").symlink_to(make_video(100))
-    (tmp_path / "lvb" / "subtitles" / "pottery_en.json").write_text(
-        json.dumps(
-            [
-                {"start": "00:00:01.400", "end": "00:00:02.000", "line": "First the clay."},
-                {"start": "00:00:03.000", "end": "00:00:41.000", "line": "Now the kiln."},
-            ]
-        )
-    )
-    files = [f"--annotations={tmp_path}/lvb/lvb_val.json", f"--subtitles={tmp_path}/lvb/subtitles"]
-    method = ["--method=direct", "--set=initial_frames=3", f"--videos={tmp_path}/videos", f"--out={tmp_path}/out"]
-    return ["eval", "--benchmark=longvideobench", *files, *method]
+def write_rows(path: Path, video: str, captions: Sequence[tuple[float, float, str]]) -> None:
+    """Rows about a video of 3.3 s; the first one's question has subtitles."""
+    questions = [("When the subtitle names the kiln, what lies on the table?", "C"), ("What follows?", "A")]
+    rows: list[dict[str, Any]] = [
+        make_row(question, answer, video, options=["a cup", "a knife", "a towel"]) for question, answer in questions
+    ]
+    names = ("start_seconds", "end_seconds", "text")
+    rows[0]["extra_info"]["subtitles"] = [dict(zip(names, caption, strict=True)) for caption in captions]
+    pq.write_table(pa.Table.from_pylist(rows), path)
 
 
 def test_what_is_asked_is_what_is_recorded_and_taught(
-    line: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    rows, out = tmp_path / "rows.parquet", tmp_path / "out"
+    write_rows(rows, str(make_video(100)), [(1.4, 2.0, "First the clay."), (3.0, 4.0, "Now the kiln.")])
+    line = ["eval", f"--rows={rows}", "--method=direct", "--set=initial_frames=3", f"--out={out}"]
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
         assert run([*line, f"--base-url={server.base_url}"]) == 0
         asked = {texts_of(request["messages"][1]) for request in server.requests}
     assert ASKED in asked and len(asked) == 2
-    protocol = result_of(tmp_path / "out")["protocol"]
-    assert (protocol["subtitles"], protocol["items_with_subtitles"]) == ("all, between the frames", 2)
 
-    export_rollouts(tmp_path / "out" / "rollouts.jsonl", tmp_path / "sft.parquet", min_iou=0.0)
+    export_rollouts(out / "rollouts.jsonl", tmp_path / "sft.parquet", min_iou=0.0)
     replayed = {asked_of(row) for row in pq.read_table(tmp_path / "sft.parquet").to_pylist()}
     assert replayed == asked
 
-    (tmp_path / "lvb" / "subtitles" / "pottery_en.json").write_text("[]")
+    write_rows(rows, str(make_video(100)), [(0.0, 1.0, "Rain.")])
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
         assert run([*line, f"--base-url={server.base_url}"]) == 2
     assert "extra_info.subtitles was [{" in capsys.readouterr().err, "other subtitles are another question"

@@ -66,9 +66,6 @@ class Evaluate(Asking, Served, GivenOptions):
     annotations: Annotated[Path | None, typer.Option(help="The benchmark's annotation file, or folder.")] = None
     videos: Annotated[Path | None, typer.Option(help="Folder of the benchmark's videos.")] = None
     subtitles: Annotated[Path | None, typer.Option(help="Folder of its subtitles; default: ask without.")] = None
-    subtitle_frames: Annotated[
-        int | None, typer.Option(min=1, help="Only subtitles shown at this number of evenly spaced frames.")
-    ] = None
     extractor: Annotated[
         str | None,
         typer.Option(
@@ -210,8 +207,6 @@ class Evaluate(Asking, Served, GivenOptions):
         from verl_video_tools.data.formats import BenchmarkFiles
         from verl_video_tools.evaluation.questions import questions_of_benchmark, questions_of_rows
 
-        if self.subtitle_frames is not None and self.subtitles is None:
-            raise UsageError("--subtitle-frames belongs to --subtitles")
         of_benchmark = (self.benchmark, self.annotations, self.videos, self.subtitles)
         if self.rows is not None and of_benchmark == (None, None, None, None):
             return questions_of_rows(self.rows)

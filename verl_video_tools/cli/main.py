@@ -20,7 +20,7 @@ from verl_video_tools.cli.evaluation import Chat, EvalTable, Evaluate
 from verl_video_tools.cli.package import CheckMethod, ConfigPath, Demo, ListNames
 from verl_video_tools.cli.records import Replay, Report, View
 from verl_video_tools.cli.rollouts import Classify, ExportSFT, Generate, Logic
-from verl_video_tools.cli.rows import Convert, Filter, Split, Stats, Validate
+from verl_video_tools.cli.rows import Convert, Filter, Split, Validate
 from verl_video_tools.cli.runs import Budget, Doctor, Plan, Train
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 
@@ -71,7 +71,6 @@ COMMANDS: dict[str, type] = {
 DATA_COMMANDS: dict[str, type] = {
     "convert": Convert,
     "validate": Validate,
-    "stats": Stats,
     "split": Split,
     "filter": Filter,
     "generate": Generate,

@@ -69,7 +69,7 @@ def _readers(names: tuple[str, ...]) -> Texts:
             "Split": "by the name of the file" if by_file else getattr(reader, "split", None),
             "Extractor": reader.published_extractor,
             "Groups": ", ".join(reader.groupings),
-            "Subtitles": reader.subtitle_form,
+            "Subtitles": "before the question" if reader.takes_subtitles else None,
         }
         about = _about(type(reader))
         extractor = f" [{reader.published_extractor}]" if reader.published_extractor else ""

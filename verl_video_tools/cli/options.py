@@ -89,11 +89,9 @@ def config_from(config: type[ConfigT], options: object, **others: Any) -> Config
     return config(**{name: value for name, value in vars(options).items() if name in names} | others)
 
 
-def listed(value: Any) -> str:
-    """Counts by name as `name count, ...`; any other value as it is."""
-    if not isinstance(value, dict):
-        return str(value)
-    return ", ".join(f"{name} {round(count, 1):g}" for name, count in value.items())
+def listed(counts: Mapping[str, int]) -> str:
+    """Counts by name as `name count, ...`."""
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 # ------------------------------------------------------------------------------------------------ files and progress

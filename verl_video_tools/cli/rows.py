@@ -1,8 +1,7 @@
-"""Commands about rows and their videos: `vvt data convert`, `validate`, `stats`, `split`, `filter`."""
+"""Commands about rows and their videos: `vvt data convert`, `validate`, `split`, `filter`."""
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +19,6 @@ from verl_video_tools.cli.options import (
     check_outputs,
     command,
     config_from,
-    listed,
     probe_videos,
 )
 from verl_video_tools.core.config import read_assignments
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _TABLE = "table"
-_OF_PUBLISHED = ("turns", "questions", "replay", "subtitles", "subtitle_frames")
+_OF_PUBLISHED = ("turns", "questions", "replay", "subtitles")
 _OF_TABLE = ("column_map", "yes")
 _SKIPPED_SHOWN = 20
 
@@ -82,10 +80,6 @@ class Convert(GivenOptions):
     overwrite: Overwrite = False
     subtitles: Annotated[
         Path | None, typer.Option(help="--from: folder of subtitles, to be shown with the questions.")
-    ] = None
-    subtitle_frames: Annotated[
-        int | None,
-        typer.Option(min=1, help="--from: only subtitles shown at this number of evenly spaced moments."),
     ] = None
     turns: Annotated[
         bool,
@@ -263,26 +257,6 @@ class Validate(GivenOptions):
         if tokens := sorted(row.cost.tokens for row in checked if row.cost is not None):
             print(f"tokens of prompts: median {tokens[len(tokens) // 2]}, most {tokens[-1]}")
         return int(num_bad > 0)
-
-
-@command
-class Stats:
-    """Count rows by source, method, type, options and answer."""
-
-    source: Rows
-    probe: Annotated[bool, typer.Option("--probe", help="Also open the videos, for their lengths.")] = False
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
-
-    def run(self) -> None:
-        from verl_video_tools.data.validate import row_stats
-
-        counts = row_stats(self.source, probe_videos(self.source) if self.probe else None)
-        if self.as_json:
-            print(json.dumps(counts))
-            return
-        for name, value in counts.items():
-            if value or name == "rows":
-                print(f"{name}: {listed(value)}")
 
 
 @command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,9 +25,7 @@ from verl_video_tools.data.rows import ROW_SCHEMA, SFT_SCHEMA
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.methods.breakdown import reward_info
-from verl_video_tools.services.retrieval import RecordedRetriever
 
-_SUBTITLE = pa.struct([("start_seconds", pa.float64()), ("end_seconds", pa.float64()), ("text", pa.string())])
 _DIALOGUES_AT_ONCE = 4
 
 
@@ -61,41 +59,37 @@ def convert_annotations(
 
     Raises:
         UsageError: unknown format or method, files that cannot be read or written, no row is left, none of them has the
-            subtitles that were asked for, or turns are wanted of a format without any or for no method.
+            requested subtitles, or turns are wanted of a format without any or for no method.
     """
     source = get_source(source_format) if isinstance(source_format, str) else source_format
     if method_name is not None and method_name not in method_names():
         raise UsageError(f"there is no method {method_name!r}; choose one of: {', '.join(method_names())}")
-    if with_responses and not source.has_turns:
-        with_turns = ", ".join(name for name in SOURCE_NAMES if get_source(name).has_turns)
-        raise UsageError(f"{source.name} has no turns to learn; these have: {with_turns}")
-    if not with_responses and records is not None:
+    method = None
+    if with_responses:
+        if not source.has_turns:
+            with_turns = ", ".join(name for name in SOURCE_NAMES if get_source(name).has_turns)
+            raise UsageError(f"{source.name} has no turns to learn; these have: {with_turns}")
+        if method_name is None:
+            raise UsageError("turns are written in a method's grammar; name it, such as longvt")
+        method = get_method(method_name)
+    elif records is not None:
         raise UsageError("only dialogues are replayed: those of a format with turns (--turns)")
-    if with_responses and method_name is None:
-        raise UsageError("turns are written in a method's grammar; name it, such as longvt")
-    method = get_method(method_name) if with_responses and method_name is not None else None
     schema = ROW_SCHEMA if method is None else SFT_SCHEMA
     if method_name is not None:
         schema = schema.insert(1, pa.field("agent_name", pa.string()))
-    if files.subtitles is not None and source.subtitle_form == "interleaved":
-        schema = _with_subtitles(schema)
-    if method is not None and source.has_retrieved_frames:
-        schema = schema.append(pa.field("retrieved_frames", pa.list_(pa.list_(pa.int64()))))
     faults: dict[int, str] = {}
     lines: list[dict[str, Any]] = []
     num_written = 0
     with row_writer(target, schema) as writer:
         good_rows = _good_rows(read_rows(source, files, with_responses=with_responses), faults, method)
         while rows := list(islice(good_rows, ROWS_PER_BATCH)):
-            replayed: Mapping[int, dict[str, Any]] = {}
             if method is not None and records is not None:
                 replayed = asyncio.run(_replay(rows, method, faults))
                 rows = [(number, row) for number, row in rows if number in replayed]
-            for number, row in rows:
+                lines += [replayed[number] for number, _ in rows]
+            for _, row in rows:
                 _finish(row, num_written, method_name, split)
                 num_written += 1
-                if records is not None:
-                    lines.append({**replayed[number], "extra_info": row["extra_info"]})
             writer.write_table(pa.Table.from_pylist([row for _, row in rows], schema=schema))
         skipped = tuple(f"{files.annotations}: row {number}: {faults[number]}" for number in sorted(faults))
         if not num_written:
@@ -108,21 +102,15 @@ def convert_annotations(
     return Conversion(num_written, skipped)
 
 
-def _with_subtitles(schema: pa.Schema) -> pa.Schema:
-    """The columns with `extra_info.subtitles`, which only rows that show some between their frames have."""
-    place = schema.get_field_index("extra_info")
-    extra_info = pa.struct([*schema.field(place).type, pa.field("subtitles", pa.list_(_SUBTITLE))])
-    return schema.set(place, pa.field("extra_info", extra_info))
-
-
 def _good_rows(
     rows: Iterator[tuple[int, Row | RowError]], faults: dict[int, str], method: Method | None
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows with their places in the annotations; what is wrong with the others is noted."""
+) -> Iterator[tuple[int, Row]]:
+    """Rows with their places in the annotations. Bad ones are left out, and their faults added to `faults`."""
     for number, row in rows:
-        fault = row if isinstance(row, RowError) else None if method is None else turns_fault(row["turns"], method)
-        if isinstance(row, RowError) or fault is not None:
-            faults[number] = str(fault)
+        if isinstance(row, RowError):
+            faults[number] = str(row)
+        elif method is not None and (fault := turns_fault(row["turns"], method)) is not None:
+            faults[number] = fault
         else:
             yield number, row
 
@@ -148,20 +136,19 @@ async def _replay(rows: Sequence[tuple[int, Row]], method: Method, faults: dict[
     """Execute the turns of rows as fine-tuning will.
 
     Args:
-        rows: with their places; with `retrieved_frames` where calls found frames by text.
+        rows: with their places.
         faults: gets what does not replay: its video cannot be read, a call was not executed, or it does not end with
             its last turn's answer.
 
     Returns:
-        The records of the others by their place, without `extra_info`, which the row has once it is finished.
+        The records of the others by their place. They share `extra_info` with the row, which is finished later.
     """
     records: dict[int, dict[str, Any]] = {}
 
     async def replay(numbered_row: tuple[int, Row]) -> None:
         number, row = numbered_row
         sample = Sample.from_row(row)
-        retriever = RecordedRetriever(row.get("retrieved_frames") or ())
-        trajectory = await execute(method, sample, row["turns"], retriever)
+        trajectory = await execute(method, sample, row["turns"])
         if (fault := _replay_fault(trajectory, len(row["turns"]))) is not None:
             faults[number] = fault
             return
@@ -177,6 +164,7 @@ async def _replay(rows: Sequence[tuple[int, Row]], method: Method, faults: dict[
             "agent_name": method.name,
             "data_source": row["data_source"],
             "ground_truth": row["reward_model"]["ground_truth"],
+            "extra_info": row["extra_info"],
             "first_trained_turn": 0,
             "reward": reward_info(method, reward, sample, False),
             "trajectory": trajectory.to_dict(),

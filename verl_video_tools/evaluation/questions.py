@@ -16,7 +16,7 @@ from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.sample import media_of
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, has_subtitles, without_subtitles
+from verl_video_tools.data.formats.subtitles import has_subtitles, without_subtitles
 from verl_video_tools.data.generate import RolloutTask, tasks_of_rows
 from verl_video_tools.evaluation import Control
 from verl_video_tools.methods.direct import Direct
@@ -97,15 +97,8 @@ def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
             f"{files.annotations}: none of {len(faults)} entries is a valid question of {benchmark.name}{first}"
         )
     num_with_subtitles = None if files.subtitles is None else sum(has_subtitles(task.row) for task in tasks)
-    return Questions(benchmark.name, tasks, faults, benchmark, _subtitles(benchmark, files), num_with_subtitles)
-
-
-def _subtitles(benchmark: Benchmark, files: BenchmarkFiles) -> str | None:
-    if files.subtitles is None or benchmark.subtitle_form is None:
-        return None
-    form = SUBTITLE_FORMS[benchmark.subtitle_form]
-    which = "all" if files.subtitle_frames is None else f"those shown at {files.subtitle_frames} evenly spaced frames"
-    return f"{which}, {form}"
+    subtitles = None if files.subtitles is None else "all, before the question"
+    return Questions(benchmark.name, tasks, faults, benchmark, subtitles, num_with_subtitles)
 
 
 # ---------------------------------------------------------------------------------------------------------------- scope

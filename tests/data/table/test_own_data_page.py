@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_command_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = [line for block in blocks("bash") for line in block.splitlines()]
-    assert len(commands) == 7 and all(command.startswith("vvt ") for command in commands)
+    assert len(commands) == 6 and all(command.startswith("vvt ") for command in commands)
     for command in commands:
         assert run(shlex.split(command)[1:]) == 0, command
     rows = read_rows(folder / "rows.parquet")

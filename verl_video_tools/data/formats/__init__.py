@@ -5,7 +5,7 @@ Files and videos are the user's; nothing is downloaded.
 benchmarks.py, training_sets.py, dialogues.py  a class for each format
 mapped.py                                      formats that are a map of fields
 entries.py, fields.py                          annotation files, videos and rows; letters, options, answers, times
-subtitles.py                                   subtitles of a video, and how a benchmark shows them
+subtitles.py                                   subtitles before a question
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from verl_video_tools.data.formats.entries import (
     numbered,
     read_entries,
 )
-from verl_video_tools.data.formats.subtitles import SubtitleForm, has_subtitles
+from verl_video_tools.data.formats.subtitles import has_subtitles
 
 __all__ = [
     "BENCHMARKS",
@@ -69,7 +69,6 @@ TRAINING_SETS = {
     "longvt-parquet": "verl_video_tools.data.formats.dialogues:LongVTParquet",
     "video-espresso": "verl_video_tools.data.formats.training_sets:VideoEspresso",
     "video-r1": "verl_video_tools.data.formats.training_sets:VideoR1",
-    "videobrain-sft": "verl_video_tools.data.formats.dialogues:VideoBrainSFT",
     "videozoomer-sft": "verl_video_tools.data.formats.dialogues:VideoZoomerSFT",
     "videozoomer-json": "verl_video_tools.data.formats.training_sets:VideoZoomerJSON",
 }
@@ -89,14 +88,12 @@ class BenchmarkFiles:
         videos: the folder that the annotations' names of videos lie in; None: the videos are not at hand, and rows have
             their names as they are.
         subtitles: folder of subtitles; None asks without them.
-        subtitle_frames: of the subtitles, only those shown at so many moments spread evenly over the video; None: all.
         questions: rows of the same questions, for dialogues that do not name their videos (`dialogues`).
     """
 
     annotations: Path
     videos: Path | None
     subtitles: Path | None = None
-    subtitle_frames: int | None = None
     questions: Path | None = None
 
 
@@ -110,12 +107,10 @@ class Benchmark(ABC):
     with the values in the order of the annotations."""
     published_extractor: ClassVar[str | None] = None
     """Name of the published rule (`data.extractors`) that its answers are also read by; None: there is none."""
-    subtitle_form: ClassVar[SubtitleForm | None] = None
-    """How it shows subtitles; None: its protocol has none."""
+    takes_subtitles: ClassVar[bool] = False
+    """Its protocol has subtitles: their texts before the question, a line each."""
     has_turns: ClassVar[bool] = False
     """Its questions come with an assistant's turns, for fine-tuning: `sft_row` makes rows of them."""
-    has_retrieved_frames: ClassVar[bool] = False
-    """Those turns find frames by text: `sft_row` gives `retrieved_frames`, too."""
     columns: ClassVar[tuple[str, ...] | None] = None
     """Columns to read of a parquet file, as far as it has them, so that images stay unread; None: all."""
     place_field: ClassVar[str | None] = None
@@ -207,7 +202,7 @@ def read_rows(
     for folder in (files.videos, files.subtitles):
         if folder is not None and not folder.is_dir():
             raise UsageError(f"{folder}: no such folder")
-    if files.subtitles is not None and benchmark.subtitle_form is None:
+    if files.subtitles is not None and not benchmark.takes_subtitles:
         raise UsageError(f"{benchmark.name} has no subtitles")
     num_rows = num_with_subtitles = 0
     for number, entry in enumerate(benchmark.entries(files.annotations)):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.types import QuestionType, Sample, Subtitle
+from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import (
     ANNOTATION_FILE,
@@ -18,24 +17,20 @@ from verl_video_tools.data.formats.entries import (
     ReadEntry,
     Row,
     benchmark_row,
-    load_json,
     numbered,
-    path_below,
-    questions_of_video,
     read_entries,
     read_folder,
     required,
 )
 from verl_video_tools.data.formats.fields import (
     find_first_video,
-    listed_options,
     question_of_text,
     reasoning_turn,
     segment,
     split_name,
 )
-from verl_video_tools.data.formats.mapped import Fields, MappedBenchmark
-from verl_video_tools.grading.segments import clock_seconds, overlap
+from verl_video_tools.data.formats.mapped import MappedBenchmark
+from verl_video_tools.grading.segments import overlap
 
 MLVU_FILES = ("1_plotQA", "2_needle", "3_ego", "4_count", "5_order", "6_anomaly_reco", "7_topic_reasoning")
 
@@ -46,8 +41,7 @@ class LVBench(MappedBenchmark):
     Format: `video_info.meta.jsonl`, a line per video with `key` (YouTube id), `type` and `qa`, a list of `uid`,
     `question` with its option lines ``(A) text``, `answer` (letter), `question_type` (a list), `time_reference`
     ("00:15-00:19"). lmms-eval's data set has a record per question with these fields and `video_path`. Videos
-    `<key>.mp4`, or as the authors' script leaves them (video2dataset): `00000/00000007.mp4` is that of the eighth line,
-    with a `.json` beside it that holds its `url`. Read from the README and the scripts of github.com/THUDM/LVBench,
+    `<key>.mp4`. Read from the README and the scripts of github.com/THUDM/LVBench,
     lmms_eval/tasks/lvbench of github.com/EvolvingLMMs-Lab/lmms-eval and converters of the file in other public
     repositories.
     """
@@ -57,45 +51,18 @@ class LVBench(MappedBenchmark):
     groupings = ("question_type", "video_type")
     group_fields: ClassVar[Mapping[str, str]] = {"video_type": "type"}
     questions_field = "qa"
-    video_fields = ("key", "type", "number")
+    video_fields = ("key", "type")
     index = "{uid}"
     has_option_lines = True
-    videos = ("{video_path|key}", "{downloaded}")
+    videos = ("{video_path|key}",)
     segment_fields = ("start", "end")
 
-    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
-        """One entry per question, with the `number` of the line of its video, from 0, where each has a line."""
-        for number, video in enumerate(read_entries(annotations)):
-            if isinstance(video, Mapping) and isinstance(questions := video.get(self.questions_field), list):
-                fields = {**video, "number": number}
-                yield from questions_of_video({name: fields.get(name) for name in self.video_fields}, questions)
-            else:
-                yield video
-
     def derived(self, entry: Entry) -> Mapping[str, Any]:
-        """`start` and `end` of a single segment, the types, always as a list, and where its video was `downloaded`."""
+        """`start` and `end` of a single segment, and the types, always as a list."""
         types = required(entry, "question_type")
         start, _, end = str(entry.get("time_reference") or "").replace("~", "-").partition("-")
-        return {
-            "question_type": [types] if isinstance(types, str) else [str(name) for name in types],
-            "start": start,
-            "end": end,
-            "downloaded": f"00000/{entry['number']:08d}" if "number" in entry else required(entry, "video_path", "key"),
-        }
-
-    def _find_video(self, fields: Fields, files: BenchmarkFiles) -> Path:
-        """The first place that has the video.
-
-        Raises:
-            RowError: none has, or the downloaded one is told to be of another address.
-        """
-        found = super()._find_video(fields, files)
-        told = found.with_suffix(".json")
-        if files.videos is not None and found.stem == Path(fields["downloaded"]).name and told.is_file():
-            address = str(load_json(told).get("url"))
-            if str(fields["key"]) not in address:
-                raise RowError(f"{found} is {address}, not the video {fields['key']!r}: was another list downloaded?")
-        return found
+        types = [types] if isinstance(types, str) else [str(name) for name in types]
+        return {"question_type": types, "start": start, "end": end}
 
 
 class MLVUDev(MappedBenchmark):
@@ -172,13 +139,13 @@ class VideoMME(MappedBenchmark):
     github.com/BradyFU/Video-MME.
 
     With subtitles the paper's authors show those that belong to the sampled frames. A method with tools samples frames
-    later, when the question is already asked, so that here it is all subtitles, or those at evenly spaced moments.
+    later, when the question is already asked, so that all subtitles are shown here.
     """
 
     name = "video-mme"
     published_extractor = "lmms-eval-2025/videomme"
     groupings = ("duration", "domain", "sub_category", "task_type")
-    subtitle_form = "texts"
+    takes_subtitles = True
     index = "{question_id}"
     videos = ("{videoID}",)
 
@@ -373,20 +340,15 @@ _MAX_OPTIONS = 5
 class LongVideoBench(MappedBenchmark):
     """LongVideoBench (arXiv 2407.15754): multiple-choice questions that refer to moments of videos of up to an hour.
 
-    Format: `lvb_val.json`, a list of `id`, `video_path`, `subtitle_path`, `question`, `candidates`, `correct_choice`
+    Format: `lvb_val.json`, a list of `id`, `video_path`, `question`, `candidates`, `correct_choice`
     (from 0), `question_category`, `topic_category`, `duration_group`, `duration` in seconds,
-    `starting_timestamp_for_subtitles`, ...; videos `videos/<video_path>`, subtitles `subtitles/<subtitle_path>`, JSON
-    lists of either `start`, `end` ("HH:MM:SS.mmm"), `line` or `timestamp` [start, end], `text`. The data set's parquet
-    files have `option0` to `option4` instead of `candidates`, "N/A" where there are fewer. The test split is published
-    without answers. Its subtitles stand between the frames, each after the frames up to the middle of its time, which
-    is shifted by `starting_timestamp_for_subtitles`; they end with `duration`. Read from
-    github.com/longvideobench/LongVideoBench (longvideobench_dataset.py) and lmms_eval/tasks/longvideobench of
-    github.com/EvolvingLMMs-Lab/lmms-eval."""
+    ...; videos `videos/<video_path>`. The data set's parquet files have `option0` to `option4` instead of `candidates`,
+    "N/A" where there are fewer. The test split is published without answers. Subtitles are not read: no table of the
+    five papers has them. Read from github.com/longvideobench/LongVideoBench (longvideobench_dataset.py) and
+    lmms_eval/tasks/longvideobench of github.com/EvolvingLMMs-Lab/lmms-eval."""
 
     name = "longvideobench"
     groupings = ("duration_group", "question_category", "topic_category")
-    subtitle_form = "interleaved"
-    shortest_subtitle_seconds = 1.0
     split = "val"
     has_split_in_file_name = True
     options = "candidates"
@@ -400,36 +362,6 @@ class LongVideoBench(MappedBenchmark):
         if self.options in entry or not any(columns):
             return {}
         return {"options": [str(option) for option in columns if option not in (None, "", "N/A")]}
-
-    def read_subtitles(self, folder: Path, entry: Entry) -> Sequence[Subtitle]:
-        """Captions with times of the video: some videos are parts of longer ones, whose subtitles these are."""
-        path = path_below(folder, str(required(entry, "subtitle_path")), "subtitle file")
-        try:
-            captions = load_json(path)
-        except UsageError as error:
-            raise RowError(f"cannot read subtitles: {error}") from error
-        offset = float(entry.get("starting_timestamp_for_subtitles") or 0.0)
-        end_of_video = offset + float(entry.get("duration") or math.inf)
-        subtitles = []
-        for number, caption in enumerate(captions if isinstance(captions, list) else [captions]):
-            try:
-                start, end, text = _caption(caption)
-            except (KeyError, TypeError, ValueError) as error:
-                raise RowError(f"{path}: caption {number} is not one: {caption!r:.80}") from error
-            if end > offset and start < end_of_video and text.strip():
-                end = end_of_video if end == math.inf else end
-                subtitles.append(Subtitle(start - offset, end - offset, " ".join(text.split())))
-        return subtitles
-
-
-def _caption(caption: Any) -> tuple[float, float, str]:
-    if "timestamp" in caption:
-        start, end = caption["timestamp"]
-        return float(start), float("inf") if end is None else float(end), str(caption["text"])
-    start, end = clock_seconds(caption["start"]), clock_seconds(caption["end"])
-    if start is None or end is None:
-        raise ValueError("no times")
-    return start, end, str(caption["line"])
 
 
 VIDEO_FOLDERS = {
@@ -487,18 +419,13 @@ class MVBench(MappedBenchmark):
         return {"task": task, "folder": VIDEO_FOLDERS[task], "place": f"{task}_{number}"}
 
 
-SOURCES_FILE = "video_sources.jsonl"
-
-
 class VideoMMLU(MappedBenchmark):
     """Video-MMLU (arXiv 2504.14693): open questions on 1065 lectures in mathematics, physics and chemistry.
 
     Format: the data set Enxin/Video-MMLU, `Video_MMLU_QA.tsv`, a table of `index`, `video`, `question`, `answer`,
-    `discipline` (Math, Physics, Chemistry); or records of `video_name`, `question`, `answer`. Where these have no
-    `discipline`, `video_sources.jsonl` beside them gives it, with `video_id` and `label` on each line. Videos
-    `youtube_videos/<video>`. Descriptions of the lectures, the benchmark's other half, are not asked for. Results are
-    published as the mean of the disciplines' accuracies. Read from VLMEvalKit/vlmeval/dataset/video_mmlu.py,
-    lmms-eval/lmms_eval/tasks/videommlu and post_eval/ of github.com/Espere-1119-Song/Video-MMLU; the columns
+    `discipline` (Math, Physics, Chemistry). Videos `youtube_videos/<video>`. Descriptions of the lectures, the
+    benchmark's other half, are not asked for. Results are published as the mean of the disciplines' accuracies. Read
+    from VLMEvalKit/vlmeval/dataset/video_mmlu.py and post_eval/ of github.com/Espere-1119-Song/Video-MMLU; the columns
     second-hand, from that code."""
 
     name = "video-mmlu"
@@ -507,31 +434,12 @@ class VideoMMLU(MappedBenchmark):
     index = "{index}"
     question = "{question}\nAnswer in one sentence."
     type_without_options = "open"
-    videos = ("youtube_videos/{video|video_name}", "{video|video_name}")
+    videos = ("youtube_videos/{video}", "{video}")
     judge_prompt = "video_mmlu_judge.txt"
-
-    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
-        """The questions with their `discipline`, and their place as `index` where they have none."""
-        labels = _labels(annotations.with_name(SOURCES_FILE))
-        for entry in numbered(read_entries(annotations), "index"):
-            if isinstance(entry, Mapping) and not entry.get("discipline"):
-                video = Path(str(entry.get("video") or entry.get("video_name"))).stem
-                yield {**entry, "discipline": labels.get(video)}
-            else:
-                yield entry
 
     def derived(self, entry: Entry) -> Mapping[str, Any]:
         """The discipline in one spelling: files write it with a capital letter and without."""
-        return {"discipline": str(entry["discipline"]).capitalize()} if entry.get("discipline") else {}
-
-
-def _labels(path: Path) -> dict[str, str]:
-    """The discipline of each video, where the file is there."""
-    if not path.exists():
-        return {}
-    return {
-        str(line.get("video_id")): str(line.get("label")) for line in read_entries(path) if isinstance(line, Mapping)
-    }
+        return {"discipline": str(required(entry, "discipline")).capitalize()}
 
 
 TRACKS = ("Perception", "Comprehension", "Adaptation")
@@ -561,11 +469,11 @@ DISCIPLINES = {
 """Subjects of each discipline; the subject stands in a question's id."""
 
 _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+", re.ASCII)  # as `core.numbers` reads them
-_ADAPTATION_NOTE = "The picture that the question is about is shown at the end of the video."
+_NOTES = {"Adaptation": "The picture that the question is about is shown at the end of the video."}
 _OTHER_NOTE = "A quiz may be shown at the end of the video; it is not this question."
 
 
-class VideoMMMU(Benchmark):
+class VideoMMMU(MappedBenchmark):
     """Video-MMMU (arXiv 2501.13826): 900 questions about lectures, on three tracks: perception, comprehension,
     adaptation.
 
@@ -581,47 +489,37 @@ class VideoMMMU(Benchmark):
 
     name = "video-mmmu"
     groupings = ("track", "discipline")
-    group_mean: ClassVar[tuple[str, str] | None] = ("track_mean", "track")
+    group_mean = ("track_mean", "track")
     columns = ("id", "question", "options", "answer", "question_type")
+    index = "{track}_{id}"
+    question = "{note}\n{question}"
+    videos = ("{discipline}/{id}", "{id}")
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions with their `track`, of a folder of the three, or of files below a folder named after one."""
         files = sorted(annotations.rglob("*.*")) if annotations.is_dir() else [annotations]
-        found = [(track, file) for track in TRACKS for file in files if _is_of(file, track)]
-        if not found:
+        files_of_tracks = [(track, file) for track in TRACKS for file in files if _is_of(file, track)]
+        if not files_of_tracks:
             raise UsageError(f"{annotations}: no annotation file lies in a folder {', '.join(TRACKS)}")
-        for track, file in found:
+        for track, file in files_of_tracks:
             for entry in read_entries(file, self.columns):
                 yield {**entry, "track": track} if isinstance(entry, Mapping) else entry
 
-    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+    def derived(self, entry: Entry) -> Mapping[str, Any]:
+        """The `note` before the question and the `discipline`; of an open question no `options`, and its `type`."""
         question_id = str(required(entry, "id"))
         subject = "_".join(question_id.split("_")[1:-1])
         discipline = next((name for name, subjects in DISCIPLINES.items() if subject in subjects), None)
         if discipline is None:
             raise RowError(f"the field 'id' names no subject of Video-MMMU: {question_id!r}")
-        is_open = entry.get("question_type") == "open" or not entry.get("options")
-        options = () if is_open else listed_options(entry["options"], "options")
-        truth = str(required(entry, "answer")).strip()
-        note = _ADAPTATION_NOTE if entry["track"] == "Adaptation" else _OTHER_NOTE
-        return benchmark_row(
-            self.name,
-            index=f"{entry['track']}_{question_id}",
-            split="test",
-            video_path=find_first_video(files.videos, (f"{discipline}/{question_id}", question_id)),
-            question=f"{note}\n{required(entry, 'question')}",
-            options=options,
-            truth=truth,
-            question_type=_open_type(truth) if is_open else "mc",
-            groups={"track": entry["track"], "discipline": discipline},
-        )
+        fields = {"note": _NOTES.get(entry["track"], _OTHER_NOTE), "discipline": discipline}
+        if entry.get("question_type") != "open" and entry.get("options"):
+            return fields
+        answer = str(required(entry, "answer")).strip()
+        return fields | {"answer": answer, "options": (), "type": "numeric" if _NUMBER.fullmatch(answer) else "open"}
 
 
 def _is_of(file: Path, track: str) -> bool:
     if file.suffix not in (".parquet", ".json", ".jsonl"):
         return False
     return any(track.lower() in name.lower() for name in (file.parent.name, file.stem))
-
-
-def _open_type(truth: str) -> QuestionType:
-    return "numeric" if _NUMBER.fullmatch(truth) else "open"

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
@@ -111,14 +111,10 @@ class Dialogues(Benchmark):
         """Images that the question is about, in place of a video."""
         return ()
 
-    def retrieved_frames(self, messages: Sequence[Message]) -> list[list[int]]:
-        """Frames that each search by text has shown, where there are any (`has_retrieved_frames`)."""
-        return []
-
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         """The question, without what was said."""
         row = self.sft_row(entry, files)
-        return {name: value for name, value in row.items() if name not in ("turns", "template", "retrieved_frames")}
+        return {name: value for name, value in row.items() if name not in ("turns", "template")}
 
     def sft_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         messages = _messages(entry)
@@ -137,8 +133,7 @@ class Dialogues(Benchmark):
             question = located(question, list(dict.fromkeys(self.video_names(entry, messages))), files)
         index = str(entry.get("id") or entry["number"])
         row = benchmark_row(self.name, index=index, split="train", **question)
-        row |= {"turns": turns, "template": "pictures" if images else "trace" if len(turns) > 1 else "reasoning"}
-        return row | {"retrieved_frames": self.retrieved_frames(messages)} if self.has_retrieved_frames else row
+        return row | {"turns": turns, "template": "pictures" if images else "trace" if len(turns) > 1 else "reasoning"}
 
 
 # ------------------------------------------------------------------------------------------ rows of the same questions
@@ -266,51 +261,6 @@ class FrameThinkerSFT(Dialogues):
                 yield str(path.with_name(stem))
             if path.parent.name:
                 yield str(path.parent.with_name(_ROUND.sub("", path.parent.name)))
-
-
-_SECTIONS = re.compile(r"^#\s*(?:Video Information|Output Format):.*", re.DOTALL | re.MULTILINE)
-_FRAME = re.compile(r"^\s*frame (\d{1,9}):", re.IGNORECASE | re.MULTILINE)
-_HEADING = re.compile(r"^\s*Question:\s*")
-_SEARCH = "clip_sample"
-
-
-class VideoBrainSFT(Dialogues):
-    """Dialogues of VideoBrain (arXiv 2602.04094), which is fine-tuned on 1,600 of them before reinforcement learning.
-
-    They are not published. Read is the form in which its published inference code talks to a model, as the `messages`
-    or `conversations` that LLaMA-Factory takes: the user says `Question: ...`, then a section `# Video Information:`
-    with numbers of frames and rate, a section `# Output Format:`, and `frame 120: <image>` per frame; each observation
-    lists such frames. Read from examples/agent/infer.py and examples/agent/prompt of github.com/junbo-zou/VideoBrain,
-    at a commit that still has them. A field `video`, `video_path` or `videos` names the video.
-
-    Frames that `clip_sample` has found are taken from the observation that follows, so that no encoder is needed.
-    """
-
-    name = "videobrain-sft"
-    columns = ("messages", "conversations", "id", "video", "video_path", "videos")
-    has_retrieved_frames = True
-
-    def question_of(self, prompt: str) -> str:
-        return _HEADING.sub("", _FRAMES.sub("", _SECTIONS.sub("", prompt))).strip()
-
-    def answer_of(self, turn: str) -> str | None:
-        return tagged_answer(turn) if "<answer>" in turn else None
-
-    def retrieved_frames(self, messages: Sequence[Message]) -> list[list[int]]:
-        frames = []
-        for message, reply in pairwise(messages):
-            if message.role == "assistant" and _called(message.text) == _SEARCH:
-                frames.append([int(number) for number in _FRAME.findall(reply.text)])
-        return frames
-
-
-def _called(turn: str) -> str | None:
-    """The name of the tool that a turn calls; None where it calls none, or not as JSON."""
-    match = _CALL.search(turn)
-    try:
-        return str(json.loads(match[1])["name"]) if match else None
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
 
 
 _EXAMPLES = re.compile(r".*Now answer the following question:", re.DOTALL)

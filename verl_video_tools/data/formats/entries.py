@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.truths import canonical_letter
-from verl_video_tools.core.types import QuestionType, Subtitle
+from verl_video_tools.core.types import QuestionType
 from verl_video_tools.data.parquet import row_batches
 
 Entry = Mapping[str, Any]
@@ -268,7 +268,6 @@ def benchmark_row(
     video_segment_seconds: tuple[float, float] | None = None,
     groups: Mapping[str, Group] | None = None,
     image_paths: Sequence[Path] = (),
-    subtitles: Sequence[Subtitle] | None = None,
 ) -> Row:
     """A row whose question is the text, with a line for each option after it.
 
@@ -282,7 +281,6 @@ def benchmark_row(
         video_segment_seconds: where in the video the answer is seen.
         groups: value of each of the benchmark's `groupings`, or list of values; always the one or always the other.
         image_paths: images that the question is about, in place of a video.
-        subtitles: those to be shown between the frames; None: the row is asked without, or they are in the question.
 
     Raises:
         RowError: the question is empty, or the truth names no option.
@@ -310,8 +308,6 @@ def benchmark_row(
         extra_info["video_segment"] = list(video_segment_seconds)
     if groups:
         extra_info["groups"] = dict(groups)
-    if subtitles is not None:
-        extra_info["subtitles"] = [subtitle.to_row() for subtitle in subtitles]
     return {
         "data_source": benchmark,
         "prompt": [{"role": "user", "content": text}],

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.types import QuestionType, Subtitle
+from verl_video_tools.core.types import QuestionType
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import (
     Entry,
@@ -29,12 +29,7 @@ from verl_video_tools.data.formats.fields import (
     split_name,
     split_options,
 )
-from verl_video_tools.data.formats.subtitles import (
-    evenly_spaced_seconds,
-    read_srt,
-    shown_at,
-    with_subtitles,
-)
+from verl_video_tools.data.formats.subtitles import read_srt, with_subtitles
 
 
 class MappedBenchmark(Benchmark):
@@ -76,9 +71,6 @@ class MappedBenchmark(Benchmark):
     group_fields: ClassVar[Mapping[str, str]] = {}
     """Field of each of `groupings` that is not named like its field."""
 
-    shortest_subtitle_seconds: ClassVar[float] = 0.0
-    """A subtitle shown for less counts as shown for so long (`subtitles.shown_at`)."""
-
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """One entry per question; an entry without a list of questions stays as it is."""
         for entry in super().entries(annotations):
@@ -89,33 +81,25 @@ class MappedBenchmark(Benchmark):
                 yield entry
 
     def derived(self, entry: Entry) -> Mapping[str, Any]:
-        """Further fields for the attributes to name, or the texts of the `options`, made from those of the entry.
+        """Further fields for the attributes to name, made from those of the entry: `options` are the texts of options,
+        and `type` is the type of a question without any.
 
         Raises:
             RowError: it cannot be a question.
         """
         return {}
 
-    def read_subtitles(self, folder: Path, entry: Entry) -> Sequence[Subtitle] | None:
-        """Subtitles of an entry's video; None: it has none. By default they lie in a file named like the video.
-
-        Raises:
-            RowError: they cannot be read.
-        """
-        path = folder / f"{self.videos[-1].format_map(Fields(entry, self.derived(entry)))}.srt"
-        return read_srt(path) if path.exists() else None
-
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        """One question; with subtitles in the benchmark's form (`subtitle_form`), where the video has any."""
+        """One question, after the subtitles in a file named like the video, if they are wanted and the file exists."""
         fields = Fields(entry, self.derived(entry))
         index, split = self.index.format_map(fields), self.split.format_map(fields)
         video_path = self._find_video(fields, files)
         question, options = self._question_and_options(fields)
         if self.has_split_in_file_name:
             split = split_name(files.annotations, split)
-        subtitles = self._shown_subtitles(entry, video_path, files)
-        if subtitles is not None and self.subtitle_form != "interleaved":
-            question = with_subtitles(question, subtitles)
+        if files.subtitles is not None:
+            path = files.subtitles / f"{self.videos[-1].format_map(fields)}.srt"
+            question = with_subtitles(question, read_srt(path)) if path.exists() else question
         return benchmark_row(
             self.name,
             index=index,
@@ -124,24 +108,10 @@ class MappedBenchmark(Benchmark):
             question=question,
             options=options,
             truth=self._truth(fields[self.answer], options),
-            question_type="mc" if options else self.type_without_options,
+            question_type="mc" if options else fields.derived.get("type", self.type_without_options),
             video_segment_seconds=segment(*map(fields.get, self.segment_fields)) if self.segment_fields else None,
             groups={name: fields.group(self.group_fields.get(name, name)) for name in self.groupings},
-            subtitles=subtitles if self.subtitle_form == "interleaved" else None,
         )
-
-    def _shown_subtitles(self, entry: Entry, video_path: Path, files: BenchmarkFiles) -> Sequence[Subtitle] | None:
-        """Those that are asked for; None where there are none.
-
-        Raises:
-            RowError: subtitles or video cannot be read.
-        """
-        if files.subtitles is None or (subtitles := self.read_subtitles(files.subtitles, entry)) is None:
-            return None
-        if files.subtitle_frames is None:
-            return subtitles
-        moments_seconds = evenly_spaced_seconds(video_path, files.subtitle_frames)
-        return shown_at(subtitles, moments_seconds, self.shortest_subtitle_seconds)
 
     def _find_video(self, fields: Fields, files: BenchmarkFiles) -> Path:
         places = [template.format_map(fields) for template in self.videos]
