@@ -135,7 +135,7 @@ class Convert(GivenOptions):
         typer.echo(f"{self.target}: {conversion.num_written} rows, {len(conversion.skipped)} skipped")
 
     def _convert_table(self) -> Conversion:
-        """Show what the table is taken for, and write its rows once the user agrees.
+        """Show how the table is read, and write its rows once the user agrees.
 
         Raises:
             UsageError: the table cannot be read, no column is found for a needed field, no row is good, or the user
@@ -143,14 +143,12 @@ class Convert(GivenOptions):
         """
         from verl_video_tools.data.convert import convert_annotations
         from verl_video_tools.data.formats import BenchmarkFiles
-        from verl_video_tools.data.table import Table, find_columns, preview
-        from verl_video_tools.data.table_files import open_table
+        from verl_video_tools.data.table import Table
 
         if self.videos is not None and not self.videos.is_dir():
             raise UsageError(f"{self.videos}: no such folder")
-        table = open_table(self.source, self.split)
-        reader = Table(table, find_columns(table, self.column_map or []), self.videos)
-        lines, is_writable = preview(reader)
+        reader = Table(self.source, split=self.split, assignments=self.column_map or (), videos=self.videos)
+        lines, is_writable = reader.preview()
         print(*lines, sep="\n")
         if is_writable and not self.yes:
             _confirm(self.target)

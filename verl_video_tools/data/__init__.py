@@ -1,7 +1,7 @@
 """Rows for training and evaluation: where they come from, what is checked, and rows for fine-tuning made of rollouts.
 
 rows.py, parquet.py      columns of a file of rows, and files of them
-table.py, table_files.py your own table as rows
+table.py                 your own table as rows
 formats                  published benchmarks, training sets and dialogues as rows
 convert.py               writes what these read
 stock_rows.py            rows for verl's own tool loop

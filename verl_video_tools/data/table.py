@@ -2,123 +2,221 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
-import string
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast
+
+import pyarrow as pa
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.machine import page
 from verl_video_tools.core.sample import check_question, clip_path, read_clip
 from verl_video_tools.core.types import QuestionType, Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
-from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, numbered, with_suffixes, without_letters
-from verl_video_tools.data.formats.fields import (
-    find_moved_video,
-    lettered_options,
-    split_options,
-    tagged_answer,
-    with_slashes,
-)
+from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, numbered, read_entries, with_suffixes
+from verl_video_tools.data.formats.fields import find_moved_video, split_name, with_slashes
+from verl_video_tools.data.parquet import read_schema
 from verl_video_tools.data.rows import make_row
-from verl_video_tools.data.table_files import TableFiles
 from verl_video_tools.grading.segments import clock_seconds, read_segment
 
-FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "question": (("question",), ("problem",), ("prompt",)),
-    "answer": (("answer",), ("solution",), ("label",)),
-    "options": (("options",), ("choices",), tuple("abcdefghijklmnopqrstuvwxyz")),
-    "video": (("video",), ("video_path",), ("file_name",)),
-    "segment": (("segment",), ("video_segment",), ("start", "end")),
-    "id": (("id",), ("question_id",)),
-    "type": (("type",), ("question_type",)),
-    "classification": (("classification",),),
-}
-"""What a row takes from a table, and the columns that have it, likeliest first, without case: a column for each option
-(`A`, `B`, ...), or for start and end. Columns of other names are for `--map`."""
+FIELDS = ("question", "answer", "options", "video", "segment", "id", "type", "classification")
+"""What a row takes from a table: a column of that name, without case, or those that `--map` names."""
 NEEDED = ("question", "answer", "video")
+SEGMENT_ENDS = ("start", "end")
+"""Two columns that stand for `segment`."""
 
-_TYPES: Mapping[str, QuestionType] = {
-    **{str(name): name for name in get_args(QuestionType)},
-    **dict.fromkeys(("mcq", "multiplechoice"), "mc"),
-    **dict.fromkeys(("openended", "freeform"), "open"),
-}
-"""How tables write types of questions, without case and signs."""
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+_NUM_PREVIEWED = 200
+"""Records that are read before anything is written: they name the columns."""
+_WITHOUT_ROWS = ("dataset_info", "dataset_infos")
+"""Files in a data set's folder that describe it."""
+_SHARD = re.compile(r"[-_]\d{5}(?:-of-\d{5})?(?:-[0-9a-f]{16})?$")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _PLACE = "\0place"
 """Field of a record: its place in the table, from 0."""
-_SOME_JUDGE = object()
-"""Whether there is one is for the run to say."""
-_CELLS_SHOWN, _CELL_CHARACTERS, _FAULTS_SHOWN = 3, 44, 5
+_ANY_JUDGE = object()
+"""The judge is the run's to configure."""
+_MAX_FAULTS_PREVIEWED = 5
 
 
-# ------------------------------------------------------------------------------------------------------------- columns
+class Table(Benchmark):
+    """Your own questions: a CSV, TSV, JSON, JSON lines or parquet file, or a folder of a Hugging Face data set.
 
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns hold what.
-
-    Attributes:
-        names: columns of each of `FIELDS` that the table has.
-        first_option: where answers are numbers of options, the number of the first; None: letters or texts.
+    Columns are those that `--map` names, or those with the name of a field: question, answer, options, video, segment
+    (or start and end), id, type, classification (page Your own data).
     """
 
-    names: Mapping[str, tuple[str, ...]]
-    first_option: int | None = None
+    name = "table"
 
-    def values(self, record: Mapping[str, Any], field: str) -> list[Any]:
+    def __init__(
+        self, path: Path, *, split: str | None = None, assignments: Sequence[str] = (), videos: Path | None = None
+    ) -> None:
+        """Find the files of a table, and which of its columns hold what.
+
+        Args:
+            path: a file, or a folder such as `datasets` writes: shards of splits, or `metadata` beside the videos.
+            split: of a folder with several splits, the one to read.
+            assignments: texts such as ``question=Q,video=path``, which win over names: field=column, several columns
+                joined by ``+``, none for a field that is not to be read.
+            videos: folder of the videos; None: paths start from the table's folder.
+
+        Raises:
+            UsageError: the table cannot be read or has no rows, its folder holds several tables, a needed field has no
+                column, or an assignment names no such field or column.
+        """
+        self.path = path
+        self.videos = videos
+        self.files, self.split = _files_and_split(path, split)
+        folder = path if path.is_dir() else path.parent
+        self.folders = (videos,) if videos is not None else tuple(dict.fromkeys((folder, self.files[0].parent)))
+        self.columns = self._column_names()
+        self.columns_of_field = find_columns(path, self.columns, assignments)
+
+    def _column_names(self) -> tuple[str, ...]:
+        if self.files[0].suffix == ".parquet":
+            return tuple(field.name for field in read_schema(self.files[0]) if not _holds_bytes(field.type))
+        first = list(islice(chain.from_iterable(map(read_entries, self.files)), _NUM_PREVIEWED))
+        names = dict.fromkeys(name for record in first if isinstance(record, Mapping) for name in record)
+        if not names:
+            raise UsageError(f"{self.path} has no rows" + (f"; the first row: {first[0]}" if first else ""))
+        return tuple(names)
+
+    def entries(self, annotations: Path) -> Iterator[ReadEntry]:
+        used = [name for names in self.columns_of_field.values() for name in names]
+        return numbered(chain.from_iterable(read_entries(file, used) for file in self.files), _PLACE)
+
+    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        """One line of the table. Raises RowError where it cannot be a row."""
+        question, answer = self._required_cell(entry, "question"), self._required_cell(entry, "answer")
+        question_type = as_text(self._cell(entry, "type")) or None
+        truth = segment_of([answer]) if question_type == "segment" else answer
+        row = make_row(
+            as_text(question),
+            truth if isinstance(truth, list | tuple) else as_text(truth),
+            find_table_video(video_name_of(self._cell(entry, "video")), self.folders, moved=self.videos is not None),
+            options=options_of(self._cells(entry, "options")),
+            question_type=cast("QuestionType | None", question_type),  # `Sample.from_row` refuses others
+            video_segment_seconds=segment_of(self._cells(entry, "segment")),
+            data_source=self.path.stem,
+            split=self.split,
+            classification=as_text(self._cell(entry, "classification")) or None,
+        )
+        try:
+            check_question(Sample.from_row(row), _ANY_JUDGE)
+        except UsageError as error:
+            raise RowError(str(error)) from error
+        row["extra_info"]["index"] = as_text(self._cell(entry, "id")) or entry[_PLACE]
+        return row
+
+    def _cells(self, entry: Entry, field: str) -> list[Any]:
         """The cells of a field; none where the table has no column for it."""
-        return [record.get(name) for name in self.names.get(field, ())]
+        return [entry.get(name) for name in self.columns_of_field.get(field, ())]
 
-    def value(self, record: Mapping[str, Any], field: str) -> Any:
-        """The cell of a field; None where there is none."""
-        return next(iter(self.values(record, field)), None)
+    def _cell(self, entry: Entry, field: str) -> Any:
+        return next(iter(self._cells(entry, field)), None)
+
+    def _required_cell(self, entry: Entry, field: str) -> Any:
+        value = self._cell(entry, field)
+        if is_empty(value):
+            column = self.columns_of_field[field][0]
+            raise RowError(f"the column {column!r} ({field}) is empty; fill it, or leave the row out")
+        return value
+
+    def preview(self) -> tuple[list[str], bool]:
+        """Lines that show how the table is read: columns, folders of videos, the first row, and faults among the first
+        rows; and whether any of these can be written."""
+        lines = [str(self.path)]
+        lines += [f"  {field}: {' + '.join(self.columns_of_field.get(field, ['none']))}" for field in FIELDS]
+        used = {name for names in self.columns_of_field.values() for name in names}
+        if unused := [name for name in self.columns if name not in used]:
+            lines.append(f"not used: {', '.join(unused)}")
+        lines.append(f"relative paths of videos start from {' or '.join(map(os.path.abspath, self.folders))}")
+        rows, faults = [], []
+        files = BenchmarkFiles(annotations=self.path, videos=self.videos)
+        for number, entry in enumerate(islice(self.entries(self.path), _NUM_PREVIEWED)):
+            try:
+                if not isinstance(entry, Mapping):
+                    raise entry if isinstance(entry, RowError) else RowError("it is no object with named fields")
+                rows.append(self.row(entry, files))
+            except RowError as error:
+                faults.append(f"  row {number}: {error}")
+        if rows:
+            extra_info, truth = rows[0]["extra_info"], rows[0]["reward_model"]["ground_truth"]
+            lines += ["the first row becomes:", *(f"  | {line}" for line in str(extra_info["question"]).splitlines())]
+            lines.append(f"  truth {truth!r:.80}, type {extra_info['question_type']}, video {extra_info['video_path']}")
+        if faults:
+            lines.append(f"{len(faults)} of the first {len(faults) + len(rows)} rows cannot be written:")
+        # Cells may hold characters that would steer a terminal, or half a surrogate pair.
+        lines = ["".join(filter(str.isprintable, line)) for line in [*lines, *faults[:_MAX_FAULTS_PREVIEWED]]]
+        return lines, bool(rows)
 
 
-def find_columns(table: TableFiles, assignments: Sequence[str] = ()) -> Columns:
-    """The columns of a table.
+# --------------------------------------------------------------------------------------------------- files and columns
 
-    Args:
-        assignments: texts such as ``question=Q,video=path``, which win: field=column, several columns joined by ``+``,
-            none for a field that is not to be read.
+
+def _files_and_split(path: Path, split: str | None) -> tuple[tuple[Path, ...], str]:
+    """The files that hold the rows of a split, in order, and its name.
 
     Raises:
-        UsageError: an assignment names no such field or column, a needed field has no column, or answers are numbers
-            of options that may be counted from 0 or from 1.
+        UsageError: there are no such files, several splits and none is chosen, or one's files are several tables.
     """
-    if {"extra_info", "reward_model"} <= set(table.columns):
-        raise UsageError(
-            f"{table.path} holds rows already ({page('rows')}), or those of a published method; `vvt list "
-            "formats` lists the ones that are read"
-        )
-    mapped = _read_map(assignments, table.columns)
-    taken = {name for columns in mapped.values() for name in columns}
-    by_name = {name.strip().lower().replace(" ", "_"): name for name in reversed(table.columns) if name not in taken}
-    names = {
-        field: mapped[field] if field in mapped else next(_found(aliases, by_name), ())
-        for field, aliases in FIELDS.items()
-    }
-    names = {field: columns for field, columns in names.items() if columns}
-    if missing := [field for field in NEEDED if field not in names]:
-        raise UsageError(
-            f"{table.path}: no column was found for {', '.join(missing)}; the columns are {', '.join(table.columns)}; "
-            f"name {'it' if len(missing) == 1 else 'them'}: --map {','.join(f'{field}=COLUMN' for field in missing)}"
-        )
-    return Columns(names, _first_option(table, Columns(names)))
+    if not path.is_dir():
+        if path.suffix.lower() not in SUFFIXES:
+            raise UsageError(f"cannot read a table from {path}: expected a folder or a file of {', '.join(SUFFIXES)}")
+        return (path,), split or split_name(path, "train")
+    paths = sorted(file for file in path.rglob("*") if _holds_rows(file.relative_to(path)) and file.is_file())
+    metadata = [file for file in paths if file.stem == "metadata"]
+    splits: dict[str, list[Path]] = defaultdict(list)
+    for file in metadata or paths:
+        folder = file.relative_to(path).parent
+        splits[split_name(Path(_SHARD.sub("", file.stem)), split_name(folder, "train"))].append(file)
+    if not splits:
+        raise UsageError(f"{path} holds no table: no file of {', '.join(SUFFIXES)}")
+    chosen = next(iter(splits)) if split is None and len(splits) == 1 else split_name(Path(split or ""), split or "")
+    if chosen not in splits:
+        fault = "choose one" if split is None else f"there is no {split!r}"
+        raise UsageError(f"{path} has the splits {', '.join(sorted(splits))}: {fault}; name it with --split")
+    files = splits[chosen]
+    if len({(file.parent, file.suffix, _SHARD.sub("", file.stem)) for file in files}) > 1:
+        names = ", ".join(str(file.relative_to(path)) for file in files[:4])
+        raise UsageError(f"{path} holds several tables ({names}); name one of them")
+    return tuple(files), split or chosen
 
 
-def _found(aliases: Sequence[tuple[str, ...]], by_name: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    for names in aliases:
-        there = [by_name[name] for name in takewhile(by_name.__contains__, names)]
-        if len(there) >= min(2, len(names)):
-            yield tuple(there)
+def _holds_rows(path: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.parts)
+    return not hidden and path.suffix.lower() in SUFFIXES and path.stem not in _WITHOUT_ROWS
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    """Whether a column holds media: reading it may take gigabytes."""
+    return pa.types.is_binary(kind) or (pa.types.is_struct(kind) and any(_holds_bytes(field.type) for field in kind))
+
+
+def find_columns(path: Path, columns: Sequence[str], assignments: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The columns of each field that the table has; the arguments are those of `Table`, which says what is raised."""
+    if {"extra_info", "reward_model"} <= set(columns):
+        raise UsageError(
+            f"{path} holds rows already ({page('rows')}), or those of a published method; `vvt list formats` lists the "
+            "ones that are read"
+        )
+    mapped = _read_map(assignments, columns)
+    taken = {name for names in mapped.values() for name in names}
+    by_name = {name.strip().lower(): name for name in reversed(columns) if name not in taken}
+    by_name_or_map = {field: (by_name[field],) for field in FIELDS if field in by_name} | mapped
+    if "segment" not in by_name_or_map and {*SEGMENT_ENDS} <= by_name.keys():
+        by_name_or_map["segment"] = tuple(by_name[name] for name in SEGMENT_ENDS)
+    if missing := [field for field in NEEDED if not by_name_or_map.get(field)]:
+        raise UsageError(
+            f"{path}: no column is called {', '.join(missing)}; the columns are {', '.join(columns)}; name "
+            f"{'it' if len(missing) == 1 else 'them'}: --map {','.join(f'{field}=COLUMN' for field in missing)}"
+        )
+    return {field: names for field, names in by_name_or_map.items() if names}
 
 
 def _read_map(assignments: Sequence[str], columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -136,33 +234,6 @@ def _read_map(assignments: Sequence[str], columns: Sequence[str]) -> dict[str, t
             raise UsageError(f"--map {part.strip()}: {field} takes {most} column{'s' if most > 1 else ''} at most")
         mapped[field] = names
     return mapped
-
-
-def _first_option(table: TableFiles, columns: Columns) -> int | None:
-    """0 or 1 where all answers of the first records to questions with options are numbers of these."""
-    numbers: list[tuple[int, int]] = []
-    for record in table.first if "options" in columns.names else ():
-        if not isinstance(record, Mapping):
-            continue
-        answer = as_text(columns.value(record, "answer"))
-        try:
-            options = options_of(columns.values(record, "options"))
-        except RowError:
-            continue
-        if options and answer and not answer.isdecimal():
-            return None
-        if options and answer and answer not in options:
-            numbers.append((int(answer), len(options)))
-    if not numbers or any(number > num_options for number, num_options in numbers):
-        return None
-    if any(number == 0 for number, _ in numbers):
-        return 0
-    if any(number == num_options for number, num_options in numbers):
-        return 1
-    raise UsageError(
-        f"the answers in column {columns.names['answer'][0]!r} are numbers of options, such as {numbers[0][0]}, and "
-        "nothing says whether the first option is 0 or 1; write letters (A, B, ...) or texts instead"
-    )
 
 
 # --------------------------------------------------------------------------------------------------------------- cells
@@ -185,59 +256,41 @@ def as_text(value: Any) -> str:
 
 
 def options_of(values: Sequence[Any]) -> list[str]:
-    """The options in a cell for each, or all in one cell: a list, an object by letters, either as text, lines, or texts
-    between ``|`` or ``;`` or after ``A.``, ``B.``, ...
+    """The options in a cell for each, or all in one cell: a list, also as JSON, or texts between ``|``.
 
     Returns:
-        At least two texts without their letters, or none where all cells are empty.
+        At least two texts, or none where all cells are empty.
 
     Raises:
-        RowError: an option between others is empty, or the one cell cannot be split.
+        RowError: an option between others is empty, or the one cell holds no two options.
     """
     if all(map(is_empty, values)):
         return []
-    parsed = _parsed(values[0]) if len(values) == 1 else list(values)
-    if isinstance(parsed, Mapping):
-        parsed = lettered_options(
-            {str(key).upper(): as_text(text) for key, text in parsed.items() if not is_empty(text)}, "options"
-        )
-    texts = _split(parsed) if isinstance(parsed, str) else [as_text(each) for each in parsed]
+    cells = _parsed(values[0]) if len(values) == 1 else values
+    texts = cells.split("|") if isinstance(cells, str) else [as_text(cell) for cell in cells]
+    texts = [text.strip() for text in texts]
     while texts and not texts[-1]:
         texts.pop()
-    if not all(texts):  # without it, letters and numbers would mean other options
-        raise RowError(f"option {texts.index('') + 1} is empty, got {parsed!r:.120}; fill it, or leave it out")
+    if not all(texts):  # without it, letters would mean other options
+        raise RowError(f"option {texts.index('') + 1} is empty, got {cells!r:.120}; fill it, or leave it out")
     if len(texts) < 2:
         raise RowError(
-            f"the options cannot be told apart, got {parsed!r:.120}; write them as a JSON list, separated by |, or in "
-            "a column for each"
+            f"the options cannot be separated, got {cells!r:.120}; write them as a JSON list, separated by |, or in a "
+            "column for each (--map options=A+B)"
         )
-    return without_letters(texts)
+    return texts
 
 
 def _parsed(value: Any) -> Any:
-    """A list or an object, also where it is written as text (by pandas as Python writes it); else the text."""
-    if isinstance(value, list | dict):
+    """A list, also where it is written as JSON; else the text."""
+    if isinstance(value, list):
         return value
     text = as_text(value)
-    if text.startswith(("[", "{")):
-        for read in (json.loads, ast.literal_eval):
-            try:
-                found = read(text)
-            except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-                continue
-            if isinstance(found, list | dict):
-                return found
-    return text
-
-
-def _split(text: str) -> list[str]:
-    before, listed = split_options(f"?\n{text}")
-    if listed and before == "?":
-        return listed
-    if "\n" in text:
-        return [line.strip() for line in text.splitlines() if line.strip()]
-    separator = "|" if "|" in text else ";"
-    return [part.strip() for part in text.strip(separator).split(separator)]
+    try:
+        parsed = json.loads(text) if text.startswith("[") else None
+    except (ValueError, RecursionError):
+        parsed = None
+    return text if parsed is None else parsed
 
 
 def segment_of(values: Sequence[Any]) -> tuple[float, float] | None:
@@ -249,47 +302,25 @@ def segment_of(values: Sequence[Any]) -> tuple[float, float] | None:
     """
     if all(map(is_empty, values)):
         return None
-    parsed = _parsed(values[0]) if len(values) == 1 else list(values)
-    ends = read_segment(parsed) if isinstance(parsed, str) else None
-    if isinstance(parsed, list) and len(parsed) == 2:
-        start, end = map(clock_seconds, parsed)
+    cells = _parsed(values[0]) if len(values) == 1 else values
+    ends = read_segment(cells) if isinstance(cells, str) else None
+    if not isinstance(cells, str) and len(cells) == 2:
+        start, end = map(clock_seconds, cells)
         ends = None if start is None or end is None else (start, end)
     if ends is None or not ends[0] < ends[1]:
         raise RowError(
-            f"the segment must name one start and end in seconds or as m:ss, with start < end, got {parsed!r:.80}; "
+            f"the segment must name one start and end in seconds or as m:ss, with start < end, got {cells!r:.80}; "
             "correct it, leave it empty, or leave the column out: --map segment="
         )
     return ends
 
 
-def type_of(value: Any) -> QuestionType | None:
-    """The type of a question; None where the cell is empty.
+def video_name_of(value: Any) -> str:
+    """The path of a video in a cell.
 
     Raises:
-        RowError: there is no such type.
+        RowError: the cell names none, several, or one on the web.
     """
-    if is_empty(value):
-        return None
-    question_type = _TYPES.get(re.sub(r"[^a-z]", "", str(value).lower()))
-    if question_type is None:
-        known = ", ".join(get_args(QuestionType))
-        way_out = "leave it empty, or leave the column out: --map type="
-        raise RowError(f"there is no type of question {value!r:.40}; write {known}, {way_out}")
-    return question_type
-
-
-def named_video(value: Any) -> str:
-    """The path of a video as a cell names it: a text, a list of one, or an object with `path`.
-
-    Raises:
-        RowError: it names none, several, one on the web, or holds its bytes.
-    """
-    if isinstance(value, list) and len(value) == 1:
-        (value,) = value
-    if isinstance(value, Mapping):
-        if is_empty(value.get("path")):
-            raise RowError("the video is stored in the table, without a path; write it to a file and name that")
-        value = value["path"]
     if is_empty(value):
         raise RowError("no video is named; every question needs one")
     if not isinstance(value, str | int):
@@ -300,138 +331,23 @@ def named_video(value: Any) -> str:
     return text
 
 
-def find_table_video(name: str, folders: Sequence[Path], moved_to: Path | None = None) -> Path:
+def find_table_video(name: str, folders: Sequence[Path], *, moved: bool = False) -> Path:
     """A video by the path in a table, absolute or relative to the first of the folders that has it, with or without its
     suffix; a part of a video (``v.mp4#t=5,10``) by its file.
 
     Args:
-        moved_to: the folder that the user names: relative paths are below it, and of an absolute path on another
-            machine the longest end that lies in it counts.
+        moved: paths may be those of another machine, of which the longest end that lies in the folder counts.
 
     Raises:
         RowError: there is no such file.
     """
     file, seconds = read_clip(name)
-    path = _find(file, folders, moved_to)
-    return path if seconds is None else Path(clip_path(path, *seconds))
-
-
-def _find(file: str, folders: Sequence[Path], moved_to: Path | None) -> Path:
-    if moved_to is not None:
-        return Path(file) if os.path.isabs(file) and Path(file).is_file() else find_moved_video(moved_to, file)
     places = [Path(os.path.normpath(folder / file)) for folder in folders]  # of an absolute path, the path itself
-    for place in places:
-        for candidate in with_suffixes(place):
-            if candidate.is_file():
-                return candidate
-    raise RowError(
-        f"no video {file!r} (looked for {os.path.abspath(places[0])}); put it there, or name its folder with --videos"
-    )
-
-
-# ---------------------------------------------------------------------------------------------------------------- rows
-
-
-class Table(Benchmark):
-    """Your own questions: CSV, TSV, JSON, JSON lines, parquet or Arrow, or a folder of a Hugging Face data set.
-
-    Columns are those that `--map` names, or those with the name of a field: question, answer, options, video, segment,
-    id, type, classification, and a few others (page Your own data).
-    """
-
-    name = "table"
-
-    def __init__(self, table: TableFiles, columns: Columns, videos: Path | None = None) -> None:
-        """
-        Args:
-            videos: folder of the videos; None: paths start from the table's folder.
-        """
-        self.table = table
-        self.cells = columns
-        self.videos = videos
-
-    def entries(self, annotations: Path) -> Iterator[ReadEntry]:
-        used = [name for names in self.cells.names.values() for name in names]
-        return numbered(self.table.records(used), _PLACE)
-
-    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        """One line of the table. Raises RowError where it cannot be a row."""
-        cells = self.cells
-        question, answer = self._filled(entry, "question"), self._filled(entry, "answer")
-        options = options_of(cells.values(entry, "options"))
-        video = find_table_video(named_video(cells.value(entry, "video")), self.table.folders, self.videos)
-        question_type = type_of(cells.value(entry, "type"))
-        row = make_row(
-            as_text(question),
-            self._truth(answer, options, question_type),
-            video,
-            options=options,
-            question_type=question_type,
-            video_segment_seconds=segment_of(cells.values(entry, "segment")),
-            data_source=self.table.path.stem,
-            split=self.table.split,
-            classification=as_text(cells.value(entry, "classification")) or None,
+    path = next((path for place in places for path in with_suffixes(place) if path.is_file()), None)
+    if path is None and not moved:
+        raise RowError(
+            f"no video {file!r} (looked for {os.path.abspath(places[0])}); put it there, or name its folder with "
+            "--videos"
         )
-        try:
-            check_question(Sample.from_row(row), _SOME_JUDGE)
-        except UsageError as error:
-            raise RowError(str(error)) from error
-        row["extra_info"]["index"] = as_text(cells.value(entry, "id")) or entry[_PLACE]
-        return row
-
-    def _filled(self, entry: Entry, field: str) -> Any:
-        value = self.cells.value(entry, field)
-        if is_empty(value):
-            raise RowError(
-                f"the column {self.cells.names[field][0]!r} ({field}) is empty; fill it, or leave the row out"
-            )
-        return value
-
-    def _truth(self, answer: Any, options: Sequence[str], question_type: QuestionType | None) -> Any:
-        if question_type == "segment":
-            return segment_of([answer])
-        text, first = as_text(answer), self.cells.first_option
-        if options and first is not None:
-            if not text.isdecimal() or not first <= int(text) < first + len(options):
-                raise RowError(
-                    f"the answer must be the number of an option, from {first} to {first + len(options) - 1}, got "
-                    f"{text!r:.80}"
-                )
-            return string.ascii_uppercase[int(text) - first]
-        return answer if isinstance(answer, list) else tagged_answer(text)
-
-
-def preview(source: Table) -> tuple[list[str], bool]:
-    """Lines that show what the table is taken for: columns, how paths are resolved, a finished row, and faults among
-    the first rows; and whether any of these can be written."""
-    table, columns = source.table, source.cells
-    lines = [str(table.path)]
-    for field in FIELDS:
-        lines.append(f"  {field}: {' + '.join(columns.names.get(field, ['none']))}")
-        for record in [each for each in table.first if isinstance(each, dict)][:_CELLS_SHOWN]:
-            cell = " | ".join(filter(None, map(as_text, columns.values(record, field))))
-            lines += [f"    {' '.join(cell.split())[:_CELL_CHARACTERS]}"] if cell else []
-    used = {name for names in columns.names.values() for name in names}
-    if unused := [name for name in table.columns if name not in used]:
-        lines.append(f"not used: {', '.join(unused)}")
-    if columns.first_option is not None:
-        lines.append(f"answers are numbers of options, counted from {columns.first_option}")
-    folders = table.folders if source.videos is None else (source.videos,)
-    lines.append(f"relative paths of videos start from {' or '.join(os.path.abspath(folder) for folder in folders)}")
-    rows, faults = [], []
-    files = BenchmarkFiles(annotations=table.path, videos=source.videos)
-    for number, entry in enumerate(numbered(table.first, _PLACE)):
-        try:
-            if isinstance(entry, RowError):
-                raise entry
-            rows.append(source.row(entry, files))
-        except RowError as error:
-            faults.append(f"  row {number}: {error}")
-    if rows:
-        extra_info, truth = rows[0]["extra_info"], rows[0]["reward_model"]["ground_truth"]
-        lines += ["the first row becomes:", *(f"  | {line}" for line in str(extra_info["question"]).splitlines())]
-        lines.append(f"  truth {truth!r:.80}, type {extra_info['question_type']}, video {extra_info['video_path']}")
-    if faults:
-        lines.append(f"{len(faults)} of the first {len(faults) + len(rows)} rows cannot be written:")
-    # Cells may hold signs that would steer a terminal, or half a surrogate pair.
-    return ["".join(filter(str.isprintable, line)) for line in [*lines, *faults[:_FAULTS_SHOWN]]], bool(rows)
+    path = path or find_moved_video(folders[0], file)
+    return path if seconds is None else Path(clip_path(path, *seconds))

@@ -223,7 +223,7 @@ class VideoEspresso(MappedBenchmark):
     """VideoEspresso (arXiv 2411.14794): 203,000 questions with evidence from core frames, to train on.
 
     Format: `videoespresso_train_video.json`, a list of `video_path`, `question`, `answer` (a text), `task` and what the
-    answer was derived from (core frames, `evidence`). Read second-hand, from
+    answer was derived from (core frames, `evidence`), of github.com/hshjerry/VideoEspresso. Read second-hand, from
     scripts/prepare_videoespresso_mc_train.py of github.com/Chenwei-1999/SparseVideoUnderstanding. The version of core
     frames without videos (`videoespresso_train.json`) gives no rows.
     """
