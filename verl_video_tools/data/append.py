@@ -16,10 +16,10 @@ from verl_video_tools.core.errors import EndpointError, UsageError
 Item = TypeVar("Item")
 
 Progress = Callable[[int, int], None]
-"""Is called with the number of items done and wanted."""
+"""Is called with the numbers of items done and of all items."""
 
 
-def no_progress(num_done: int, num_wanted: int, note: str = "") -> None:
+def no_progress(num_done: int, num_items: int, note: str = "") -> None:
     """A `Progress` that nobody sees."""
 
 
@@ -79,12 +79,12 @@ async def work_through(
         concurrency: items under way at a time.
         progress: called after each item.
         num_done: items that an earlier run has done.
-        stopped: appended to the message of an EndpointError, with the numbers of items done and wanted filled in.
+        stopped: appended to the message of an EndpointError, with the numbers of items done and of all items filled in.
 
     Raises:
         EndpointError: as `work` does.
     """
-    num_wanted = num_done + len(items)
+    num_items = num_done + len(items)
     waiting = iter(items)
 
     async def worker() -> None:
@@ -92,13 +92,13 @@ async def work_through(
         for item in waiting:
             await work(item)
             num_done += 1
-            progress(num_done, num_wanted)
+            progress(num_done, num_items)
 
     workers = [asyncio.create_task(worker()) for _ in range(min(concurrency, len(items)))]
     try:
         await asyncio.gather(*workers)
     except EndpointError as error:
-        raise EndpointError(f"{error}{stopped.format(num_done, num_wanted)}") from error
+        raise EndpointError(f"{error}{stopped.format(num_done, num_items)}") from error
     finally:
         for task in workers:
             task.cancel()

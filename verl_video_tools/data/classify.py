@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,19 +63,6 @@ class Evaluator:
 
 Rollouts = Mapping[int, Record]
 """Recorded rollouts by the row's place in its file, from 0."""
-
-
-@dataclass
-class Classification:
-    """The letters of a file's rows, by place in the file, and the failures (`row`, `model`, `reason`: the rollout's
-    flags and what happened) that leave other rows without one."""
-
-    letters: dict[int, str] = field(default_factory=dict)
-    failures: list[dict[str, Any]] = field(default_factory=list)
-
-    def in_category(self, *categories: Category) -> list[int]:
-        """Rows of these categories, in their order."""
-        return [row for row, letter in sorted(self.letters.items()) if CATEGORY_OF_LETTER[letter] in categories]
 
 
 async def evaluate(
@@ -132,30 +119,30 @@ async def evaluate(
     return await asyncio.gather(recorded("base", base), recorded("teacher", teacher))
 
 
-def classify(base: Rollouts, teacher: Rollouts) -> Classification:
-    """The letter of each row.
-
-    A row with a flagged rollout gets none: an endpoint, a judge or a video failed, and no model was wrong.
+def classify(base: Rollouts, teacher: Rollouts) -> tuple[dict[int, str], list[dict[str, Any]]]:
+    """The letter of each row, by its place in the file, and the failures (`row`, `model`, `reason`) that leave other
+    rows without one: an endpoint, a judge or a video failed, and no model was wrong.
 
     Raises:
         UsageError: an answer has no label.
     """
-    classified = Classification()
+    letters: dict[int, str] = {}
+    failures: list[dict[str, Any]] = []
     for row in sorted(base.keys() & teacher.keys()):
         records: dict[ModelRole, Record] = {"base": base[row], "teacher": teacher[row]}
-        failures = [
+        failures_of_row = [
             {"row": row, "model": model, "reason": f"{', '.join(trajectory.flags)}: {trajectory.error}"}
             for model, record in records.items()
             if (trajectory := record["trajectory"]).flags
         ]
-        classified.failures += failures
-        if not failures:
-            classified.letters[row] = letter_of(
+        failures += failures_of_row
+        if not failures_of_row:
+            letters[row] = letter_of(
                 base_right=_is_right(base[row]),
                 teacher_right=_is_right(teacher[row]),
                 teacher_called=bool(teacher[row]["trajectory"].executed_calls()),
             )
-    return classified
+    return letters, failures
 
 
 def letter_of(*, base_right: bool, teacher_right: bool, teacher_called: bool) -> str:
@@ -201,24 +188,26 @@ def export_classified(
     Raises:
         UsageError: the file of rows cannot be read, or an answer has no label.
     """
-    classified = classify(base, teacher)
+    letters, failures = classify(base, teacher)
+    categories = {row: CATEGORY_OF_LETTER[letter] for row, letter in letters.items()}
     report = ExportReport()
     usable: dict[int, dict[str, Any]] = {}
-    for row in classified.in_category("adaptive", "active"):
-        rows, one = rows_of_records([teacher[row]], min_accuracy=None, min_iou=0.0, well_formed=True)
-        report.kept.update(one.kept)
-        report.dropped.update(one.dropped)
+    for row in (row for row, category in categories.items() if category in ("adaptive", "active")):
+        rows, report_of_row = rows_of_records([teacher[row]], min_accuracy=None, min_iou=0.0, well_formed=True)
+        report.kept.update(report_of_row.kept)
+        report.dropped.update(report_of_row.dropped)
         for sft_row in rows:
-            labels = _labels([classified.letters[row]])
-            extra_info = sft_row["extra_info"] | {name: texts[0] for name, texts in labels.items()}
-            usable[row] = {**sft_row, "extra_info": extra_info}
+            labels = {LETTER_FIELD: letters[row], CATEGORY_FIELD: categories[row]}
+            usable[row] = {**sft_row, "extra_info": sft_row["extra_info"] | labels}
     sft_rows = sorted(random.Random(0).sample(sorted(usable), round(sft_share * len(usable))))
-    rl_rows = sorted(set(classified.in_category(*_LEARNABLE)) - set(sft_rows))
+    rl_rows = sorted({row for row, category in categories.items() if category in _LEARNABLE} - {*sft_rows})
     rl_table = read_table(rows_parquet).take(pa.array(rl_rows, pa.int64()))
     if rl_rows:
-        extra_info = with_texts(
-            rl_table.column("extra_info").combine_chunks(), _labels([classified.letters[row] for row in rl_rows])
-        )
+        labels_of_rows = {
+            LETTER_FIELD: [letters[row] for row in rl_rows],
+            CATEGORY_FIELD: [categories[row] for row in rl_rows],
+        }
+        extra_info = with_texts(rl_table.column("extra_info").combine_chunks(), labels_of_rows)
         rl_table = rl_table.set_column(rl_table.column_names.index("extra_info"), "extra_info", extra_info)
     tables = {"sft.parquet": table_of_rows([usable[row] for row in sft_rows]), "rl.parquet": rl_table}
     for name, table in tables.items():
@@ -228,20 +217,14 @@ def export_classified(
             (folder / name).unlink(missing_ok=True)  # of an earlier run, with other options
     counts: dict[str, dict[str, int]] = {}
     for row, record in sorted(base.items()):
-        letter = classified.letters.get(row)
         of_source = counts.setdefault(str(record["data_source"]), dict.fromkeys((*_LEARNABLE, "filtered", "failed"), 0))
-        of_source["failed" if letter is None else CATEGORY_OF_LETTER[letter]] += 1
+        of_source[categories.get(row, "failed")] += 1
     content = {
         "counts": counts,
-        "letters": {str(row): letter for row, letter in sorted(classified.letters.items())},
-        "failures": classified.failures,
+        "letters": {str(row): letter for row, letter in letters.items()},
+        "failures": failures,
         "sft_rows": sft_rows,
         "rl_rows": rl_rows,
     }
     write_json(folder / "report.json", content)
     return content, report
-
-
-def _labels(letters: Sequence[str]) -> dict[str, list[str]]:
-    """The fields of `extra_info` for rows with these letters."""
-    return {LETTER_FIELD: [*letters], CATEGORY_FIELD: [CATEGORY_OF_LETTER[letter] for letter in letters]}

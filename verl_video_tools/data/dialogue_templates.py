@@ -69,13 +69,13 @@ class DialogueTemplate:
         return None if self.segments is None else self._segments_fault(calls)
 
     def _segments_fault(self, calls: Sequence[CallRecord]) -> str | None:
-        shown = [(call.arguments["start_frame"], call.arguments["end_frame"]) for call in calls if _is_segment(call)]
-        if len(shown) != 2:
-            return f"{len(shown)} segments instead of 2"
-        (start, end), (next_start, next_end) = shown
+        segments = [(call.arguments["start_frame"], call.arguments["end_frame"]) for call in calls if _is_segment(call)]
+        if len(segments) != 2:
+            return f"{len(segments)} segments instead of 2"
+        (start, end), (next_start, next_end) = segments
         inside = start <= next_start and next_end <= end and (start, end) != (next_start, next_end)
-        apart = next_end <= start or end <= next_start
-        if inside if self.segments == "inside" else apart:
+        disjoint = next_end <= start or end <= next_start
+        if inside if self.segments == "inside" else disjoint:
             return None
         return f"segment {next_start} to {next_end} is not {self.segments} {start} to {end}"
 
@@ -104,30 +104,22 @@ def load_templates(source: str) -> tuple[DialogueTemplate, ...]:
     return tuple(templates)
 
 
-def allotted(templates: Sequence[DialogueTemplate], questions: Sequence[str], seed: int) -> list[DialogueTemplate]:
-    """A template for a dialogue about each question, by the shares of those that suit it: each gets its number of
-    dialogues to within about one, whichever questions those are.
-
-    Args:
-        seed: of the order in which questions are served.
+def draw_templates(
+    templates: Sequence[DialogueTemplate], questions: Sequence[str], seed: int
+) -> list[DialogueTemplate]:
+    """A template for a dialogue about each question, drawn by the shares of those that suit it.
 
     Raises:
         UsageError: none suits one of the questions.
     """
-    order = list(range(len(questions)))
-    random.Random(seed).shuffle(order)
-    chosen: dict[int, DialogueTemplate] = {}
-    due = dict.fromkeys((template.name for template in templates), 0.0)
-    for number in order:
-        suited = [template for template in templates if template.suits(questions[number])]
+    rng = random.Random(seed)
+    drawn = []
+    for question in questions:
+        suited = [template for template in templates if template.suits(question)]
         if not suited:
-            raise UsageError(f"no template with a share suits the question {questions[number][:80]!r}")
-        total = sum(template.share for template in suited)
-        for template in suited:
-            due[template.name] += template.share / total
-        chosen[number] = max(suited, key=lambda template: due[template.name])
-        due[chosen[number].name] -= 1.0
-    return [chosen[number] for number in range(len(questions))]
+            raise UsageError(f"no template with a share suits the question {question[:80]!r}")
+        drawn += rng.choices(suited, [template.share for template in suited])
+    return drawn
 
 
 def _is_segment(call: CallRecord) -> bool:

@@ -133,10 +133,10 @@ def rows_beside(num_rows: int, files: Sequence[str | Path], share: float, seed: 
         if not {"turns", "agent_name"} <= set(table.column_names):
             raise UsageError(f"{path}: no rows with turns; `vvt data export-sft` and `convert --turns` write such rows")
     cold = pa.concat_tables(map(_with_digests, tables), promote_options="permissive")
-    wanted = round(num_rows * share / (1.0 - share))
-    if wanted >= cold.num_rows:
+    num_cold = round(num_rows * share / (1.0 - share))
+    if num_cold >= cold.num_rows:
         return cold
-    return cold.take(sorted(random.Random(seed).sample(range(cold.num_rows), wanted)))
+    return cold.take(sorted(random.Random(seed).sample(range(cold.num_rows), num_cold)))
 
 
 def _with_digests(table: pa.Table) -> pa.Table:
@@ -192,8 +192,8 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 def last_segment_iou(trajectory: Trajectory, video_segment: Any) -> float:
     """IoU of the last segment that was shown with the annotated one; 0.0 where either is missing."""
     results = [call.result for call in trajectory.executed_calls()]
-    shown = [(result["start_time"], result["end_time"]) for result in results if "start_time" in result]
-    return temporal_iou(shown[-1], video_segment) if shown and video_segment is not None else 0.0
+    segments = [(result["start_time"], result["end_time"]) for result in results if "start_time" in result]
+    return temporal_iou(segments[-1], video_segment) if segments and video_segment is not None else 0.0
 
 
 def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, well_formed: bool) -> str | None:

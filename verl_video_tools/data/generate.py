@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from verl_video_tools.core.prompts import read_prompt
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, ToolModel, Trajectory
 from verl_video_tools.data.append import append_record, appended, no_progress, work_through
-from verl_video_tools.data.dialogue_templates import DialogueTemplate, allotted
+from verl_video_tools.data.dialogue_templates import DialogueTemplate, draw_templates
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.data.protocol import generation_settings, record_protocol
 from verl_video_tools.grading.answers import grade_answer
@@ -47,10 +47,10 @@ Record = dict[str, Any]
 """
 
 Progress = Callable[[int, int, str], None]
-"""Is called with the number of rollouts done and wanted, and `GenerationSummary.so_far`."""
+"""Is called with the numbers of rollouts done and of all rollouts, and `GenerationSummary.progress_note`."""
 
-_ASKED_FIELDS = ("video_path", "video_paths", "image_paths", "question", "subtitles")
-_GRADED_FIELDS = ("question_type", "options", "video_segment", "classification")
+_QUESTION_FIELDS = ("video_path", "video_paths", "image_paths", "question", "subtitles")
+_GRADING_FIELDS = ("question_type", "options", "video_segment", "classification")
 """Of `extra_info`: what a rollout was asked, and what its reward and its label depend on beside the truth."""
 
 
@@ -108,7 +108,7 @@ def tasks_of_rows(
     if not templates:
         return tasks
     questions = [str(task.entries("extra_info").get("question", "")) for task in tasks]
-    forms = allotted(templates, questions, seed or 0)
+    forms = draw_templates(templates, questions, seed or 0)
     return [replace(task, template=form) for task, form in zip(tasks, forms, strict=True)]
 
 
@@ -144,9 +144,8 @@ def tasks_of_failures(records: str | Path, num_samples: int) -> tuple[str, list[
             "extra_info": line["extra_info"],
         }
         uid = f"{line['step']}/{line['uid']}/{line['session_id']}"
-        given_turns = tuple(turn.text for turn in beginning)
-        given = given_turns, tuple(trajectory.initial_frame_indices()), trajectory.settings
-        tasks += [RolloutTask(uid, sample, row, *given) for sample in range(num_samples)]
+        turns, frames = tuple(turn.text for turn in beginning), tuple(trajectory.initial_frame_indices())
+        tasks += [RolloutTask(uid, sample, row, turns, frames, trajectory.settings) for sample in range(num_samples)]
     if not tasks:
         raise UsageError(f"{records}: no wrong rollout with an executed call to reflect on")
     if len(methods) > 1:
@@ -168,35 +167,39 @@ class _Outcome(NamedTuple):
     acc: float
     num_calls: int
     stop_reason: str
-    flags: tuple[str, ...]
+    flag: str | None
     template: str | None
-    is_in_form: bool
+    follows_template: bool
 
 
 @dataclass
 class GenerationSummary:
-    """What a file of records holds; a rollout that was made again counts as it ended last."""
+    """What a file of records holds; of a rollout that was made again the last record counts."""
 
     num_flagged: int = field(default=0, init=False)
-    _num_right: float = field(default=0.0, init=False)
+    _num_correct: float = field(default=0.0, init=False)
     _outcomes: dict[Key, _Outcome] = field(default_factory=dict, init=False)
 
     def add(self, record: Mapping[str, Any]) -> None:
         trajectory: Trajectory = record["trajectory"]
-        outcome = _Outcome(
+        key = str(record["uid"]), int(record["session_id"])
+        self._count(self._outcomes.get(key), -1)
+        self._outcomes[key] = _Outcome(
             float(record["reward"]["acc"]),
             len(trajectory.executed_calls()),
             str(trajectory.stop_reason),
-            tuple(trajectory.flags),
+            next(iter(trajectory.flags), None),
             record.get("template"),
             record.get("template_fault") is None and not trajectory.flags,
         )
-        key = str(record["uid"]), int(record["session_id"])
-        for counted, times in ((self._outcomes.get(key), -1), (outcome, 1)):
-            if counted is not None:
-                self.num_flagged += times * bool(counted.flags)
-                self._num_right += 0.0 if counted.flags else times * counted.acc
-        self._outcomes[key] = outcome
+        self._count(self._outcomes[key], 1)
+
+    def _count(self, outcome: _Outcome | None, times: int) -> None:
+        """Progress asks for the sums after every rollout, so that they are kept up to date."""
+        if outcome is not None and outcome.flag is None:
+            self._num_correct += times * outcome.acc
+        elif outcome is not None:
+            self.num_flagged += times
 
     def __len__(self) -> int:
         return len(self._outcomes)
@@ -204,29 +207,32 @@ class GenerationSummary:
     @property
     def accuracy(self) -> float:
         """Share of right answers among the rollouts that are not flagged; 0.0 where there is none."""
-        return self._num_right / max(1, len(self) - self.num_flagged)
+        return self._num_correct / max(1, len(self) - self.num_flagged)
 
     @property
-    def so_far(self) -> str:
-        """What tells whether to go on filling the file: `accuracy 0.617, 2 flagged`, each part where there is one."""
+    def progress_note(self) -> str:
+        """`accuracy 0.617, 2 flagged`, each part where there is one."""
         accuracy = [f"accuracy {self.accuracy:.3f}"] if self.num_flagged < len(self) else []
         return ", ".join([*accuracy, *([f"{self.num_flagged} flagged"] if self.num_flagged else [])])
 
     def __str__(self) -> str:
-        def listed(names: Iterable[str]) -> str:
-            return ", ".join(f"{name}: {count}" for name, count in Counter(names).most_common()) or "none"
-
-        good = [outcome for outcome in self._outcomes.values() if not outcome.flags]
+        outcomes = self._outcomes.values()
+        good = [outcome for outcome in outcomes if outcome.flag is None]
+        ends = Counter(outcome.stop_reason for outcome in good)
+        failures = Counter(outcome.flag for outcome in outcomes if outcome.flag is not None)
         text = (
             f"{len(self)} rollouts, accuracy {self.accuracy:.3f}, "
             f"{sum(outcome.num_calls for outcome in good) / max(1, len(good)):.2f} executed calls per rollout; "
-            f"ended by {listed(outcome.stop_reason for outcome in good)}; "
-            f"failures {listed(outcome.flags[0] for outcome in self._outcomes.values() if outcome.flags)}"
+            f"ended by {_listed(ends)}; failures {_listed(failures)}"
         )
-        forms = Counter(outcome.template for outcome in self._outcomes.values() if outcome.template is not None)
-        kept = Counter(outcome.template for outcome in self._outcomes.values() if outcome.is_in_form)
-        counts = ", ".join(f"{name}: {kept[name]} of {forms[name]}" for name in sorted(forms))
-        return f"{text}; templates kept {counts}" if counts else text
+        totals = Counter(outcome.template for outcome in outcomes if outcome.template is not None)
+        follow = Counter(outcome.template for outcome in outcomes if outcome.follows_template)
+        counts = ", ".join(f"{name}: {follow[name]} of {totals[name]}" for name in sorted(totals))
+        return f"{text}; templates followed {counts}" if counts else text
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{name}: {count}" for name, count in counts.most_common()) or "none"
 
 
 async def generate(
@@ -264,7 +270,7 @@ async def generate(
         label_answers: also record how each answer compares with the truth (`AnswerLabel`). A reward does not say so: it
             may be withheld from a right answer for its form or its consistency.
         max_attempts: of each rollout, where the method evaluates so (`attempted`); its record is that of the attempt
-            taken, and tells of the others.
+            taken, and summarises the others.
         settings: further facts, such as the retriever's fields, for a protocol beside the file (`<out>.protocol.json`);
             rollouts that were made otherwise are not continued then. None: the caller keeps one.
         versions: of packages, kept in each record.
@@ -313,8 +319,8 @@ async def generate(
             )
         left = [task for task in tasks if task.key not in done]
 
-        def tell(num_done: int, num_wanted: int) -> None:
-            progress(num_done, num_wanted, summary.so_far)
+        def tell(num_done: int, num_tasks: int) -> None:
+            progress(num_done, num_tasks, summary.progress_note)
 
         num_done = len(tasks) - len(left)
         tell(num_done, len(tasks))
@@ -398,7 +404,7 @@ def _resumed(
 def _changes(record: Record, task: RolloutTask, *, is_graded: bool) -> list[str]:
     """What the row says otherwise than the one that a rollout was made from; of grading only where that is to hold."""
     recorded, now = record["extra_info"], task.entries("extra_info")
-    names = (*_ASKED_FIELDS, *_GRADED_FIELDS) if is_graded else _ASKED_FIELDS
+    names = (*_QUESTION_FIELDS, *_GRADING_FIELDS) if is_graded else _QUESTION_FIELDS
     values = {f"extra_info.{name}": (recorded.get(name), now.get(name)) for name in names}
     if is_graded:
         values["ground_truth"] = record.get("ground_truth"), task.entries("reward_model").get("ground_truth")
@@ -425,7 +431,7 @@ class Attempt:
     fault: str | None
 
     def summary(self) -> dict[str, Any]:
-        """What a record tells of it."""
+        """What a record holds of it."""
         reason = self.trajectory.stop_reason
         ended = {"stop_reason": None if reason is None else str(reason), "answer": self.trajectory.answer}
         return {**ended, **self.trajectory.counts(), "fault": self.fault}
@@ -440,7 +446,7 @@ async def attempted(
     A rollout that is flagged (video, endpoint) says nothing of the model, so that no other follows it.
 
     Args:
-        run: makes one whole rollout with the method that it is given; the number counts from 1.
+        run: makes one whole rollout with the method that it gets; the number counts from 1.
         max_attempts: rollouts at most.
 
     Raises:
@@ -448,10 +454,10 @@ async def attempted(
     """
     attempts: list[Attempt] = []
     for number in range(1, max_attempts + 1):
-        own = method if max_attempts == 1 else method.attempt(number, max_attempts)
-        trajectory = await run(own, number)
+        variant = method if max_attempts == 1 else method.attempt(number, max_attempts)
+        trajectory = await run(variant, number)
         is_final = max_attempts == 1 or bool(trajectory.flags) or trajectory.is_lost()
-        attempts.append(Attempt(own, trajectory, None if is_final else own.attempt_fault(trajectory)))
+        attempts.append(Attempt(variant, trajectory, None if is_final else variant.attempt_fault(trajectory)))
         if attempts[-1].fault is None:
             break
     return attempts
@@ -517,9 +523,9 @@ class RolloutMaker:
         began = time.perf_counter()
         instructions = (self.instruction, None if task.template is None else task.template.instruction)
 
-        async def attempt(own: Method, number: int) -> Trajectory:
+        async def attempt(variant: Method, number: int) -> Trajectory:
             made = await self.chat.rollout(
-                own,
+                variant,
                 sample,
                 given_turns=task.given_turns,
                 given_initial_frames=task.given_initial_frames,
@@ -584,13 +590,13 @@ class RolloutMaker:
 
 @dataclass
 class _CachedJudge:
-    """A judge that says again what it said of the same answer: reward and label ask for one verdict."""
+    """Caches verdicts: reward and label need the same one."""
 
-    asked_judge: Judge
+    inner: Judge
     labels: dict[tuple[str, str, str], AnswerLabel] = field(default_factory=dict)
 
     async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
         key = question, truth, answer
         if key not in self.labels:
-            self.labels[key] = await self.asked_judge.judge(*key)
+            self.labels[key] = await self.inner.judge(*key)
         return self.labels[key]

@@ -168,7 +168,7 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], 
 
 
 def _check_only(letter: str, options: Sequence[str]) -> None:
-    """Raises RowError if another option reads as the right one does: whoever chose it would be wrong."""
+    """Raises RowError if another option equals the right one: choosing it would count as wrong."""
     right = string.ascii_uppercase.index(letter)
     same = [string.ascii_uppercase[n] for n, text in enumerate(options) if text == options[right] and n != right]
     if same:

@@ -57,11 +57,11 @@ def write_sft_rows(
         UsageError: the file cannot be written.
     """
     report = ExportReport()
-    _write(_kept_rows(rows, expert, method, keep_wrong, report, retriever), report, out_path)
+    _write(_rows_with_turns(rows, expert, method, keep_wrong, report, retriever), report, out_path)
     return report
 
 
-def _kept_rows(
+def _rows_with_turns(
     rows: Iterable[Mapping[str, Any]],
     expert: Oracle,
     method: Method,
@@ -69,7 +69,7 @@ def _kept_rows(
     report: ExportReport,
     retriever: Retriever | None,
 ) -> list[dict[str, Any]]:
-    """The rows whose scripts are kept, with them; all rows are counted in the report."""
+    """The rows whose scripts pass the filters, with these; all rows are counted in the report."""
     tasks = [(dict(row), expert.script(*_truth(row))) for row in rows]
     verdicts: dict[int, tuple[str | None, Trajectory]] = {}
 
@@ -80,16 +80,16 @@ def _kept_rows(
         verdicts[number] = await _fault(trajectory, sample, method, keep_wrong), trajectory
 
     asyncio.run(work_through(range(len(tasks)), judge, _EPISODES_AT_ONCE))
-    kept = []
+    rows_with_turns = []
     for number, (row, script) in enumerate(tasks):
         fault, trajectory = verdicts[number]
         if fault is None:
             report.kept[script.template] += 1
             answers = {} if retriever is None else {"retrieved_frames": recorded_answers(trajectory)}
-            kept.append({**row, "turns": list(script.turns), "template": script.template, **answers})
+            rows_with_turns.append({**row, "turns": list(script.turns), "template": script.template, **answers})
         else:
             report.dropped[fault] += 1
-    return kept
+    return rows_with_turns
 
 
 def _write(rows: list[dict[str, Any]], report: ExportReport, out_path: str | Path) -> None:
@@ -135,15 +135,15 @@ def export_sft(
     if kinds is not None:
         rows = [row for row in rows if _truth(row)[1].kind in kinds]
     report = ExportReport()
-    kept = []
+    rows_with_turns = []
     methods = RowMethods(settings=settings)
     for name in names:
         method = methods.of(name)
         assert method is not None  # the names are those of methods
         expert = scripted_oracle(method, open_ended, seed=seed, **habits)
-        mine = [row for row in rows if row["agent_name"] == name]
-        kept += _kept_rows(mine, expert, method, keep_wrong, report, retriever)
-    _write(kept, report, out_parquet)
+        rows_of_method = [row for row in rows if row["agent_name"] == name]
+        rows_with_turns += _rows_with_turns(rows_of_method, expert, method, keep_wrong, report, retriever)
+    _write(rows_with_turns, report, out_parquet)
     return report
 
 

@@ -76,7 +76,7 @@ async def to_tool_agent_row(row: Mapping[str, Any], method: Method | None = None
     messages = await episode.start()
     if messages is None:
         raise VideoError(f"{where}: {episode.trajectory.error}")
-    look = messages[-1]
+    user_message = messages[-1]
     system_prompt = stock_prompt(method.name) or content_text(messages[0].content)
     for name, text in (("question", sample.question), ("system prompt", system_prompt)):
         if mark := _MEDIA_MARK.search(text):
@@ -86,9 +86,9 @@ async def to_tool_agent_row(row: Mapping[str, Any], method: Method | None = None
         "agent_name": AGENT_NAME,
         "prompt": [
             {"role": "system", "content": system_prompt},
-            {"role": look.role, "content": content_text(look.content)},
+            {"role": user_message.role, "content": content_text(user_message.content)},
         ],
-        "images": [{"bytes": _png(image)} for image in content_images(look.content)],
+        "images": [{"bytes": _png(image)} for image in content_images(user_message.content)],
         "extra_info": {
             **sample.extra_info,
             "need_tools_kwargs": True,

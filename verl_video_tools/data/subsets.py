@@ -26,6 +26,8 @@ from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES
 from verl_video_tools.data.parquet import read_column, read_table, with_texts, write_table
 
 _EDGE_BYTES = 1 << 20
+_TEXT = "\0text "
+"""What no path begins with."""
 _PIECE = "(?:scene|clip|split|part|seg|segment|shot|chunk|trim)"
 # "dQw4w9WgXcQ", "v_dQw4w9WgXcQ", "ytb_dQw4w9WgXcQ", with what tools that cut or fetch videos write after it:
 # "_10_25.5" (the decimals are one more tail), "-Scene-001", "-720p", ".f137".
@@ -47,9 +49,9 @@ class Split:
 def split_by_video(source: Path, first: Path, second: Path, *, second_share: float, seed: int = 0) -> Split:
     """Write the rows to two files that have no video in common; `extra_info.split` becomes the files' names.
 
-    A clip counts as its whole video, and videos or images of one row as one; texts alone are told apart by their
-    question. They are drawn by `seed` and go to `second` until it has its share of the rows, which it may exceed by the
-    last one's, or all but one. The same rows give the same parts, whatever their order.
+    A clip counts as its whole video, and videos or images of one row as one; texts alone are known by their question.
+    They are drawn by `seed` and go to `second` until it has its share of the rows, which it may exceed by the last
+    one's, or all but one. The same rows give the same parts, whatever their order.
 
     Raises:
         UsageError: a file cannot be read or written, a row names no video, one part would be empty, or both parts are
@@ -57,41 +59,40 @@ def split_by_video(source: Path, first: Path, second: Path, *, second_share: flo
     """
     if first.resolve() == second.resolve():
         raise UsageError(f"both parts would be written to {first}; give two files")
-    files_of_rows: list[tuple[str, ...]] = []
-    texts: dict[int, str] = {}
-    for number, extra_info in enumerate(read_column(source, "extra_info")):
-        files_of_rows.append(_files_of(extra_info))
-        if not files_of_rows[-1]:
-            if not isinstance(extra_info, Mapping) or extra_info.get("visuals") != "none":
-                raise UsageError(f"{source}: row {number} names no video; `vvt data validate` finds bad rows")
-            texts[number] = str(extra_info.get("question"))
-    known_by = _identities({file for files in files_of_rows for file in files})
-    groups = _linked(
-        [
-            {f"text {texts[number]}"} if number in texts else set[str]().union(*map(known_by.__getitem__, files))
-            for number, files in enumerate(files_of_rows)
-        ]
-    )
+    rows = [_content_names(source, number, info) for number, info in enumerate(read_column(source, "extra_info"))]
+    identities = _identities({name for names in rows for name in names if not name.startswith(_TEXT)})
+    groups = _linked([set[str]().union(*(identities.get(name, {name}) for name in names)) for names in rows])
     # By what they are about, and not by their place in the file.
-    groups.sort(key=lambda numbers: sorted({file for n in numbers for file in files_of_rows[n] or (f"\0{texts[n]}",)}))
+    groups.sort(key=lambda numbers: sorted({name for n in numbers for name in rows[n]}))
     random.Random(seed).shuffle(groups)
     if len(groups) < 2 or not 0 < second_share < 1:
         raise UsageError(
-            f"{source}: {len(groups)} videos with {len(files_of_rows)} rows cannot be split with a share of "
-            f"{second_share:g}"
+            f"{source}: {len(groups)} videos with {len(rows)} rows cannot be split with a share of {second_share:g}"
         )
-    chosen: list[int] = []
+    in_second: set[int] = set()
     for numbers in groups[:-1]:
-        if len(chosen) >= second_share * len(files_of_rows):
+        if len(in_second) >= second_share * len(rows):
             break
-        chosen += numbers
-    others = sorted({*range(len(files_of_rows))}.difference(chosen))
+        in_second.update(numbers)
+    in_first = {*range(len(rows))} - in_second
     table = read_table(source)
-    for path, numbers in ((first, others), (second, sorted(chosen))):
-        write_table(_with_split(table.take(numbers), path.stem), path)
-    in_second = set(chosen)
-    videos = Counter(numbers[0] in in_second for numbers in groups if numbers[0] not in texts)
-    return Split((len(others), len(chosen)), (videos[False], videos[True]))
+    for path, chosen in ((first, in_first), (second, in_second)):
+        write_table(_with_split(table.take(sorted(chosen)), path.stem), path)
+    videos = Counter(numbers[0] in in_second for numbers in groups if not rows[numbers[0]][0].startswith(_TEXT))
+    return Split((len(in_first), len(in_second)), (videos[False], videos[True]))
+
+
+def _content_names(source: Path, number: int, extra_info: Any) -> tuple[str, ...]:
+    """The files of the videos or images that a row is about; of a text alone its question, behind a mark.
+
+    Raises:
+        UsageError: the row names no video.
+    """
+    if files := _files_of(extra_info):
+        return files
+    if not isinstance(extra_info, Mapping) or extra_info.get("visuals") != "none":
+        raise UsageError(f"{source}: row {number} names no video; `vvt data validate` finds bad rows")
+    return (f"{_TEXT}{extra_info.get('question')}",)
 
 
 def _files_of(extra_info: Any) -> tuple[str, ...]:
@@ -128,7 +129,7 @@ def _identities(paths: set[str]) -> dict[str, set[str]]:
     return identities
 
 
-def _linked(known_by: Sequence[set[str]]) -> list[list[int]]:
+def _linked(identities_of_rows: Sequence[set[str]]) -> list[list[int]]:
     """Numbers of rows, grouped by video: what is linked by a chain of shared identities is one."""
     leader: dict[int | str, int | str] = {}
 
@@ -137,11 +138,11 @@ def _linked(known_by: Sequence[set[str]]) -> list[list[int]]:
             leader[node] = node = leader[above]  # halves the way for the next one
         return node
 
-    for number, identities in enumerate(known_by):
+    for number, identities in enumerate(identities_of_rows):
         for identity in identities:
             leader[find(identity)] = find(number)
     groups: dict[int | str, list[int]] = defaultdict(list)
-    for number in range(len(known_by)):
+    for number in range(len(identities_of_rows)):
         groups[find(number)].append(number)
     return list(groups.values())
 

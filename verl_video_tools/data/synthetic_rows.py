@@ -128,7 +128,7 @@ def make_demo(
                 agent_name = agent_names[len(rows) % len(agent_names)]
                 rows.append(make_row(spec, question, path, len(rows), split, agent_name, open_ended))
                 if split == "test":
-                    words = _as_asked(agent_names[0], spec, question)
+                    words = _in_words_of_method(agent_names[0], spec, question)
                     video_mme.append(_video_mme_entry(spec, words, path, number + 1, place + 1))
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
     pq.write_table(pa.Table.from_pylist(video_mme[:_MOST_BENCHMARK_QUESTIONS]), folder / VIDEO_MME)
@@ -177,7 +177,7 @@ def make_row(
         opened = open_question(spec, question)
         truth, fields = opened.truth, {"question": opened.text, "question_type": opened.question_type}
     else:
-        variant = _as_asked(agent_name, spec, question)
+        variant = _in_words_of_method(agent_name, spec, question)
         options = list(variant.options.values())
         truth, fields = variant.answer, {"question": variant.text, "question_type": "mc", "options": options}
     return {
@@ -198,7 +198,7 @@ def make_row(
     }
 
 
-def _as_asked(agent_name: str, spec: VideoSpec, question: Question) -> Question:
+def _in_words_of_method(agent_name: str, spec: VideoSpec, question: Question) -> Question:
     """In the words in which a method's rows ask."""
     path = method_class(agent_name).synthetic_question if agent_name in method_names() else None
     return question if path is None else resolve_name(path)(spec, question)

@@ -104,12 +104,12 @@ class PromptCosts:
         return max((self._of(member, sample, info) for member in members), key=lambda cost: cost.tokens)
 
     def _of(self, method: Method, sample: Sample, info: VideoInfo) -> PromptCost:
-        look = method.plan_initial_frames(info, sample, self._model.envelope)
-        messages = prompt_messages(method, sample, [info], planned_images(look, info))
+        plan = method.plan_initial_frames(info, sample, self._model.envelope)
+        messages = prompt_messages(method, sample, [info], planned_images(plan, info))
         budget = method.recipe_budget
         max_tokens = budget.prompt_tokens if self._max_tokens is None else self._max_tokens
         max_images = budget.images if self._max_images is None else self._max_images
-        return PromptCost(self._model.counter.prompt(messages), len(look), max_tokens, max_images)
+        return PromptCost(self._model.counter.prompt(messages), len(plan), max_tokens, max_images)
 
 
 # ---------------------------------------------------------------------------------------------------------- whole files

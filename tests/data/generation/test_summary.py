@@ -15,16 +15,16 @@ def record(uid: str, acc: float, *flags: str) -> dict[str, Any]:
 
 def test_accuracy_is_that_of_rollouts_without_a_flag() -> None:
     summary = GenerationSummary()
-    assert summary.so_far == ""
+    assert summary.progress_note == ""
     summary.add(record("a", 0.0, "aborted"))
-    assert summary.so_far == "1 flagged"
+    assert summary.progress_note == "1 flagged"
     summary.add(record("b", 1.0))
     summary.add(record("c", 0.0))
-    assert summary.so_far == "accuracy 0.500, 1 flagged"
+    assert summary.progress_note == "accuracy 0.500, 1 flagged"
 
 
 def test_a_rollout_made_again_counts_once() -> None:
     summary = GenerationSummary()
     for again in (record("a", 0.0, "aborted"), record("a", 1.0), record("b", 1.0), record("b", 0.0)):
         summary.add(again)
-    assert (summary.so_far, len(summary)) == ("accuracy 0.500", 2)
+    assert (summary.progress_note, len(summary)) == ("accuracy 0.500", 2)

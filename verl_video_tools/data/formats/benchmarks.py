@@ -312,10 +312,11 @@ class LongVideoReason(Benchmark):
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         videos = required(entry, "videos")
         video = PurePosixPath(videos if isinstance(videos, str) else videos[0])
-        asked = question_of_text(str(required(entry, "problem")), str(required(entry, "answer")))
-        if asked["question_type"] == "mc" and not asked["options"]:
+        question_fields = question_of_text(str(required(entry, "problem")), str(required(entry, "answer")))
+        if question_fields["question_type"] == "mc" and not question_fields["options"]:
             raise RowError(
-                f"the field 'answer' is the letter {asked['truth']!r}, but 'problem' does not end with option lines"
+                f"the field 'answer' is the letter {question_fields['truth']!r}, but 'problem' does not end with "
+                "option lines"
             )
         problem_type = entry.get("problem_type")
         places = [str(video), *(f"{folder}/{video.name}" for folder in _SUBSETS), video.name]
@@ -325,7 +326,7 @@ class LongVideoReason(Benchmark):
             split=split_name(files.annotations, "train"),
             video_path=find_first_video(files.videos, places),
             groups={"problem_type": str(problem_type)} if problem_type else None,
-            **asked,
+            **question_fields,
         )
 
     def sft_row(self, entry: Entry, files: BenchmarkFiles) -> Row:

@@ -140,7 +140,7 @@ class Dialogues(Benchmark):
 
 
 @dataclass(frozen=True)
-class _KnownQuestion:
+class _IndexedQuestion:
     """What a row says of its question."""
 
     video_path: str
@@ -163,14 +163,14 @@ def located(question: Mapping[str, Any], names: Sequence[str], files: BenchmarkF
     Raises:
         RowError: there is no video, or several rows ask the same and no name decides.
     """
-    known = None if files.questions is None else _known(files.questions, question, names)
-    if known is not None:
-        truth = {"truth": known.truth, "question_type": known.question_type}
+    match = None if files.questions is None else _matching_row(files.questions, question, names)
+    if match is not None:
+        truth = {"truth": match.truth, "question_type": match.question_type}
         return {
             **question,
             **truth,
-            "video_path": Path(known.video_path),
-            "video_segment_seconds": known.segment_seconds,
+            "video_path": Path(match.video_path),
+            "video_segment_seconds": match.segment_seconds,
         }
     if files.videos is None:
         raise RowError("its question is in none of the rows of --questions, and no folder of videos is given")
@@ -183,28 +183,28 @@ def located(question: Mapping[str, Any], names: Sequence[str], files: BenchmarkF
     raise RowError(f"no video: {reason}; rows of the same questions may name it: --questions ROWS.parquet")
 
 
-def _known(path: Path, question: Mapping[str, Any], names: Sequence[str]) -> _KnownQuestion | None:
+def _matching_row(path: Path, question: Mapping[str, Any], names: Sequence[str]) -> _IndexedQuestion | None:
     lines = [question["question"], *(f"{chr(65 + n)}. {text}" for n, text in enumerate(question["options"]))]
-    asked, known_questions = _plain("\n".join(lines)), _known_questions(path)
-    same = known_questions.get((asked, None), {})
+    text, index = _plain("\n".join(lines)), _question_index(path)
+    same = index.get((text, None), {})
     if len(same) > 1:
-        named = (known_questions.get((asked, PurePath(name).stem), {}) for name in names)
-        same = {known: None for found in named for known in found} or same
+        named = (index.get((text, PurePath(name).stem), {}) for name in names)
+        same = {row: None for rows in named for row in rows} or same
     if len(same) > 1:
-        videos = ", ".join(PurePath(known.video_path).name for known in islice(same, 3))
+        videos = ", ".join(PurePath(row.video_path).name for row in islice(same, 3))
         raise RowError(f"several rows ask its question, about {videos}, and the dialogue does not say which is meant")
     return next(iter(same), None)
 
 
 @lru_cache(maxsize=1)
-def _known_questions(path: Path) -> Mapping[tuple[str, str | None], dict[_KnownQuestion, None]]:
+def _question_index(path: Path) -> Mapping[tuple[str, str | None], dict[_IndexedQuestion, None]]:
     """Questions of a file of rows, by their text without regard to white space and case, and by the video's name or
     None for any. Dictionaries as sets in order: a data set may ask the same of 100,000 videos.
 
     Raises:
         UsageError: it cannot be read, or holds no rows about videos.
     """
-    questions: dict[tuple[str, str | None], dict[_KnownQuestion, None]] = defaultdict(dict)
+    questions: dict[tuple[str, str | None], dict[_IndexedQuestion, None]] = defaultdict(dict)
     for row in (row for batch in row_batches(path, ("reward_model", "extra_info")) for row in batch.to_pylist()):
         try:
             sample = Sample.from_row(row)
@@ -212,9 +212,9 @@ def _known_questions(path: Path) -> Mapping[tuple[str, str | None], dict[_KnownQ
             continue  # `vvt data validate` names those
         if sample.video_path:
             truth = sample.ground_truth, sample.question_type, sample.video_segment_seconds
-            known = _KnownQuestion(sample.video_path, *truth)
-            for name in (None, PurePath(read_clip(known.video_path).file).stem):
-                questions[_plain(sample.question), name][known] = None
+            indexed = _IndexedQuestion(sample.video_path, *truth)
+            for name in (None, PurePath(read_clip(indexed.video_path).file).stem):
+                questions[_plain(sample.question), name][indexed] = None
     if not questions:
         raise UsageError(f"{path} holds no rows about videos; make some with `vvt data convert`")
     return dict(questions)
@@ -296,7 +296,7 @@ class VideoZoomerSFT(Dialogues):
 
 
 _INSTRUCTIONS = re.compile(r"\s*(?:Think first\b|The video path (?:for|of) this video\b).*", re.DOTALL | re.IGNORECASE)
-_TOLD_PATH = re.compile(
+_PROMPT_PATH = re.compile(
     rf"The video path (?:for|of) this video is:?\s*(\S.*?(?:{'|'.join(map(re.escape, VIDEO_SUFFIXES))}))\b",
     re.IGNORECASE,
 )
@@ -372,7 +372,7 @@ class LongVTParquet(Dialogues):
         """The user's video, or the first that the instructions name, or the calls."""
         prompt = next(message for message in messages if message.role == "user")
         calls = [message.text for message in messages if message.role == "assistant"]
-        named = [*_TOLD_PATH.findall(prompt.text), *(path for text in calls for path in _CALLED_PATH.findall(text))]
+        named = [*_PROMPT_PATH.findall(prompt.text), *(path for text in calls for path in _CALLED_PATH.findall(text))]
         yield from prompt.videos or named[:1]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.truths import CJK, canonical_letter
+from verl_video_tools.core.truths import canonical_letter
 from verl_video_tools.core.types import QuestionType
 from verl_video_tools.data.formats.entries import LABEL_END, LABEL_OPEN, MediaKind, find_video, without_letters
 from verl_video_tools.grading.segments import clock_seconds
@@ -18,8 +18,6 @@ from verl_video_tools.grading.segments import clock_seconds
 _OPTION_LINE = re.compile(
     rf"\s*(?:[-*\u2022]\s+)?(?:Options?:)?\s*(\*\*)?{LABEL_OPEN}([A-Z]|[a-z]){LABEL_END}(?(1)\*\*\s*)(.*\S)\s*"
 )
-_INLINE_LETTER = re.compile(rf"(?:^|(?<=\s))[(\uff08]?([A-Z])(?:[).:](?:\s+|(?={CJK}))|[\uff09\uff0e\uff1a\u3001]\s*)")
-_QUESTION_END = re.compile(r"(?:[?:.!\uff1f\uff1a\u3002]|\b(?:options|choices|candidates))\s*$", re.IGNORECASE)
 # What stands below the options and says how to answer, which a method's own prompt does: "Please respond with only the
 # letter of the correct answer.", "The best answer is:", "Answer with the option's letter ...".
 _INSTRUCTION = re.compile(
@@ -122,8 +120,7 @@ def lettered_options(options: Any, field: str) -> list[str]:
 
 
 def split_options(text: str) -> tuple[str, list[str]]:
-    """Question and options of a text that ends with a line for each option: ``A. text``, ``(A) text`` or ``A: text``;
-    or with all of them in one line, behind a question that has ended.
+    """Question and options of a text that ends with a line for each option: ``A. text``, ``(A) text`` or ``A: text``.
 
     Lines below the options that say how to answer are left out; what a method wants is in its prompt.
 
@@ -131,48 +128,30 @@ def split_options(text: str) -> tuple[str, list[str]]:
         The text as it is, and no options, where it does not end so.
     """
     lines = text.rstrip().splitlines()
-    read = [_OPTION_LINE.fullmatch(line) for line in lines]
-    firsts = [(number, found[2]) for number, found in enumerate(read) if found and found[2] in "Aa"]
+    matches = [_OPTION_LINE.fullmatch(line) for line in lines]
+    firsts = [(number, match[2]) for number, match in enumerate(matches) if match and match[2] in "Aa"]
     for start, first in reversed(firsts):
         options: list[str] = []
         letters = string.ascii_uppercase if first == "A" else string.ascii_lowercase
-        for letter, found in zip(letters, read[start:], strict=False):
-            if found is None or found[2] != letter:
+        for letter, match in zip(letters, matches[start:], strict=False):
+            if match is None or match[2] != letter:
                 break
-            options.append(found[3])
+            options.append(match[3])
         below = lines[start + len(options) :]
         if len(options) >= 2 and not _without_instructions(below):
             question = lines[:start]
             if question and _OPTIONS_HEADING.fullmatch(question[-1]):
                 question.pop()
             return "\n".join(question).strip(), options
-    question_text, options = _split_inline_options("\n".join(_without_instructions(lines)))
-    return (question_text, options) if options and _QUESTION_END.search(question_text) else (text.strip(), [])
-
-
-def _split_inline_options(text: str) -> tuple[str, list[str]]:
-    """What stands before options that follow each other without lines of their own, ``(A) text (B) text``, and these;
-    no options where there are no two."""
-    marks = list(_INLINE_LETTER.finditer(text))
-    firsts = [number for number, mark in enumerate(marks) if mark[1] == "A"]
-    if not firsts or len(marks) - firsts[-1] < 2:
-        return text, []
-    marks = marks[firsts[-1] :]
-    if "".join(mark[1] for mark in marks) != string.ascii_uppercase[: len(marks)]:
-        return text, []
-    ends = [*(mark.start() for mark in marks[1:]), len(text)]
-    options = [text[mark.end() : end].strip(" ,;|\n") for mark, end in zip(marks, ends, strict=True)]
-    if any("\n" in option or not option for option in options):
-        return text, []
-    return text[: marks[0].start()].strip(), options
+    return text.strip(), []
 
 
 def _without_instructions(lines: Sequence[str]) -> list[str]:
     """Without those at the end that say how to answer, or nothing."""
-    kept = list(lines)
-    while kept and (not kept[-1].strip() or _INSTRUCTION.match(kept[-1])):
-        kept.pop()
-    return kept
+    others = list(lines)
+    while others and (not others[-1].strip() or _INSTRUCTION.match(others[-1])):
+        others.pop()
+    return others
 
 
 def question_of_text(text: str, answer: str) -> dict[str, Any]:

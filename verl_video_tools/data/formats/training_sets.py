@@ -98,9 +98,9 @@ class LLaVAVideo(Benchmark):
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         question, answer = required(entry, "human"), required(entry, "gpt")
-        asked_and_answered = question_of_text(question, str(answer))
-        if asked_and_answered["question_type"] == "mc" and not asked_and_answered["options"]:
-            truth = asked_and_answered["truth"]
+        question_fields = question_of_text(question, str(answer))
+        if question_fields["question_type"] == "mc" and not question_fields["options"]:
+            truth = question_fields["truth"]
             raise RowError(f"the answer is the letter {truth!r}, but the question does not end with option lines")
         video = str(required(entry, "video"))
         return benchmark_row(
@@ -108,7 +108,7 @@ class LLaVAVideo(Benchmark):
             index=f"{required(entry, 'id')}-{entry['number']}",
             split="train",
             video_path=find_first_video(files.videos, [f"{entry.get('data_source', '')}/{video}".lstrip("/"), video]),
-            **asked_and_answered,
+            **question_fields,
         )
 
 
@@ -131,12 +131,12 @@ def _questions(entry: Any) -> Iterator[ReadEntry]:
     if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns) or len(turns) % 2:
         yield RowError("the field 'conversations' must list pairs of a question and its answer")
         return
-    for number, (asked, said) in enumerate(zip(turns[::2], turns[1::2], strict=True)):
-        if (asked.get("from"), said.get("from")) != ("human", "gpt"):
-            yield RowError(f"in 'conversations' human and gpt must take turns, got {asked.get('from')!r} and then "
-                           f"{said.get('from')!r}")  # fmt: skip
+    for number, (human, reply) in enumerate(zip(turns[::2], turns[1::2], strict=True)):
+        if (human.get("from"), reply.get("from")) != ("human", "gpt"):
+            yield RowError(f"in 'conversations' human and gpt must take turns, got {human.get('from')!r} and then "
+                           f"{reply.get('from')!r}")  # fmt: skip
             continue
-        yield {**entry, "number": number, "human": asked.get("value"), "gpt": said.get("value")}
+        yield {**entry, "number": number, "human": human.get("value"), "gpt": reply.get("value")}
 
 
 QUESTION_TYPES: dict[str, QuestionType] = {
