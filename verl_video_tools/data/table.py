@@ -74,10 +74,10 @@ class Table(Benchmark):
         self.files, self.split = _files_and_split(path, split)
         folder = path if path.is_dir() else path.parent
         self.folders = (videos,) if videos is not None else tuple(dict.fromkeys((folder, self.files[0].parent)))
-        self.columns = self._column_names()
-        self.columns_of_field = find_columns(path, self.columns, assignments)
+        self.column_names = self._read_column_names()
+        self.columns_of_field = find_columns(path, self.column_names, assignments)
 
-    def _column_names(self) -> tuple[str, ...]:
+    def _read_column_names(self) -> tuple[str, ...]:
         if self.files[0].suffix == ".parquet":
             return tuple(field.name for field in read_schema(self.files[0]) if not _holds_bytes(field.type))
         first = list(islice(chain.from_iterable(map(read_entries, self.files)), _NUM_PREVIEWED))
@@ -133,7 +133,7 @@ class Table(Benchmark):
         lines = [str(self.path)]
         lines += [f"  {field}: {' + '.join(self.columns_of_field.get(field, ['none']))}" for field in FIELDS]
         used = {name for names in self.columns_of_field.values() for name in names}
-        if unused := [name for name in self.columns if name not in used]:
+        if unused := [name for name in self.column_names if name not in used]:
             lines.append(f"not used: {', '.join(unused)}")
         lines.append(f"relative paths of videos start from {' or '.join(map(os.path.abspath, self.folders))}")
         rows, faults = [], []
@@ -141,7 +141,7 @@ class Table(Benchmark):
         for number, entry in enumerate(islice(self.entries(self.path), _NUM_PREVIEWED)):
             try:
                 if not isinstance(entry, Mapping):
-                    raise entry if isinstance(entry, RowError) else RowError("it is no object with named fields")
+                    raise RowError(f"it is no object with named fields: {entry}")
                 rows.append(self.row(entry, files))
             except RowError as error:
                 faults.append(f"  row {number}: {error}")

@@ -40,7 +40,11 @@ def test_every_kind_of_file(tmp_path: Path) -> None:
     for path in [*paths, tmp_path / "t.json"]:
         table = Table(path)
         assert entries_of(path) == RECORDS
-        assert (table.columns, table.folders, table.split) == (("question", "answer", "video"), (tmp_path,), "train")
+        assert (table.column_names, table.folders, table.split) == (
+            ("question", "answer", "video"),
+            (tmp_path,),
+            "train",
+        )
     assert Table(write_csv(tmp_path / "my_test.csv", RECORDS)).split == "test"
 
 
