@@ -203,7 +203,7 @@ def export_classified(
     rl_rows = sorted({row for row, category in categories.items() if category in _LEARNABLE} - {*sft_rows})
     rl_table = read_table(rows_parquet).take(pa.array(rl_rows, pa.int64()))
     if rl_rows:
-        labels_of_rows = {
+        labels_of_rows: dict[str, list[str]] = {
             LETTER_FIELD: [letters[row] for row in rl_rows],
             CATEGORY_FIELD: [categories[row] for row in rl_rows],
         }
