@@ -18,8 +18,6 @@ from verl_video_tools.services.judge import CacheKey, VerdictCache
 REPO = Path(__file__).parents[1]
 PACKAGE = REPO / "verl_video_tools"
 PICKLES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
-OF_CHECKPOINTS = {"reshard_checkpoint.py"}
-"""verl writes a run's own checkpoints as pickles, and reads them so."""
 OF_OWN_OBJECTS = {"rollout_and_reward.py"}
 """`vvt check-method` reads what it has written itself, in memory, to see whether a config survives it."""
 
@@ -63,11 +61,11 @@ def loads_a_pickle(node: ast.AST) -> bool:
 
 
 @pytest.mark.slow
-def test_no_pickle_is_read_but_checkpoints() -> None:
+def test_no_pickle_is_read() -> None:
     found = {
         path.name for path in PACKAGE.rglob("*.py") if any(map(loads_a_pickle, ast.walk(ast.parse(path.read_text()))))
     }
-    assert found == OF_CHECKPOINTS | OF_OWN_OBJECTS
+    assert found == OF_OWN_OBJECTS
 
 
 def keep_records(folder: Path) -> None:

@@ -60,7 +60,7 @@ class Launcher:
         if self.exit_code == 0:
             run_dir = Path(console.log).parent
             (run_dir / LAST_CHECKPOINT).write_text("2")
-            if "cpu_sft" in command[2]:
+            if "sft_trainer" in command[2]:
                 (run_dir / "huggingface").mkdir(exist_ok=True)
                 (run_dir / "huggingface" / "config.json").write_text("{}")
         return self.exit_code

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 GROUP = "+video_tools=framethinker_grpo"
 SFT_GROUP = "+video_tools=framethinker_sft"
-CPU_SFT = "verl_video_tools.verl_plugin.platforms.cpu_sft"
+SFT_PROGRAM = "verl_video_tools.verl_plugin.sft_trainer"
 
 
 def cold_started(folder: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_missing_cold_start_comes_first(launcher: Launcher) -> None:
     """With its own options: the run's learning rate would leave the model as it is."""
     options = ("actor_rollout_ref.actor.optim.lr=1e-7", "video_tools.demo.family=qwen3_vl")
     assert launcher.run("grpo", GROUP, *options) == 0
-    assert launcher.modules == [CPU_SFT, "verl.trainer.main_ppo"]
+    assert launcher.modules == [SFT_PROGRAM, "verl.trainer.main_ppo"]
     cold_start, _ = launcher.programs[0]
     assert not any("lr=" in option for option in cold_start)
     rows = f"{launcher.folder}/framethinker_sft/train.parquet"
@@ -63,13 +63,13 @@ def test_the_cold_start_of_a_composition_is_of_the_same_file(launcher: Launcher)
 def test_a_cold_start_that_fails_ends_the_run(launcher: Launcher) -> None:
     launcher.exit_code = 3
     assert launcher.run("grpo", GROUP) == 3
-    assert launcher.modules == [CPU_SFT] and launcher.reports == []
+    assert launcher.modules == [SFT_PROGRAM] and launcher.reports == []
 
 
 def test_another_model_that_is_missing_is_not_trained(launcher: Launcher) -> None:
     """The checks, which this launcher has none of, refuse it."""
     assert launcher.run("grpo", GROUP, "actor_rollout_ref.model.path=/no/model") == 0
-    assert CPU_SFT not in launcher.modules
+    assert SFT_PROGRAM not in launcher.modules
 
 
 def test_rows_of_a_run_that_goes_on_stay(launcher: Launcher) -> None:

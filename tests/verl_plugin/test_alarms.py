@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,15 +19,6 @@ def reports(series: dict[str, list[float]], patience: int = 3, **options: Any) -
         step: alarms.check(step, {name: values[step] for name, values in series.items()}) for step in range(num_steps)
     }
     return {step: names for step, names in found.items() if names}
-
-
-@contextmanager
-def command_awaited() -> Iterator[None]:
-    """Waits at the end for what was started within, and not for threads of other tests."""
-    before = set(threading.enumerate())
-    yield
-    for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=30)
 
 
 CALLS, SCORE, ENTROPY = "tool/executed_per_rollout", "rollout/score/mean", "actor/entropy"
@@ -81,23 +68,6 @@ def test_stopping_waits_for_the_next_step(caplog: pytest.LogCaptureFixture) -> N
 
 def test_off_is_off() -> None:
     assert reports({GAP: [0.2]}, engine_gap="off") == {}
-
-
-def test_the_command_gets_the_alarm(tmp_path: Path) -> None:
-    path = tmp_path / "alarm"
-    command = f'echo "$VVT_ALARM $VVT_ALARM_STEP $VVT_ALARM_MESSAGE" > {path}'
-    with command_awaited():
-        assert reports({GAP: [0.2]}, command=command) == {0: ["engine_gap"]}
-    assert path.read_text().startswith("engine_gap 0 engine and actor differ by 0.2")
-
-
-@pytest.mark.parametrize("command", ["exit 3", "/no/such/program", "kill -9 $$"])
-def test_a_command_that_fails_ends_nothing(command: str, caplog: pytest.LogCaptureFixture) -> None:
-    alarms = Alarms({"command": command}, max_probs_diff=0.05)
-    with command_awaited():
-        assert alarms.check(1, {GAP: 0.2}) == ["engine_gap"]
-    assert "alarms.command failed" in caplog.text
-    alarms.stop_if_asked()  # nor does it ask for an end
 
 
 @pytest.mark.parametrize(

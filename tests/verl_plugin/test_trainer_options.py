@@ -20,7 +20,7 @@ def test_a_run_without_any_has_the_defaults() -> None:
 
 
 def test_values_are_the_run_s() -> None:
-    options = of(watchdog_grace_seconds=15, record_tokens=True, alarms={"command": "mail", "patience_steps": 2})
+    options = of(watchdog_grace_seconds=15, record_tokens=True, alarms={"patience_steps": 2})
     assert (options.watchdog_grace_seconds, options.record_tokens) == (15.0, True)
     assert options.make_alarms() is not options.make_alarms()
 

@@ -438,7 +438,7 @@ def _program(plan: Plan) -> list[str]:
     if plan.request.program == "grpo":
         return [sys.executable, "-m", "verl.trainer.main_ppo"]
     if plan.device == "cpu":
-        return [sys.executable, "-m", "verl_video_tools.verl_plugin.platforms.cpu_sft"]
+        return [sys.executable, "-m", "verl_video_tools.verl_plugin.sft_trainer"]
     values, trainer = plan.variables.values, plan.config.trainer
     launcher = [sys.executable, "-m", "torch.distributed.run"]
     launcher += [f"--nnodes={trainer.nnodes}", f"--nproc_per_node={trainer.n_gpus_per_node}"]

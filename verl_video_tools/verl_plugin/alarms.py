@@ -1,18 +1,14 @@
 """Alarms on the metrics of a run: what has gone wrong for some steps is reported, or ends the run.
 
-Options under `video_tools.trainer.alarms`: `<name>=off|warn|stop` for each name in `RULES` (default `warn`),
-`patience_steps` (default 5: how many steps in a row a sign has to last) and `command` (default none: a shell command
-that is run for each alarm, with `VVT_ALARM`, `VVT_ALARM_STEP` and `VVT_ALARM_MESSAGE` in its environment).
+Options under `video_tools.trainer.alarms`: `<name>=off|warn|stop` for each name in `RULES` (default `warn`), and
+`patience_steps` (default 5): how many steps in a row a sign has to last.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from threading import Thread
 from typing import Any
 
 from verl_video_tools.core.errors import JudgeError, UsageError, VideoToolsError
@@ -23,7 +19,6 @@ logger = logging.getLogger(__name__)
 
 Values = Sequence[float]
 """A metric's values from the run's first step on, those of steps that did not log it left out."""
-_COMMAND_SECONDS = 60
 
 
 def _calls_extinct(calls: Values, patience: int, _: float) -> str | None:
@@ -112,18 +107,17 @@ class Alarms:
     """
 
     def __init__(self, options: Mapping[str, Any], max_probs_diff: float) -> None:
-        given = dict(options)
-        self._patience = given.pop("patience_steps", 5)
-        self._command: str | None = given.pop("command", None)
+        actions = dict(options)
+        self._patience = actions.pop("patience_steps", 5)
         if not isinstance(self._patience, int) or self._patience < 1:
             raise UsageError(f"video_tools.trainer.alarms.patience_steps={self._patience}: give 1 or more")
-        for name, action in given.items():
+        for name, action in actions.items():
             if name not in RULES or action not in ("off", "warn", "stop"):
                 raise UsageError(
                     f"video_tools.trainer.alarms.{name}={action}: known alarms are {', '.join(RULES)}, and each is "
                     "off, warn or stop (off and on need quotes in YAML)"
                 )
-        self._actions = {name: given.get(name, "warn") for name in RULES}
+        self._actions = {name: actions.get(name, "warn") for name in RULES}
         self._max_probs_diff = max_probs_diff
         self._history: dict[str, list[float]] = {name: [] for name, _ in RULES.values()}
         self._last_report: dict[str, int] = {}
@@ -168,16 +162,6 @@ class Alarms:
         logger.warning("step %s: alarm %s: %s", step, name, message)
         if self._actions[name] == "stop":
             self._stop = f"step {step}: {message}. The run ends, as video_tools.trainer.alarms.{name}=stop asks for"
-        if self._command is not None:
-            variables = {"VVT_ALARM": name, "VVT_ALARM_STEP": str(step), "VVT_ALARM_MESSAGE": message}
-            Thread(target=_run, args=(self._command, variables), daemon=False).start()
-
-
-def _run(command: str, variables: Mapping[str, str]) -> None:
-    try:
-        subprocess.run(command, shell=True, env=os.environ | variables, timeout=_COMMAND_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        logger.warning("video_tools.trainer.alarms.command failed: %s", error)
 
 
 _ADVICE = (

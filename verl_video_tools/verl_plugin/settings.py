@@ -343,24 +343,24 @@ def set_defaults(config: DictConfig) -> None:
 # --------------------------------------------------------------------------------------------------------------- epochs
 
 
-def end_with_epochs(trainer: DictConfig, steps_per_epoch: int, *, tells: bool = True) -> int | None:
+def end_with_epochs(trainer: DictConfig, steps_per_epoch: int, *, is_reported: bool = True) -> int | None:
     """Lower `total_training_steps` to the steps that the epochs have, where it is more.
 
     Args:
         trainer: the section of a run's configuration; changed in place.
-        tells: say so.
+        is_reported: print a line about it.
 
     Returns:
         The new number; None where nothing had to change.
     """
-    asked, most = trainer.total_training_steps, steps_per_epoch * trainer.total_epochs
-    if asked is None or asked <= most:
+    requested, last = trainer.total_training_steps, steps_per_epoch * trainer.total_epochs
+    if requested is None or requested <= last:
         return None
-    trainer.total_training_steps = most
-    if tells:
+    trainer.total_training_steps = last
+    if is_reported:
         print(
             f"[verl_video_tools] {trainer.total_epochs} epochs of {steps_per_epoch} steps end before "
-            f"total_training_steps={asked}: step {most} is the last; a larger trainer.total_epochs allows more",
+            f"total_training_steps={requested}: step {last} is the last; a larger trainer.total_epochs allows more",
             flush=True,
         )
-    return most
+    return last

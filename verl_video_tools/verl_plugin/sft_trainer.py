@@ -2,7 +2,7 @@
 
     torchrun -m verl_video_tools.verl_plugin.sft_trainer OPTION=VALUE ...
 
-On a CPU: `platforms.cpu_sft`.
+Without a GPU, with `VERL_PLATFORM=cpu`, `python` may take the place of `torchrun`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from __future__ import annotations
 import os
 
 import hydra
+import torch.distributed as dist
 from omegaconf import DictConfig
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.device import auto_set_device
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 
 from verl_video_tools.verl_plugin.settings import describe_run, end_with_epochs
+
+# What torchrun would set for a single process. verl's worker reads the address, but nobody connects to it.
+_SINGLE_PROCESS = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
 class VideoToolsSFTTrainer(SFTTrainer):
@@ -31,7 +35,7 @@ class VideoToolsSFTTrainer(SFTTrainer):
 
     def _build_dataloader(self) -> None:
         super()._build_dataloader()
-        end_with_epochs(self.config.trainer, len(self.train_dataloader), tells=self.rank == 0)
+        end_with_epochs(self.config.trainer, len(self.train_dataloader), is_reported=self.rank == 0)
 
     def _init_engine(self) -> None:
         super()._init_engine()
@@ -48,12 +52,25 @@ class VideoToolsSFTTrainer(SFTTrainer):
         super().fit()
 
 
+def _initialize_cpu_process_group() -> None:
+    """verl's own function would ask torch for the process group "cpu:gloo,cpu:gloo", which torch refuses."""
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+    else:
+        os.environ.update(_SINGLE_PROCESS)
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+
 @hydra.main(config_path="pkg://verl.trainer.config", config_name="sft_trainer_engine", version_base=None)
 def main(config: DictConfig) -> None:
     """Train as `verl.trainer.sft_trainer` does."""
-    auto_set_device(config)
-    initialize_global_process_group()
-    if int(os.environ["RANK"]) == 0:
+    if os.environ.get("VERL_PLATFORM") == "cpu":
+        config.trainer.device = "cpu"
+        _initialize_cpu_process_group()
+    else:
+        auto_set_device(config)
+        initialize_global_process_group()
+    if dist.get_rank() == 0:
         describe_run(config, config.data)
     VideoToolsSFTTrainer(config=config).fit()
     destroy_global_process_group()
