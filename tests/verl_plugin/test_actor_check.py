@@ -111,15 +111,15 @@ def test_a_broken_connection_is_forgiven_for_a_while(clock: SimpleNamespace) -> 
     actor = Actor("10.0.0.2")
     check = watching("inference server", actor, grace_seconds=60)
     assert check.fault() is None
-    assert not check.any_lost()
+    assert not check.is_suspicious()
     actor.answer = ActorUnavailableError("connection refused", None)
     assert check.fault() is None
-    assert check.any_lost()
+    assert check.is_suspicious()
     clock.seconds += 59
     assert check.fault() is None
     actor.answer = "10.0.0.2"
     assert check.fault() is None
-    assert not check.any_lost()
+    assert not check.is_suspicious()
     clock.seconds += 600
     assert check.fault() is None
 

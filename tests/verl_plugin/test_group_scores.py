@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,7 @@ from tests.turns.framethinker import answer, choose, get
 from tests.verl_plugin.group_worker import GroupQueue, Planted, run_group, trained_rows
 from tests.verl_plugin.harness import make_row, processor, run_loop, tokenizer, video
 from tests.verl_plugin.ranks import run_apart
-from tests.verl_plugin.trainer_batches import WHOLE_BATCH, bare_trainer
+from tests.verl_plugin.trainer_batches import WHOLE_BATCH, bare_trainer, update_filter
 from verl_video_tools import methods
 from verl_video_tools.core.errors import JudgeError, UsageError
 from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
@@ -28,7 +26,7 @@ from verl_video_tools.rollout.tokens import placeholder_runs
 from verl_video_tools.verl_plugin import agent_loop_worker
 from verl_video_tools.verl_plugin import queue as queue_port
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
-from verl_video_tools.verl_plugin.batching import DroppedRollouts, ValidSiblings, ValidSiblingsBufferAsync
+from verl_video_tools.verl_plugin.batching import DroppedRollouts, shared_values
 from verl_video_tools.verl_plugin.settings import unpack_record
 from verl_video_tools.verl_plugin.trainer import (
     VideoToolsColocateAsyncTrainer,
@@ -282,7 +280,7 @@ def advantages(monkeypatch: pytest.MonkeyPatch, queue: GroupQueue, kind: type, b
     sections = {"rollout": {"n": 4}, "actor": {"ppo_mini_batch_size": WHOLE_BATCH}}
     trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": sections})
     trainer.global_steps = 1
-    trainer._judge_watch.begin_step()
+    trainer._updates = update_filter(trainer)
     rows = trained_rows(queue)
     trainer._compute_advantage(KVBatchMeta(keys=list(rows), tags=[{} for _ in rows], partition_id="train"), {})
     found: dict[str, set[float]] = {}
@@ -322,17 +320,14 @@ async def test_advantages_by_hand(
     assert found == pytest.approx(expected, abs=2e-4)
 
 
-@pytest.mark.parametrize("kind", [ValidSiblings, ValidSiblingsBufferAsync])
 @pytest.mark.parametrize(
-    ("metric", "shared"), [("reward", None), ("score", None), ("curiosity", None), ("acc", 1.0), ("length", 0.0)]
+    ("metric", "shared"), [(None, None), ("score", None), ("curiosity", None), ("acc", 1.0), ("length", 0.0)]
 )
 async def test_dynamic_sampling_filters_by_the_compared_rewards(
-    monkeypatch: pytest.MonkeyPatch, kind: Any, metric: str, shared: float | None
+    monkeypatch: pytest.MonkeyPatch, metric: str | None, shared: float | None
 ) -> None:
     """All answers are right; one rollout looked. By itself each rollout would have earned the same."""
     queue = await run_group(monkeypatch, [Planted("B"), Planted("B", calls=True), Planted("B", flags=("aborted",))])
     monkeypatch.setattr(queue_port, "tq", queue)
-    buffer = SimpleNamespace(filter_groups_metric=metric, _see=lambda key, info: None, _dropped=DroppedRollouts())
-    buffer.partitions = {"train": {key: {} for key in queue.rows}}
-    found: Callable[..., dict[str, float | None]] = kind._shared_values
-    assert found(buffer, "train", {"a"}) == {"a": shared}
+    values = shared_values(list(queue.rows), "train", metric, lambda key, info: None, DroppedRollouts())
+    assert values == {"a": shared}

@@ -17,7 +17,7 @@ from verl.trainer.config.algorithm import RolloutCorrectionConfig
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
 from verl.trainer.ppo.v1 import trainer_base
 
-from tests.verl_plugin.trainer_batches import WHOLE_BATCH, MemoryQueue, bare_trainer
+from tests.verl_plugin.trainer_batches import WHOLE_BATCH, MemoryQueue, bare_trainer, update_filter
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.verl_plugin import queue as queue_port
 from verl_video_tools.verl_plugin.settings import pack_record
@@ -64,7 +64,7 @@ def corrected(preset: RolloutCorrectionConfig, monkeypatch: pytest.MonkeyPatch) 
     sections = {"rollout": {"n": 4, "custom": {}}, "actor": {"ppo_mini_batch_size": WHOLE_BATCH}}
     trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": sections})
     trainer.global_steps = 1
-    trainer._judge_watch.begin_step()
+    trainer._updates = update_filter(trainer)
     metrics: dict[str, float] = {}
     batch = KVBatchMeta(keys=list(rows), tags=[{} for _ in rows], partition_id="train")
     trainer._compute_advantage(batch, metrics)

@@ -21,12 +21,13 @@ from verl.trainer.ppo.v1 import trainer_base
 from verl.utils import tracking
 
 from tests.recorded_run import rollout
-from tests.verl_plugin.trainer_batches import Step
+from tests.verl_plugin.trainer_batches import Step, run_logging
+from verl_video_tools.records.best_effort import BestEffort
 from verl_video_tools.records.records import RecordWriter, read_records, step_files, step_of
 from verl_video_tools.records.report import read_run
-from verl_video_tools.verl_plugin import run_logging
+from verl_video_tools.verl_plugin import run_logging as run_logging_module
 from verl_video_tools.verl_plugin.alarms import Alarms
-from verl_video_tools.verl_plugin.run_logging import record_writer
+from verl_video_tools.verl_plugin.run_logging import RunLogging
 from verl_video_tools.verl_plugin.watchdog import ActorCheck
 
 NUM_STEPS = 4
@@ -59,9 +60,10 @@ class Trainer(trainer_module.VideoToolsTrainer):
         self.global_steps, self.total_training_steps, self.steps_per_epoch = 0, NUM_STEPS, NUM_STEPS
         self._stop_file, self._saved_step, self._watchdog = folder / "stop_requested", -1, None
         self._phase, self._phase_started = "starting", 0.0
-        self._actors, self._alarms = ActorCheck(), Alarms({}, 1.0)
-        self._records_folder = folder / "trajectories"
-        self._write_records = record_writer(self._records_folder)
+        self._actors, self._logging = ActorCheck(), run_logging(self, folder)
+        self._updates = SimpleNamespace(trajectories={})
+        work = super()._write_generations
+        self._write_generations = BestEffort(work, "writing generations", "tracking/failures")
         self.logged: list[dict[str, Any]] = []
         self._init_dump_executor()
 
@@ -111,7 +113,7 @@ def test_a_tracker_that_is_away_ends_no_run(
         "failed: logging to wandb; training goes on, and the next call repeats this one "
         "(logged once, counted in tracking/failures)"
     ]
-    assert sum(each.num_failures for each in trainer._trackers()) == 2
+    assert sum(each.num_failures for each in trainer._logging.trackers) == 2
 
 
 def test_a_table_that_cannot_be_logged_ends_no_run(
@@ -166,7 +168,7 @@ def steps_in(folder: Path) -> list[list[int]]:
     return [[step_of(path) for path in step_files(folder, validation=validation)] for validation in (False, True)]
 
 
-def test_a_resumed_run_sets_aside_what_was_recorded_of_steps_that_it_trains_again(
+def test_a_resumed_run_archives_records_of_steps_that_it_trains_again(
     tmp_path: Path, backends: dict[str, Backend], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Steps 5 and 6 of the lost policy stayed the newest for readers until the run came so far."""
@@ -176,7 +178,7 @@ def test_a_resumed_run_sets_aside_what_was_recorded_of_steps_that_it_trains_agai
     assert steps_in(records) == [[1, 2], [2]], "what was measured at step 2 is of the policy that goes on"
     assert steps_in(records / "abandoned_1") == [[3, 4, 5, 6], [4]]
     told = capsys.readouterr().out
-    assert told.count("going on from step 2: records of later steps") == 1
+    assert told.count("resuming from step 2: records of later steps") == 1
     assert f"(5 files in {records / 'abandoned_1'})" in told
     run = read_run("r", tmp_path)
     assert list(run.training) == [1, 2] and list(run.held_out) == [2]
@@ -185,11 +187,11 @@ def test_a_resumed_run_sets_aside_what_was_recorded_of_steps_that_it_trains_agai
 def test_a_run_that_only_measures_abandons_no_record(tmp_path: Path) -> None:
     """It may be given a checkpoint that is not the last."""
     trainer = recorded_before(tmp_path, val_only=True, val_before_train=True)
-    trainer._archive_stale_records()
+    trainer._logging.archive_stale_records(2)
     assert steps_in(tmp_path / "trajectories") == [[1, 2, 3, 4, 5, 6], [2, 4]]
 
 
-def test_records_that_cannot_be_set_aside_end_no_run(
+def test_records_that_cannot_be_archived_end_no_run(
     tmp_path: Path, backends: dict[str, Backend], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     trainer = recorded_before(tmp_path)
@@ -200,11 +202,11 @@ def test_records_that_cannot_be_set_aside_end_no_run(
     monkeypatch.setattr(Path, "rename", read_only)
     trainer.fit(SimpleNamespace(agent_loop_workers=[]))
     assert backends["file"].steps == [3, 4]
-    assert "failed: setting aside records of abandoned steps; training goes on" in caplog.text
-    assert sum(each.num_failures for each in trainer._recorders()) == 1
+    assert "failed: archiving records of abandoned steps; training goes on" in caplog.text
+    assert sum(each.num_failures for each in trainer._logging.recorders) == 1
 
 
-class Told(Step):
+class Logged(Step):
     """A step whose metrics and records the trainer makes itself."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -213,25 +215,29 @@ class Told(Step):
         self.freed: list[Any] = []
         for row in self.queue.rows.values():
             row["extra_fields"]["reward_extra_info"]["acc"] = 0.0
-        self.trainer._alarms, self.trainer._write_records = Alarms({}, 1.0), record_writer(folder)
-        self.trainer._validation_lines, self.trainer.global_steps = [], 1
         monkeypatch.setattr(trainer_base.PPOTrainer, "_compute_metrics", lambda *_, **__: None)
         monkeypatch.setattr(type(self.trainer), "_router_metrics", lambda _: {"router/imbalance": 0.0})
-        monkeypatch.setattr(run_logging, "release", lambda batch: self.freed.append(batch) or {})
+        monkeypatch.setattr(run_logging_module, "release", lambda batch: self.freed.append(batch) or {})
+        self.folder = folder
+        self.make_logging()
+
+    def make_logging(self) -> RunLogging:
+        self.trainer._logging = run_logging(self.trainer, self.folder)
+        return self.trainer._logging
 
     def metrics(self) -> dict[str, Any]:
         metrics: dict[str, Any] = {}
-        self.trainer._record_step(self.batch)  # as `step` does
+        self.trainer._logging.record_step(self.batch, 1, {}, {})  # as `step` does
         self.trainer._compute_metrics(self.batch, metrics, {}, global_steps=1, epoch=0)
         return metrics
 
 
-def test_a_step_is_told_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    told = Told(monkeypatch, tmp_path)
-    metrics = told.metrics()
+def test_a_step_is_logged_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    logged = Logged(monkeypatch, tmp_path)
+    metrics = logged.metrics()
     assert metrics["rollout/count"] == 4 and metrics["router/imbalance"] == 0.0
     assert (metrics["records/failures"], metrics["tracking/failures"]) == (0, 0)
-    assert len(list(read_records(tmp_path))) == 4 and told.freed == [told.batch]
+    assert len(list(read_records(tmp_path / "trajectories"))) == 4 and logged.freed == [logged.batch]
 
 
 def test_a_router_that_is_not_ours_has_no_metric(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,50 +251,52 @@ def test_a_rollout_that_never_reached_the_engine_lags_behind_no_policy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """verl would count one unreadable video in step 300 as 300 policies old."""
-    told = Told(monkeypatch, tmp_path)
-    told.batch.tags = [{"min_global_steps": version, "max_global_steps": version} for version in (299, 298, -1, 299)]
-    told.trainer._compute_metrics(told.batch, {}, {}, global_steps=300, epoch=0)
-    assert [tag["max_global_steps"] for tag in told.batch.tags] == [299, 298, 299, 299]
-    assert [tag["min_global_steps"] for tag in told.batch.tags] == [299, 298, 299, 299]
+    logged = Logged(monkeypatch, tmp_path)
+    logged.batch.tags = [{"min_global_steps": version, "max_global_steps": version} for version in (299, 298, -1, 299)]
+    logged.trainer._compute_metrics(logged.batch, {}, {}, global_steps=300, epoch=0)
+    assert [tag["max_global_steps"] for tag in logged.batch.tags] == [299, 298, 299, 299]
+    assert [tag["min_global_steps"] for tag in logged.batch.tags] == [299, 298, 299, 299]
 
 
 def test_a_reward_without_accuracy_costs_its_metrics_and_no_record(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of a reward manager of the user's own, which ended the run."""
-    told = Told(monkeypatch, tmp_path)
-    for row in told.queue.rows.values():
+    logged = Logged(monkeypatch, tmp_path)
+    for row in logged.queue.rows.values():
         del row["extra_fields"]["reward_extra_info"]["acc"]
-    assert told.metrics()["records/failures"] == 1
-    assert len(list(read_records(tmp_path))) == 4
+    assert logged.metrics()["records/failures"] == 1
+    assert len(list(read_records(tmp_path / "trajectories"))) == 4
 
 
-@pytest.mark.parametrize("part", ["record_lines", "rollout_metrics", "Trainer._router_metrics", "Alarms.check"])
+@pytest.mark.parametrize("part", ["Logging._lines", "rollout_metrics", "Trainer._router_metrics", "Alarms.check"])
 def test_metrics_that_cannot_be_made_end_no_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, part: str
 ) -> None:
-    told = Told(monkeypatch, tmp_path)
+    logged = Logged(monkeypatch, tmp_path)
 
     def broken(*_: Any, **__: Any) -> None:
         raise KeyError("a metric nobody has thought of")
 
-    owners = {"": run_logging, "Trainer": type(told.trainer), "Alarms": Alarms}
+    owners = {"": run_logging_module, "Logging": RunLogging, "Trainer": type(logged.trainer), "Alarms": Alarms}
     owner, _, name = part.rpartition(".")
     monkeypatch.setattr(owners[owner], name, broken)
+    logged.make_logging()
     for expected in (1, 2):
-        assert told.metrics()["records/failures"] == expected
-    assert told.freed == [told.batch] * 2, "images are freed all the same"
+        assert logged.metrics()["records/failures"] == expected
+    assert logged.freed == [logged.batch] * 2, "images are freed all the same"
     assert len(caplog.records) == 1 and "a metric nobody has thought of" in caplog.text
 
 
 def test_records_of_held_out_rollouts_that_cannot_be_made_end_no_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = Told(monkeypatch, tmp_path)
-    for row in told.queue.rows.values():
+    logged = Logged(monkeypatch, tmp_path)
+    for row in logged.queue.rows.values():
         row["extra_fields"].pop("reward_extra_info")
-    told.trainer._keep_validation(told.batch)
-    assert told.trainer._keep_validation.num_failures == 1 and "records of held-out rollouts" in caplog.text
+    record = logged.trainer._logging.record_validation
+    record(logged.batch, 1)
+    assert record.num_failures == 1 and "records of held-out rollouts" in caplog.text
 
 
 def test_what_verl_asks_of_its_trackers_is_theirs(tmp_path: Path, backends: dict[str, Backend]) -> None:

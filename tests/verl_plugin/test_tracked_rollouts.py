@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +15,14 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 from PIL import Image
 
 trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
+from tests.verl_plugin.trainer_batches import bare_trainer, run_logging
 from tests.videos.files import MakeVideo
 from tests.viewer_page import line
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.records.best_effort import BestEffort
 from verl_video_tools.verl_plugin.run_logging import SENDERS, RunLogging, as_code_block, chosen, track
 
 
@@ -194,41 +196,40 @@ def test_every_backend_is_one_of_verl_s() -> None:
     assert set(SENDERS) <= set(Tracking.supported_backend)
 
 
-def stepped(monkeypatch: pytest.MonkeyPatch, backends: dict[str, Any], every: int) -> Any:
-    """A trainer whose steps have one rollout each."""
-    trainer = object.__new__(trainer_module.VideoToolsTrainer)
+def stepped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, backends: dict[str, Any], every: int
+) -> tuple[RunLogging, Callable[[int], None]]:
+    """The logging of a run whose steps have one rollout each, and what takes a step."""
     monkeypatch.setattr(RunLogging, "_lines", lambda *_, **__: [scored("a", 1.0)])
-    trainer._write_records = BestEffort(lambda *_: None, "writing", "records/failures")
-    trainer._tracked_every = every
-    trainer.logger = SimpleNamespace(logger=backends, log=lambda **_: None)
-    trainer._write_generations = BestEffort(lambda *_: None, "writing", "tracking/failures")
-    return trainer
+    trainer = bare_trainer()
+    trainer.config = OmegaConf.create({})
+    logging = run_logging(trainer, tmp_path, tracked_rollouts_every=every)
+    return logging, lambda step: logging.record_step(SimpleNamespace(), step, backends, {})
 
 
-def test_a_step_shows_rollouts_each_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_shows_rollouts_each_so_many_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = Module()
-    trainer = stepped(monkeypatch, {"wandb": module}, every=2)
+    logging, take_step = stepped(monkeypatch, tmp_path, {"wandb": module}, every=2)
     for step in range(1, 6):
-        trainer.global_steps = step
-        trainer._record(SimpleNamespace())
+        take_step(step)
     assert [step for step, _ in module.logged] == [2, 4]
-    assert sum(each.num_failures for each in trainer._trackers()) == 0
+    assert sum(each.num_failures for each in logging.trackers) == 0
 
 
-def test_a_tracker_that_fails_ends_no_run_and_keeps_nothing_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_fails_ends_no_run_and_keeps_nothing_from_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     broken, module = Module(), Module()
     monkeypatch.setattr(broken, "log", lambda *_, **__: 1 / 0)
-    trainer = stepped(monkeypatch, {"wandb": broken, "swanlab": module}, every=1)
+    logging, take_step = stepped(monkeypatch, tmp_path, {"wandb": broken, "swanlab": module}, every=1)
     for step in (1, 2):
-        trainer.global_steps = step
-        trainer._record(SimpleNamespace())
+        take_step(step)
     assert [step for step, _ in module.logged] == [1, 2]
-    assert [each.num_failures for each in trainer._trackers() if each.num_failures] == [2]
+    assert [each.num_failures for each in logging.trackers if each.num_failures] == [2]
 
 
-def test_a_rollout_that_cannot_be_drawn_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollout_that_cannot_be_drawn_ends_no_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("verl_video_tools.verl_plugin.run_logging.rollout_picture", lambda _: 1 / 0)
-    trainer = stepped(monkeypatch, {"wandb": Module()}, every=1)
-    trainer.global_steps = 1
-    trainer._record(SimpleNamespace())
-    assert [each.num_failures for each in trainer._trackers() if each.num_failures] == [1]
+    logging, take_step = stepped(monkeypatch, tmp_path, {"wandb": Module()}, every=1)
+    take_step(1)
+    assert [each.num_failures for each in logging.trackers if each.num_failures] == [1]

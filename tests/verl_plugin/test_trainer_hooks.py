@@ -3,6 +3,7 @@
 # Imports after a skip: what they name is not there on every machine.
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
 
-from tests.verl_plugin.trainer_batches import bare_trainer
+from tests.verl_plugin.trainer_batches import bare_trainer, update_filter
 from verl_video_tools.core.errors import VideoToolsError
+from verl_video_tools.verl_plugin.alarms import JudgeWatch
+from verl_video_tools.verl_plugin.settings import TrainerOptions
 from verl_video_tools.verl_plugin.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
 
 
@@ -33,7 +36,9 @@ def test_a_step_that_can_never_be_filled_ends(monkeypatch: pytest.MonkeyPatch) -
     trainer.config = OmegaConf.create(
         {"algorithm": {"filter_groups": {"enable": True}}, "data": {"train_batch_size": 4}}
     )
-    trainer.global_steps, trainer._max_refill_batches = 7, 5
+    trainer.global_steps, trainer._options = 7, TrainerOptions(max_refill_batches=5)
+    trainer._updates = update_filter(trainer)
+    trainer._judge_watch = JudgeWatch(None)
     for _ in range(2):  # a second step may ask as often
         with pytest.raises(VideoToolsError, match=r"step 7: 5 batches of 4 questions.*max_refill_batches"):
             trainer._step_once({}, {}, 4)
@@ -59,10 +64,11 @@ def test_records_are_written_before_the_checkpoint(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(trainer_base.PPOTrainer, "step", lambda self, metrics, timing_raw: "batch")
     trainer, written = object.__new__(VideoToolsTrainer), []
     trainer.global_steps = 7
-    monkeypatch.setattr(trainer, "_lines", lambda batch, step, trained: [{"batch": batch}], raising=False)
-    trainer._write_records = lambda step, lines: written.append((step, lines))
+    trainer._updates = SimpleNamespace(trajectories={"a_0_0": "record"})
+    trainer._logging = SimpleNamespace(record_step=lambda *arguments: written.append(arguments), trackers=[])
+    trainer.logger = SimpleNamespace(logger={}, log=None)
     assert trainer.step({}, {}) == "batch"
-    assert written == [(7, [{"batch": "batch"}])] == [(7, trainer._step_lines)]
+    assert written == [("batch", 7, {}, {"a_0_0": "record"})]
 
 
 def test_a_run_that_was_killed_while_it_named_its_checkpoint_resumes(

@@ -12,9 +12,13 @@ import pytest
 
 pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 
-from tests.verl_plugin.trainer_batches import Step
+from tests.verl_plugin.trainer_batches import Step, run_logging
 from verl_video_tools.records.records import RecordWriter, read_records
-from verl_video_tools.verl_plugin.run_logging import ReplayTap
+from verl_video_tools.verl_plugin.trainer import ReplayTap
+
+
+def lines_of(step: Step, folder: Path, *, trained: bool) -> list[dict[str, Any]]:
+    return run_logging(step.trainer, folder, record_tokens=True)._lines(step.batch, 1, trained=trained)
 
 
 def test_batches_of_validation_are_seen_before_verl_clears_them_and_failures_in_any() -> None:
@@ -40,10 +44,10 @@ def test_batches_of_validation_are_seen_before_verl_clears_them_and_failures_in_
     assert failures == [2, 1]
 
 
-def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     step = Step(monkeypatch)
     step.advantages()
-    lines = step.trainer._lines(step.batch, 1, trained=True)
+    lines = lines_of(step, tmp_path, trained=True)
     by_name = {f"{line['uid']}_{line['session_id']}": line for line in lines}
     assert sorted(by_name) == ["a_0", "a_1", "b_0", "b_1"]
     line = by_name["a_1"]
@@ -55,22 +59,22 @@ def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -
     assert line["sequences"][0].keys() == {
         *("prompts", "responses", "response_mask", "rollout_log_probs", "old_log_probs", "advantages")
     }
-    validation = step.trainer._lines(step.batch, 1, trained=False)
+    validation = lines_of(step, tmp_path, trained=False)
     assert all(line["advantage"] is None for line in validation)
     assert validation[0]["sequences"][0].keys() == {"prompts", "responses", "response_mask", "rollout_log_probs"}
 
 
-def test_records_of_an_engine_that_gives_no_log_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_an_engine_that_gives_no_log_probabilities(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     step = Step(monkeypatch, log_probs=False)
     step.advantages()
-    assert "rollout_log_probs" not in step.trainer._lines(step.batch, 1, trained=True)[0]["sequences"][0]
+    assert "rollout_log_probs" not in lines_of(step, tmp_path, trained=True)[0]["sequences"][0]
 
 
-def test_a_flagged_rollout_has_generated_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flagged_rollout_has_generated_what_it_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its mask is 0 by then, so that it does not train."""
     step = Step(monkeypatch, flagged=("a_1",))
     step.advantages()
-    (line,) = [line for line in step.trainer._lines(step.batch, 1, trained=True) if line["trajectory"].flags]
+    (line,) = [line for line in lines_of(step, tmp_path, trained=True) if line["trajectory"].flags]
     assert (line["num_generated_tokens"], line["num_observation_tokens"]) == (1 + 2 + 3, 3)
 
 
@@ -80,7 +84,7 @@ def test_a_column_of_any_type_is_kept_as_text(monkeypatch: pytest.MonkeyPatch, t
     values = {"day": date(2026, 1, 2), "price": Decimal("1.5"), "at": np.datetime64("2026-01-02T03:04"), "key": b"k"}
     for row in step.queue.rows.values():
         row["extra_info"] = {"index": 7, "shape": np.array([2, 3]), "depth": np.array(4), **values}
-    lines = step.trainer._lines(step.batch, 1, trained=True)
+    lines = lines_of(step, tmp_path, trained=True)
     (read, *_) = read_records(RecordWriter(tmp_path).write(1, lines))
     assert read["extra_info"] == {
         **{"index": 7, "shape": [2, 3], "depth": 4},
@@ -89,10 +93,12 @@ def test_a_column_of_any_type_is_kept_as_text(monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.mark.parametrize("reward_model", ["B", None, {"style": "rule"}])
-def test_a_row_without_a_truth_has_its_line_too(monkeypatch: pytest.MonkeyPatch, reward_model: Any) -> None:
+def test_a_row_without_a_truth_has_its_line_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reward_model: Any
+) -> None:
     step = Step(monkeypatch, flagged=("a_1",))
     step.advantages()
     for row in step.queue.rows.values():
         row["reward_model"] = reward_model
-    lines = step.trainer._lines(step.batch, 1, trained=True)
+    lines = lines_of(step, tmp_path, trained=True)
     assert [line["ground_truth"] for line in lines] == [None] * 4

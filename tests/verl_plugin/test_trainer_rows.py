@@ -62,14 +62,13 @@ def test_no_mini_batch_is_left_with_flagged_rollouts_alone(
     """Those of an outage finish together, and would make up one: with its mean of nothing, or a step along momentum."""
     step = Step(monkeypatch, flagged=flagged, ranks=ranks)
     on_rank = [{*step.batch.keys[first : first + 12 // ranks]} for first in range(0, 12, 12 // ranks)]
-    step.trainer._skips_update = False
     step.advantages()
     keys, size = step.batch.keys, 6 // ranks
     assert [{*keys[first : first + 12 // ranks]} for first in range(0, 12, 12 // ranks)] == on_rank
     for number in range(2):  # verl's mini-batches: consecutive rows of each rank
         rows = [keys[first + number * size + i] for first in range(0, 12, 12 // ranks) for i in range(size)]
         assert any(step.queue.rows[key]["response_mask"].any() for key in rows)
-    assert not step.trainer._skips_update
+    assert not step.trainer._updates.skips_update
 
 
 def test_too_few_valid_rollouts_for_all_mini_batches_update_nothing(
@@ -127,7 +126,7 @@ def test_of_equally_long_sequences_one_becomes_longer(monkeypatch: pytest.Monkey
     names = ("a_0_0", "b_0_0", "b_1_0")  # each of 3 + 2 tokens
     tags = [{"seq_len": 5, "prompt_len": 3, "response_len": 2} for _ in names]
     batch = KVBatchMeta(keys=list(names), tags=tags, partition_id="train")
-    lengthen(batch, 1, step.trainer.tokenizer.pad_token_id, step.trainer._log_probs)
+    lengthen(batch, 1, step.trainer.tokenizer.pad_token_id, ["rollout_log_probs"] if log_probs else [])
     assert [tag["seq_len"] for tag in batch.tags] == [5, 6, 5]
     rows = [step.queue.rows[name] for name in names]
     assert [row["position_ids"].shape for row in rows] == [(4, 5), (4, 6), (4, 5)]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from itertools import count
 from random import Random
@@ -20,10 +21,10 @@ from verl.trainer.ppo.v1 import replay_buffer, trainer_base
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from verl_video_tools.core.errors import JudgeError
-from verl_video_tools.verl_plugin import batching
 from verl_video_tools.verl_plugin import queue as queue_port
-from verl_video_tools.verl_plugin.alarms import Alarms
+from verl_video_tools.verl_plugin.alarms import Alarms, JudgeWatch
 from verl_video_tools.verl_plugin.batching import DroppedRollouts
+from verl_video_tools.verl_plugin.settings import TrainerOptions, judge_config
 from verl_video_tools.verl_plugin.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
 
 Group = list[float | None]
@@ -94,6 +95,8 @@ def trainer_with_buffer(
         }
     )
     trainer._add_prompts_to_generate = refill
+    trainer._judge_watch = JudgeWatch(judge_config(trainer.config))
+    trainer._logging, trainer._options = SimpleNamespace(dropped=DroppedRollouts()), TrainerOptions()
     trainer.replay_buffer = trainer._build_replay_buffer()
     trainer.replay_buffer.poll_interval = 0.0
     return trainer
@@ -129,8 +132,11 @@ def test_groups_are_compared_by_their_valid_siblings(kind: Any, metric: str, que
     groups, metrics = sampled(trainer, queue, batch_size=2)
     assert groups.keys() == kept.keys()
     assert metrics["training/filter_groups/evicted_samples"] == len(dropped)
-    assert trainer._dropped.take() == {"rollout/dropped": 5 * 16.0, "rollout/dropped_flagged": 1 + 1 + 15 + 16.0}
-    assert trainer._dropped.take() == {"rollout/dropped": 0.0, "rollout/dropped_flagged": 0.0}
+    assert trainer._logging.dropped.take() == {
+        "rollout/dropped": 5 * 16.0,
+        "rollout/dropped_flagged": 1 + 1 + 15 + 16.0,
+    }
+    assert trainer._logging.dropped.take() == {"rollout/dropped": 0.0, "rollout/dropped_flagged": 0.0}
 
 
 def test_the_alarm_hears_of_flagged_rollouts_that_are_dropped(queue: Queue) -> None:
@@ -145,7 +151,7 @@ def test_the_alarm_hears_of_flagged_rollouts_that_are_dropped(queue: Queue) -> N
     batch = {"rollout/count": 32.0, "rollout/flagged": 0.0}
     alarms = Alarms({"patience_steps": 1}, max_probs_diff=0.05)
     assert alarms.check(1, batch) == []
-    assert alarms.check(2, batch | trainer._dropped.take()) == ["flagged_rollouts"]
+    assert alarms.check(2, batch | trainer._logging.dropped.take()) == ["flagged_rollouts"]
 
 
 @pytest.mark.slow
@@ -175,13 +181,13 @@ def test_verls_own_filter_would_keep_them(queue: Queue) -> None:
     """Why there is a buffer of ours; should a later verl compare valid siblings, it can go."""
     queue.add("flagged", [1.5] * 15 + [None])
     trainer = trainer_with_buffer(lambda num_prompts: num_prompts)
-    names = batching.inspect.signature(ReplayBuffer).parameters
+    names = inspect.signature(ReplayBuffer).parameters
     stock = ReplayBuffer(**{name: getattr(trainer.replay_buffer, name) for name in names})
     stock._sync_metadata_from_transfer_queue()
     assert stock._dapo_filtered_keys("train")[0] == set()
 
 
-def test_only_buffers_that_filter_are_replaced(queue: Queue) -> None:
+def test_only_buffers_that_filter_are_replaced(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(trainer_with_buffer(lambda n: n, enable=False).replay_buffer) is ReplayBuffer
     assert type(trainer_with_buffer(lambda n: n).replay_buffer) is not ReplayBuffer
     assert isinstance(trainer_with_buffer(lambda n: n, VideoToolsColocateAsyncTrainer).replay_buffer, ReplayBufferAsync)
@@ -190,7 +196,8 @@ def test_only_buffers_that_filter_are_replaced(queue: Queue) -> None:
         """The user's."""
 
     chosen = object.__new__(Chosen)
-    assert batching.with_valid_siblings(chosen, lambda key, info: None, DroppedRollouts()) is chosen
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_build_replay_buffer", lambda self: chosen)
+    assert object.__new__(VideoToolsTrainer)._build_replay_buffer() is chosen
 
 
 @pytest.fixture
@@ -207,7 +214,7 @@ def refilled_by_the_trainer(monkeypatch: pytest.MonkeyPatch, queue: Queue) -> It
         trainer = trainer_with_buffer(lambda num_prompts: 0, on_failure=on_failure)
         del trainer._add_prompts_to_generate
         trainer.replay_buffer.refill_fn = trainer._add_prompts_to_generate
-        trainer.global_steps, trainer._max_refill_batches, trainer._num_refilled = 1, 20, 0
+        trainer.global_steps, trainer._num_refilled = 1, 0
         trainer._phase = "generating rollouts"
         trainer._judge_watch.begin_step()
         add(trainer, 4)

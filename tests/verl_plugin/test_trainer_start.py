@@ -170,8 +170,9 @@ def test_the_trainer_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
     options = [f"++trainer.video_tools.{name}={value}" for name, value in set_.items()]
     run = [f"trainer.default_local_dir={tmp_path}", "trainer.test_freq=-1", "trainer.val_before_train=False", *options]
     trainer = trainer_module.VideoToolsTrainer(compose_run("grpo", run))
-    assert (trainer._record_tokens, trainer._tracked_every) == (True, 10)
-    assert (trainer._max_refill_batches, trainer.replay_buffer.poll_interval) == (3, 0.5)
+    options = trainer._options
+    assert (options.record_tokens, options.tracked_rollouts_every, options.max_refill_batches) == (True, 10, 3)
+    assert trainer.replay_buffer.poll_interval == 0.5
     with pytest.raises(UsageError, match="did you mean 'record_tokens'"):
         trainer_module.VideoToolsTrainer(compose_run("grpo", [*run, "++trainer.video_tools.record_token=True"]))
     short = "actor_rollout_ref.rollout.max_model_len=1023"  # verl's defaults are 512 tokens each

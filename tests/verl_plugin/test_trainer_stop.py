@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from verl.trainer.ppo.v1 import trainer_base, trainer_sync
 
+from tests.verl_plugin.trainer_batches import run_logging
 from verl_video_tools.launch import train as launch
-from verl_video_tools.verl_plugin.run_logging import record_writer
 from verl_video_tools.verl_plugin.watchdog import ActorCheck
 
 
@@ -27,9 +27,7 @@ class Trainer(trainer_module.VideoToolsTrainer):
         self.config = OmegaConf.create({"trainer": {"max_actor_ckpt_to_keep": None}})
         self._stop_file, self._saved_step = folder / trainer_module.STOP_FILE, -1
         self._actors, self._watchdog = ActorCheck(), None
-        self._records_folder, self.global_steps = folder, 0
-        self._write_records = record_writer(folder)
-        self._alarms = SimpleNamespace(stop_if_asked=lambda: None)
+        self.global_steps, self._logging = 0, run_logging(self, folder)
         self.save_freq, self.ask_in = save_freq, ask_in
         self.told: list[str] = []
 

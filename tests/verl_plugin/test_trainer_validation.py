@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", rea
 from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.trainer.ppo.v1 import trainer_base
 
+from tests.verl_plugin.trainer_batches import run_logging
+from verl_video_tools.verl_plugin.settings import TrainerOptions
 from verl_video_tools.verl_plugin.trainer import first_rows
 
 ROWS = [{"index": number} for number in range(10)]
@@ -42,7 +45,7 @@ def test_the_first_rows_in_their_order(num_rows: int, batch_size: int, expected:
     [(0, False, 10), (5, False, 4), (15, False, 4), (20, False, 10), (25, False, 10), (5, True, 10)],
 )
 def test_all_rows_before_and_after_training(
-    monkeypatch: pytest.MonkeyPatch, step: int, val_only: bool, num_asked: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: int, val_only: bool, num_asked: int
 ) -> None:
     """And where a run only measures a checkpoint."""
     asked: list[int] = []
@@ -55,15 +58,15 @@ def test_all_rows_before_and_after_training(
     trainer: Any = object.__new__(trainer_module.VideoToolsTrainer)
     trainer.val_dataloader = every_row = loader()
     trainer.config = OmegaConf.create({"trainer": {"val_only": val_only}})
-    trainer.global_steps, trainer.total_training_steps, trainer._num_interim_rows = step, 20, 4
-    trainer._validation_lines, trainer._write_records = [], lambda *_, **__: None
+    trainer.global_steps, trainer.total_training_steps = step, 20
+    trainer._options, trainer._logging = TrainerOptions(interim_validation_rows=4), run_logging(trainer, tmp_path)
     trainer._judge_watch = type("Watch", (), {"check_failures": lambda *_: None})()
     trainer._validate()
     assert sorted(asked) == list(range(num_asked))
     assert trainer.val_dataloader is every_row
 
 
-def test_a_measurement_that_fails_leaves_all_rows_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measurement_that_fails_leaves_all_rows_to_the_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def validate(self: Any) -> dict[str, float]:
         raise RuntimeError("the engine is gone")
 
@@ -71,8 +74,8 @@ def test_a_measurement_that_fails_leaves_all_rows_to_the_next(monkeypatch: pytes
     trainer: Any = object.__new__(trainer_module.VideoToolsTrainer)
     trainer.val_dataloader = every_row = loader()
     trainer.config = OmegaConf.create({"trainer": {}})
-    trainer.global_steps, trainer.total_training_steps, trainer._num_interim_rows = 5, 20, 4
-    trainer._validation_lines = []
+    trainer.global_steps, trainer.total_training_steps = 5, 20
+    trainer._options, trainer._logging = TrainerOptions(interim_validation_rows=4), run_logging(trainer, tmp_path)
     with pytest.raises(RuntimeError, match="the engine is gone"):
         trainer._validate()
     assert trainer.val_dataloader is every_row

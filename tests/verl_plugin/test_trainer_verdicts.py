@@ -11,9 +11,10 @@ pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer 
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import trainer_base
 
-from tests.verl_plugin.trainer_batches import advantages, run
+from tests.verl_plugin.trainer_batches import advantages, run, run_logging
 from verl_video_tools.core.errors import JudgeError, VideoToolsError
-from verl_video_tools.records.records import RecordWriter
+from verl_video_tools.verl_plugin.alarms import JudgeWatch
+from verl_video_tools.verl_plugin.settings import TrainerOptions, judge_config
 from verl_video_tools.verl_plugin.trainer import VideoToolsTrainer
 
 
@@ -38,7 +39,6 @@ def test_a_step_without_any_verdict_updates_nothing(monkeypatch: pytest.MonkeyPa
     updated: list[KVBatchMeta] = []
     monkeypatch.setattr(trainer_base.PPOTrainer, "_update_actor", lambda self, batch, metrics: updated.append(batch))
     trainer = object.__new__(VideoToolsTrainer)
-    trainer._skips_update = False
     rollouts = [("a_0_0", 0.0, False), ("a_1_0", 0.0, False)]
     run(monkeypatch, rollouts, unjudged=("a_0_0",), trainer=trainer)
     judged, not_judged = (KVBatchMeta(keys=[], tags=[], partition_id=name) for name in ("judged", "not judged"))
@@ -99,7 +99,6 @@ def test_an_update_whose_rollouts_all_failed_ends_no_step_that_has_others(
         updated.clear()
         trainer = object.__new__(VideoToolsTrainer)
         for update, rollouts in enumerate(updates):
-            trainer._skips_update = False
             place = {"trainer": trainer, "update": update, "num_updates": len(updates)}
             rows = run(monkeypatch, rollouts, **place, flagged_mask=flagged_mask, penalties=penalties)
             trainer._update_actor(batch, {})
@@ -122,22 +121,20 @@ def test_validation_without_verdicts(monkeypatch: pytest.MonkeyPatch, on_failure
     metrics = {"val-aux/world/judge_failed/mean@1": 0.25, "val-core/world/acc/mean@1": 0.5}
 
     def validate(self: VideoToolsTrainer) -> dict[str, float]:
-        self._validation_lines.append({"uid": "a"})
+        self._logging._validation_lines.append({"uid": "a"})
         return metrics
 
     monkeypatch.setattr(trainer_base.PPOTrainer, "_validate", validate)
     trainer = object.__new__(VideoToolsTrainer)
-    trainer._num_interim_rows = 0
-    trainer._write_records, trainer._validation_lines = (
-        RecordWriter(tmp_path).write,
-        [{"uid": "of an earlier validation"}],
-    )
     judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
     trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"custom": {"video_tools": {"judge": judge}}}}})
-    trainer.global_steps = 0
+    trainer.global_steps, trainer.val_dataloader, trainer.total_training_steps = 0, None, 1
+    trainer._options, trainer._judge_watch = TrainerOptions(), JudgeWatch(judge_config(trainer.config))
+    trainer._logging = run_logging(trainer, tmp_path)
+    trainer._logging._validation_lines = [{"uid": "of an earlier validation"}]
     if on_failure == "flag":
         assert trainer._validate() == metrics
     else:
         with pytest.raises(JudgeError, match="gave no verdict"):
             trainer._validate()
-    assert (tmp_path / "val_step_000000.jsonl").read_text() == '{"uid": "a"}\n'
+    assert (tmp_path / "trajectories" / "val_step_000000.jsonl").read_text() == '{"uid": "a"}\n'

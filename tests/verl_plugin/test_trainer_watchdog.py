@@ -16,8 +16,9 @@ trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", rea
 from ray.exceptions import ActorUnavailableError
 from verl.trainer.ppo.v1 import trainer_base
 
+from tests.verl_plugin.trainer_batches import bare_trainer, run_logging
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.verl_plugin.run_logging import record_writer
+from verl_video_tools.verl_plugin.settings import TrainerOptions
 from verl_video_tools.verl_plugin.watchdog import ActorCheck, watched_actors
 
 
@@ -25,61 +26,48 @@ class Watchdog:
     """Notes what it is asked to do."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.calls: list[Any] = []
 
-    def wait_for_round(self) -> None:
-        self.told.append("round")
-
-    def join(self, timeout_seconds: float) -> None:
-        self.told.append(timeout_seconds)
+    def wait_for_verdict(self, is_lost: bool = False) -> None:
+        self.calls.append(("verdict", is_lost))
 
     def stop(self) -> None:
-        self.told.append("stop")
+        self.calls.append("stop")
 
 
 @pytest.mark.parametrize(
-    ("error", "is_sick", "is_lost", "waits"),
+    ("error", "waits"),
     [
-        (ActorUnavailableError("connection refused", None), False, False, ["round", 60.0, "round"]),
-        (RuntimeError("no trajectories"), True, False, ["round", 60.0, "round"]),  # of a dead engine
-        (RuntimeError("no trajectories"), False, True, ["round", 60.0, "round"]),  # of a dead reward worker
-        (ValueError("a bug"), False, False, ["round"]),  # it may follow from a death that was not noticed yet
-        (UsageError("an unknown option"), True, True, []),
+        (ActorUnavailableError("connection refused", None), [("verdict", True)]),
+        (RuntimeError("no trajectories"), [("verdict", False)]),  # perhaps of a dead engine
+        (UsageError("an unknown option"), []),
     ],
 )
 def test_the_watchdog_may_name_the_dead_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_sick: bool, is_lost: bool, waits: list[Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, waits: list[Any]
 ) -> None:
     def fit(self: Any, agent_loop_manager: Any) -> None:
         raise error
 
     monkeypatch.setattr(trainer_base.PPOTrainer, "fit", fit)
-    trainer = object.__new__(trainer_module.VideoToolsTrainer)
-    watchdog = Watchdog()
-    trainer._watchdog, trainer._watchdog_grace_seconds = watchdog, 60.0
-    trainer._servers = SimpleNamespace(any_unhealthy=lambda: is_sick)
+    trainer = bare_trainer()
+    trainer._watchdog = watchdog = Watchdog()
+    trainer.config, trainer.global_steps = OmegaConf.create({}), 0
     trainer._actors, trainer._stop_file = ActorCheck(), tmp_path / "stop_requested"
-    monkeypatch.setattr(ActorCheck, "any_lost", lambda self: is_lost)
-    trainer._write_records, trainer._archive_stale_records = record_writer(tmp_path), lambda: None
+    trainer._logging = run_logging(trainer, tmp_path)
     with pytest.raises(type(error)):
         trainer.fit(SimpleNamespace(agent_loop_workers=["a", "b"]))
-    assert watchdog.told == [*waits, "stop"]
+    assert watchdog.calls == [*waits, "stop"]
     assert [actor.label for actor in trainer._actors._watched] == ["agent loop worker 0", "agent loop worker 1"]
 
 
 def test_a_step_whose_rollouts_failed_waits_for_what_is_dead(capsys: pytest.CaptureFixture[str]) -> None:
     """verl would train on the others: of a step in which the engine died, on half of it."""
-    trainer = object.__new__(trainer_module.VideoToolsTrainer)
-    watchdog = Watchdog()
-    trainer._watchdog, trainer._watchdog_grace_seconds, trainer.global_steps = watchdog, 60.0, 7
-    trainer._servers, trainer._actors = SimpleNamespace(any_unhealthy=lambda: True), ActorCheck()
+    trainer = bare_trainer()
+    trainer._watchdog, trainer.global_steps = watchdog, _ = Watchdog(), 7
     trainer._explain_failures(2)
-    assert watchdog.told == ["round", 60.0, "round"]
+    assert watchdog.calls == [("verdict", False)]
     assert "step 7: rollouts of 2 groups have failed (errors stand above), and are left out" in capsys.readouterr().out
-    trainer._servers = SimpleNamespace(any_unhealthy=lambda: False)
-    watchdog.told.clear()
-    trainer._explain_failures(1)
-    assert watchdog.told == ["round"]
 
 
 def trainer_with(**more: Any) -> SimpleNamespace:
@@ -128,11 +116,11 @@ def test_the_trainer_watches_the_controller_and_all_that_it_waits_for(monkeypatc
     monkeypatch.setattr(trainer_module.PPOTrainerSync, "on_init_end", lambda self: None)
     monkeypatch.setattr(trainer_module, "queue_controller", lambda: ["controller"])
     watchdog = SimpleNamespace(start=lambda: None)
-    monkeypatch.setattr(trainer_module, "Watchdog", lambda checks, progress: watchdog)
+    monkeypatch.setattr(trainer_module, "Watchdog", lambda checks, progress, grace_seconds: watchdog)
     monkeypatch.setattr(trainer_module, "describe_run", lambda config, section: None)
     trainer = object.__new__(trainer_module.VideoToolsTrainer)
     config = OmegaConf.create({"actor_rollout_ref": {"rollout": {}}})
-    vars(trainer).update(vars(trainer_with()), config=config, _actors=ActorCheck(), _watchdog_grace_seconds=60.0)
+    vars(trainer).update(vars(trainer_with()), config=config, _actors=ActorCheck(), _options=TrainerOptions())
     trainer.llm_server_manager.get_replicas()[0]._server_address = "10.0.0.1:8000"
     trainer.on_init_end()
     watched = [actor.handle for actor in trainer._actors._watched]

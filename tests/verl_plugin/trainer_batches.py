@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,10 @@ from verl.trainer.ppo.v1 import trainer_base
 
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.verl_plugin import queue as queue_port
-from verl_video_tools.verl_plugin.settings import pack_record
+from verl_video_tools.verl_plugin.alarms import JudgeWatch
+from verl_video_tools.verl_plugin.batching import UpdateFilter
+from verl_video_tools.verl_plugin.run_logging import RunLogging
+from verl_video_tools.verl_plugin.settings import TrainerOptions, judge_config, pack_record
 from verl_video_tools.verl_plugin.trainer import VideoToolsTrainer
 
 WHOLE_BATCH = 64
@@ -109,9 +113,11 @@ def run(
     trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": [0]})
     trainer.global_steps = 1
     trainer.parameter_sync_step, trainer.local_trigger_step = num_updates, update
+    if not hasattr(trainer, "_updates"):
+        trainer._updates = update_filter(trainer)
+    trainer._updates.skips_update = False
     if update == 0:
-        trainer._any_valid = False
-        trainer._judge_watch.begin_step()
+        trainer._updates.begin_step()
     batch = KVBatchMeta(keys=list(rows), tags=[{} for _ in rows], partition_id="train")
     trainer._compute_advantage(batch, {})
     return queue.rows
@@ -121,10 +127,23 @@ def advantages(rows: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
     return {key: [round(float(value), 4) for value in row["advantages"]] for key, row in rows.items()}
 
 
+def update_filter(trainer: Any) -> UpdateFilter:
+    """The one that the trainer's constructor makes, of its configuration."""
+    return UpdateFilter(trainer.config.algorithm, JudgeWatch(judge_config(trainer.config)))
+
+
+def run_logging(trainer: Any, folder: Path, **options: Any) -> RunLogging:
+    """The one that the trainer's constructor makes, which writes into a folder."""
+    sections = {"trainer": {}, "algorithm": {}, "actor_rollout_ref": {"rollout": {"calculate_log_probs": False}}}
+    place = {"trainer": {"default_local_dir": str(folder)}}
+    config = OmegaConf.merge(sections, trainer.config, place)
+    return RunLogging(config, TrainerOptions(**options), trainer._router_metrics)
+
+
 def bare_trainer(kind: Any = VideoToolsTrainer) -> Any:
     """A trainer that nothing has made, at the only update of its step."""
     trainer = object.__new__(kind)
-    trainer.parameter_sync_step, trainer.local_trigger_step, trainer._any_valid = 1, 0, False
+    trainer.parameter_sync_step, trainer.local_trigger_step = 1, 0
     trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": [0]})
     return trainer
 
@@ -142,13 +161,12 @@ def make_trainer(ranks: int = 1, log_probs: bool = True) -> VideoToolsTrainer:
     trainer.config = OmegaConf.create(
         {
             "algorithm": algorithm,
-            "actor_rollout_ref": {"rollout": {"n": 2}, "actor": actor},
+            "actor_rollout_ref": {"rollout": {"n": 2, "calculate_log_probs": log_probs}, "actor": actor},
             "trainer": {"critic_warmup": 0},
         }
     )
-    trainer.global_steps, trainer.use_critic, trainer._record_tokens = 1, False, True
-    trainer._tracked_every = 0
-    trainer._log_probs = ("rollout_log_probs",) if log_probs else ()
+    trainer.global_steps, trainer.use_critic = 1, False
+    trainer._updates = update_filter(trainer)
     trainer.tokenizer = SimpleNamespace(eos_token_id=9, pad_token_id=9)
     trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": list(range(ranks))})
     return trainer

@@ -1,8 +1,8 @@
-"""A training batch: its rollouts and rows, which groups are sampled again, padding, lengths, and advantages."""
+"""A training batch: its rollouts and rows, which of them train, padding, lengths, advantages and dynamic sampling."""
 
 from __future__ import annotations
 
-import inspect
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,17 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer, ReplayBufferAsync
 
+from verl_video_tools.core.errors import UsageError, VideoToolsError
+from verl_video_tools.core.machine import page
+from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.verl_plugin import queue
+from verl_video_tools.verl_plugin.alarms import JudgeWatch
 from verl_video_tools.verl_plugin.queue import KVBatchMeta
 from verl_video_tools.verl_plugin.settings import unpack_record
+
+logger = logging.getLogger(__name__)
 
 # ----------------------------------------------------------------------------------------------------------------- rows
 
@@ -147,11 +152,11 @@ def spread_padding(is_padding: Sequence[bool], num_ranks: int, num_mini_batches:
     num_dealt = 0
     for first in range(0, len(is_padding), rows_per_rank):
         rows = range(first, first + rows_per_rank)
-        others = [row for row in rows if not is_padding[row]]
-        dealt = [*others, *(row for row in rows if is_padding[row])]
+        trained = [row for row in rows if not is_padding[row]]
+        dealt = [*trained, *(row for row in rows if is_padding[row])]
         for number in range(num_mini_batches):
             order += dealt[(number - num_dealt) % num_mini_batches :: num_mini_batches]
-        num_dealt += len(others)
+        num_dealt += len(trained)
     return order
 
 
@@ -161,10 +166,10 @@ def equal_groups(uids: Sequence[str], scores: Sequence[float]) -> set[str]:
     verl gives a lone rollout its raw score. In a larger group it subtracts a mean that float32 has rounded and divides
     by a deviation that is nothing but that rounding (1.05 eight times: -0.1 for each).
     """
-    found: dict[str, set[float]] = {}
+    scores_by_group: dict[str, set[float]] = {}
     for uid, score in zip(uids, scores, strict=True):
-        found.setdefault(uid, set()).add(score)
-    return {uid for uid, values in found.items() if len(values) == 1}
+        scores_by_group.setdefault(uid, set()).add(score)
+    return {uid for uid, values in scores_by_group.items() if len(values) == 1}
 
 
 _EPSILON = 1e-6
@@ -269,14 +274,99 @@ def credit_sequences(
     queue.write(keys, partition_id, {name: packed.clone() for name in ("advantages", "returns")})
 
 
+# ------------------------------------------------------------------------------------------------- which rollouts train
+
+
+_GROUP_RELATIVE = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo")
+"""Estimators of verl in which a rollout's advantage is its reward less what its siblings have earned."""
+
+
+class UpdateFilter:
+    """Decides which rollouts an update trains on: flagged ones neither train nor move their group's mean.
+
+    Args:
+        algorithm: the section of the configuration.
+        judge_watch: is shown all rollouts.
+    """
+
+    def __init__(self, algorithm: DictConfig, judge_watch: JudgeWatch) -> None:
+        self._algorithm, self._judge_watch = algorithm, judge_watch
+        self._any_valid = False
+        self._valid: list[RolloutRows] = []
+        self.skips_update = False
+        """The update has nothing to train on. verl would still add KL, momentum and weight decay."""
+        self.trajectories: dict[str, Trajectory] = {}
+        """Records of the update's rollouts by the key of their last sequence: unpacked once, for the log as well."""
+
+    def begin_step(self) -> None:
+        self._any_valid = False
+        self._judge_watch.begin_step()
+
+    def rewards_known(
+        self, batch: KVBatchMeta, step: int, is_last_update: bool, num_ranks: int, sequences_per_mini_batch: int
+    ) -> bool:
+        """Take flagged rollouts out of the batch.
+
+        Args:
+            is_last_update: of the step.
+
+        Returns:
+            Whether verl shall compute advantages; otherwise they are written already.
+
+        Raises:
+            UsageError: rollouts of several sequences with an estimator other than GRPO.
+            JudgeError: the judge fails, and the run is to end.
+            VideoToolsError: all rollouts of the step failed.
+        """
+        rollouts = rollouts_of(batch)
+        estimator = self._algorithm.adv_estimator
+        if estimator != "grpo" and any(len(rollout.keys) > 1 for rollout in rollouts):
+            raise UsageError(
+                f"algorithm.adv_estimator={estimator} would take each sequence of a rollout for a rollout of its own; "
+                f"verl 0.9.1 knows better for grpo alone. Set that, or the context policy append ({page('training')})"
+            )
+        keys = [rollout.keys[-1] for rollout in rollouts]
+        trajectories, reward_infos = scored(keys, batch.partition_id)
+        self.trajectories = dict(zip(keys, trajectories, strict=True))
+        for key, info in zip(keys, reward_infos, strict=True):
+            self._judge_watch.see(key, info)
+        self._judge_watch.check_failures(step)
+        if is_last_update:
+            self._judge_watch.end_step(step)
+        valid = [not trajectory.flags for trajectory in trajectories]
+        self._any_valid |= any(valid)
+        if not any(valid):
+            is_unjudged = any(JUDGE_FLAG in trajectory.flags for trajectory in trajectories)
+            if is_last_update and not is_unjudged and not self._any_valid:
+                (error, count), *_ = Counter(str(trajectory.error) for trajectory in trajectories).most_common()
+                raise VideoToolsError(
+                    f"step {step}: all {len(rollouts)} rollouts failed, nothing is left to train on. "
+                    f"Most common reason ({count} times): {error}"
+                )
+            # A judge may come back, and other updates of the step may have rollouts: those that fail are the first to
+            # finish. Masks stay as they are: verl's metrics are no numbers without a token, and its correction of
+            # log-probabilities, which comes with its advantages, raises.
+            what = "be judged" if is_unjudged else "be trained on"
+            logger.warning("step %s: no rollout could %s; the policy stays as it is", step, what)
+            write_no_advantages(batch, self._algorithm.use_kl_in_reward)
+            self.skips_update = True
+            return False
+        self._valid = [rollout for rollout, is_valid in zip(rollouts, valid, strict=True) if is_valid]
+        if flagged := [rollout for rollout, is_valid in zip(rollouts, valid, strict=True) if not is_valid]:
+            exclude(flagged, batch.partition_id)
+            if not deal_masked(batch, frozenset(keys_of(flagged)), num_ranks, sequences_per_mini_batch):
+                few = "step %s: %d valid rollouts do not fill a mini-batch each; the policy stays as it is"
+                logger.warning(few, step, len(self._valid))
+                self.skips_update = True
+        return True
+
+    def advantages_known(self, batch: KVBatchMeta) -> None:
+        """Correct those of verl where its comparison of siblings does not hold."""
+        if self._algorithm.adv_estimator in _GROUP_RELATIVE:
+            correct_by_group(self._valid, self._algorithm, batch.partition_id)
+
+
 # ----------------------------------------------------------------------------------------------------- dynamic sampling
-
-
-# verl drops a group whose rollouts all have one value of `algorithm.filter_groups.metric`. A flagged rollout has a
-# value, too, though it will not be trained on: beside fifteen siblings of one score, its 0 would make a group look
-# unequal that teaches nothing. A rollout's own metric cannot prevent that, since it is computed before the siblings'
-# are known; so the comparison itself is overridden, in a subclass. Also dropped are groups with fewer than two valid
-# rollouts.
 
 
 @dataclass
@@ -293,78 +383,42 @@ class DroppedRollouts:
         return metrics
 
 
-class ValidSiblings(ReplayBuffer):
-    """That of synchronous training; stands before verl's buffer of another mode in the list of base classes.
+def shared_values(
+    keys: Sequence[str],
+    partition_id: str,
+    metric: str | None,
+    see: Callable[[str, Mapping[str, Any]], None],
+    dropped: DroppedRollouts,
+) -> dict[str, float | None]:
+    """The value that all valid rollouts of a group have, by group; None where they differ.
+
+    verl drops groups whose rollouts all have one value. A flagged rollout has a value, too, though it will not be
+    trained on: beside fifteen siblings of one score, its 0 would make a group look unequal that teaches nothing. A
+    group with fewer than two valid rollouts teaches nothing either.
 
     Args:
-        see: is shown the keys of compared rollouts with the breakdown of their rewards; those of dropped groups pass
-            nobody else.
-        dropped: counts the latter.
+        keys: of all sequences of whole groups.
+        metric: an entry of `reward_extra_info`; None: the reward.
+        see: is shown each key with the breakdown of its reward, since those of dropped groups reach nobody else.
+        dropped: counts the rollouts of groups that share a value.
     """
-
-    def __init__(
-        self, *args: Any, see: Callable[[str, Mapping[str, Any]], None], dropped: DroppedRollouts, **kwargs: Any
-    ) -> None:
-        super().__init__(*args, **kwargs)
-        self._see, self._dropped = see, dropped
-
-    def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Counter]:
-        known = set(self._dapo_classification_cache[partition_id])
-        filtered: tuple[set[str], Counter] = super()._dapo_filtered_keys(partition_id)
-        # Group -> the value that its rollouts share, None where they differ: verl asks once per group, and so do we.
-        shared: dict[str, float | None] = self._dapo_classification_cache[partition_id]
-        if not (finished := shared.keys() - known):
-            return filtered
-        shared.update(self._shared_values(partition_id, finished))
-        equal = {uid: value for uid, value in shared.items() if value is not None}
-        return set(equal), Counter(equal.values())
-
-    def _shared_values(self, partition_id: str, uids: set[str]) -> dict[str, float | None]:
-        keys = [key for key in self.partitions[partition_id] if key.split("_")[0] in uids]
-        by_reward = self.filter_groups_metric == FILTER_GROUPS_REWARD_METRIC
-        fields = ["extra_fields", *(["rm_scores"] if by_reward else [])]
-        data = queue.read(keys, partition_id, *fields)
-        values: dict[str, set[float]] = {uid: set() for uid in uids}
-        flagged: dict[str, dict[str, bool]] = {uid: {} for uid in uids}  # by rollout, which has a key per sequence
-        for i, key in enumerate(keys):
-            info = queue.cell(data["extra_fields"], i).get("reward_extra_info", {})
-            self._see(key, info)
-            uid = key.split("_")[0]
-            flagged[uid][key.rsplit("_", 1)[0]] = is_flagged = bool(info.get("flagged"))
-            if not is_flagged:
-                value = data["rm_scores"][i].sum() if by_reward else info[self.filter_groups_metric]
-                values[uid].add(float(value))
-        # One value, too, has a lone valid rollout; none has a group without any, whose rollouts scored 0.
-        shared = {uid: None if len(found) > 1 else next(iter(found), 0.0) for uid, found in values.items()}
-        for uid, value in shared.items():
-            if value is not None:
-                self._dropped.count += len(flagged[uid])
-                self._dropped.flagged += sum(flagged[uid].values())
-        return shared
-
-
-class ValidSiblingsBufferAsync(ValidSiblings, ReplayBufferAsync):
-    """Of asynchronous training."""
-
-
-_KINDS: dict[type, type[ValidSiblings]] = {
-    ReplayBuffer: ValidSiblings,
-    ReplayBufferAsync: ValidSiblingsBufferAsync,
-}
-
-
-def with_valid_siblings(
-    buffer: ReplayBuffer, see: Callable[[str, Mapping[str, Any]], None], dropped: DroppedRollouts
-) -> ReplayBuffer:
-    """verl's buffer as one that compares valid siblings, shows them, and counts dropped ones.
-
-    Left as it is where groups are not filtered, and where the user has chosen another class
-    (`trainer.v1.sampler.custom_sampler`), whose filter is its own.
-    """
-    kind = _KINDS.get(type(buffer))
-    if kind is None or buffer.filter_groups_metric is None:
-        return buffer
-    # verl keeps each argument under its name.
-    return kind(
-        see=see, dropped=dropped, **{name: getattr(buffer, name) for name in inspect.signature(type(buffer)).parameters}
-    )
+    data = queue.read(keys, partition_id, "extra_fields", *([] if metric else ["rm_scores"]))
+    values: dict[str, set[float]] = {}
+    flagged: dict[str, dict[str, bool]] = {}  # by rollout, which has a key per sequence
+    for i, key in enumerate(keys):
+        info = queue.cell(data["extra_fields"], i).get("reward_extra_info", {})
+        see(key, info)
+        rollout = key.rsplit("_", 1)[0]
+        uid = rollout.rsplit("_", 1)[0]
+        group_values = values.setdefault(uid, set())
+        flagged.setdefault(uid, {})[rollout] = is_flagged = bool(info.get("flagged"))
+        if not is_flagged:
+            group_values.add(float(info[metric] if metric else data["rm_scores"][i].sum()))
+    shared: dict[str, float | None] = {}
+    for uid, group_values in values.items():
+        # A lone valid rollout has one value; a group without any has none, and its rollouts scored 0.
+        shared[uid] = None if len(group_values) > 1 else next(iter(group_values), 0.0)
+        if shared[uid] is not None:
+            dropped.count += len(flagged[uid])
+            dropped.flagged += sum(flagged[uid].values())
+    return shared

@@ -1,16 +1,12 @@
-"""What a trainer logs and records of its run, so that no failure of it ends the run.
+"""What a run logs and records, so that no failure of it ends the run.
 
 verl's trainer raises whatever a tracker raises: a server of Weights & Biases that is away, or a full disk, ends a run
-of days. Here each backend, table, record and metric fails for itself, and is counted. `trainer` overrides verl's
-methods and calls this module:
+of days. Here each backend, table, record and metric fails for itself, and is counted. A tracker that cannot be set up
+still ends the run, before its first step. The trainer calls `RunLogging` at the events of a step:
 
-- Records, and pictures of some rollouts for trackers, are made while TransferQueue holds the step's data, and before
-  verl saves its checkpoint: a run that dies after that goes on with the next step.
-- Metrics of rollouts come with verl's own, then alarms look at all of them. Images of trained groups are freed, and so
-  is what arrives late of groups that verl has cleared (`images.release`).
-- Records of steps that are trained again are archived before a run goes on.
-
-A tracker that cannot be set up still ends the run, before its first step.
+- `record_step` while TransferQueue holds the step's data, and before verl saves its checkpoint: a run that dies after
+  that goes on with the next step.
+- `step_measured` when verl has its own metrics; alarms look at all of them.
 
 Pictures go to trackers that show any, every `video_tools.trainer.tracked_rollouts_every` steps. The module of a tracker
 is the one that verl has imported, since `trainer.logger` names it. A caption holds text of rows and of the model, which
@@ -22,12 +18,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from omegaconf import DictConfig
 from PIL import Image
 
 from verl_video_tools.core.types import Trajectory
@@ -36,8 +33,7 @@ from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.records.records import RecordWriter, archive_stale_records
 from verl_video_tools.records.rollout_picture import outcome, rollout_picture
 from verl_video_tools.verl_plugin import queue
-from verl_video_tools.verl_plugin.alarms import Alarms
-from verl_video_tools.verl_plugin.batching import DroppedRollouts, RolloutRows, rollouts_of
+from verl_video_tools.verl_plugin.batching import DroppedRollouts, rollouts_of
 from verl_video_tools.verl_plugin.images import release
 from verl_video_tools.verl_plugin.queue import KVBatchMeta
 from verl_video_tools.verl_plugin.settings import (
@@ -49,12 +45,8 @@ from verl_video_tools.verl_plugin.settings import (
 )
 
 TRACKING_FAILURES, _RECORD_FAILURES = "tracking/failures", "records/failures"
-"""Metrics: tries that have failed, of the run so far."""
-
-
-def record_writer(folder: Path) -> BestEffort:
-    """`RecordWriter.write` into this folder. Raises OSError if it cannot be made."""
-    return BestEffort(RecordWriter(folder).write, f"writing records to {folder}", _RECORD_FAILURES)
+"""Metrics: failed attempts of the run so far."""
+_NO_TRAJECTORIES: Mapping[str, Trajectory] = {}
 
 
 class BestEffortTracking:
@@ -87,234 +79,160 @@ class BestEffortTables:
 
 
 class RunLogging:
-    """What a trainer of verl says of its run; `trainer` calls it. Stands before verl's trainer in the list of bases."""
+    """Records, metrics and alarms of one run.
 
-    config: Any
-    global_steps: int
-    logger: Any
-    _alarms: Alarms
+    Args:
+        config: verl's whole configuration.
+        router_metrics: asked once per step.
+    """
 
-    def _init_logging(self, options: TrainerOptions) -> None:
-        self._records_folder = Path(self.config.trainer.default_local_dir) / "trajectories"
-        self._write_records = record_writer(self._records_folder)
-        self._record_tokens = options.record_tokens
-        self._tracked_every = options.tracked_rollouts_every
+    def __init__(self, config: DictConfig, options: TrainerOptions, router_metrics: Callable[[], Mapping[str, float]]):
+        trainer = config.trainer
+        self._folder = Path(trainer.default_local_dir) / "trajectories"
+        self._only_measures = trainer.get("val_only", False) and trainer.get("val_before_train", True)
+        self._filters_groups = bool((config.algorithm.get("filter_groups") or {}).get("enable"))
+        self._with_tokens, self._tracked_every = options.record_tokens, options.tracked_rollouts_every
         # verl's rows have the engine's log-probabilities only where it was asked for them.
-        self._log_probs = ("rollout_log_probs",) if self.config.actor_rollout_ref.rollout.calculate_log_probs else ()
+        self._with_log_probs = bool(config.actor_rollout_ref.rollout.calculate_log_probs)
+        self._router_metrics = router_metrics
+        self.alarms, self.dropped = options.make_alarms(), DroppedRollouts()
         self._step_lines: list[dict[str, Any]] = []
         self._validation_lines: list[dict[str, Any]] = []
-
-    def _try_calls_again(self) -> None:
-        """The last chance of what has failed: no further call will come."""
-        for call in (*self._trackers(), self._write_records):
-            call.try_again()
-
-    def _trackers(self) -> list[BestEffort]:
-        """Calls of trackers, which may fail."""
-        return [self._track_rollouts, *self._rollout_senders.values()]
-
-    def _router_metrics(self) -> dict[str, float]:
-        """Of the router of a trainer that has one."""
-        return {}
-
-    # --------------------------------------------------------------------------------------------- metrics and records
-
-    def _step_measured(self, batch: KVBatchMeta, metrics: dict, step: int) -> None:
-        """Metrics of a step's rollouts, alarms on all of its metrics, and the end of its images."""
-        self._add_metrics(metrics)
-        self._check_alarms(step, metrics)
-        metrics.update(release(batch))
-        for name, calls in ((TRACKING_FAILURES, self._trackers()), (_RECORD_FAILURES, self._recorders())):
-            metrics[name] = sum(each.num_failures for each in calls)
-
-    def _archive(self) -> None:
-        trainer = self.config.trainer
-        if trainer.get("val_only", False) and trainer.get("val_before_train", True):
-            return  # a run that only measures a checkpoint, maybe not the last one, abandons nothing
-        if moved := archive_stale_records(self._records_folder, self.global_steps):
-            num_files, folder = moved
-            print(
-                f"[verl_video_tools] going on from step {self.global_steps}: records of later steps, which are trained "
-                f"again, are set aside ({num_files} files in {folder})",
-                flush=True,
-            )
-
-    def _record(self, batch: KVBatchMeta) -> None:
-        self._step_lines = []  # if this fails, the last step's are not this one's
-        self._step_lines = self._lines(batch, self.global_steps, trained=True)
-        self._write_records(self.global_steps, self._step_lines)
-        if self._tracked_every and self.global_steps % self._tracked_every == 0:
-            self._track_rollouts(self.logger.logger, self._step_lines, self.global_steps)
-
-    def _metrics_of_step(self, metrics: dict) -> None:
-        metrics.update(rollout_metrics([Rollout.from_line(line) for line in self._step_lines]))
-        if (self.config.algorithm.get("filter_groups") or {}).get("enable"):
-            metrics.update(self._dropped.take())
-        metrics.update(self._router_metrics())
-
-    def _record_validation(self, batch: KVBatchMeta) -> None:
-        self._validation_lines += self._lines(batch, self.global_steps, trained=False)
-
-    @cached_property
-    def _dropped(self) -> DroppedRollouts:
-        """Made when verl's part of the trainer makes the replay buffer."""
-        return DroppedRollouts()
-
-    # None of these can be tried again: later steps are the run's own by then, TransferQueue forgets a batch's rows, and
-    # alarms look at a step's own metrics.
-    @cached_property
-    def _archive_stale_records(self) -> BestEffort:
-        return BestEffort(self._archive, "setting aside records of abandoned steps", _RECORD_FAILURES, max_pending=0)
-
-    @cached_property
-    def _record_step(self) -> BestEffort:
-        return BestEffort(self._record, "making records of a step", _RECORD_FAILURES, max_pending=0)
-
-    @cached_property
-    def _track_rollouts(self) -> BestEffort:
-        send = partial(track, senders=self._rollout_senders)
-        return BestEffort(send, "drawing rollouts for trackers", TRACKING_FAILURES, max_pending=0)
-
-    @cached_property
-    def _rollout_senders(self) -> dict[str, BestEffort]:
-        """One for each tracker: one that fails keeps no picture from the others."""
-        return {
-            name: BestEffort(send, f"showing rollouts in {name}", TRACKING_FAILURES, max_pending=0)
-            for name, send in SENDERS.items()
-        }
-
-    @cached_property
-    def _add_metrics(self) -> BestEffort:
-        return BestEffort(self._metrics_of_step, "making metrics of a step", _RECORD_FAILURES, max_pending=0)
-
-    @cached_property
-    def _check_alarms(self) -> BestEffort:
-        return BestEffort(self._alarms.check, "alarms on a step's metrics", _RECORD_FAILURES, max_pending=0)
-
-    @cached_property
-    def _keep_validation(self) -> BestEffort:
-        return BestEffort(
-            self._record_validation, "making records of held-out rollouts", _RECORD_FAILURES, max_pending=0
-        )
-
-    @cached_property
-    def _trajectories(self) -> dict[str, Trajectory]:
-        """Records of the step's rollouts by the key of their last sequence: unpacked once, for advantages and lines."""
-        return {}
-
-    def _recorders(self) -> list[BestEffort]:
-        return [
+        writer = RecordWriter(self._folder)
+        self._write_records = BestEffort(writer.write, f"writing records to {self._folder}", _RECORD_FAILURES)
+        # These are not tried again: later steps are the run's own by then, TransferQueue forgets a batch's rows, and
+        # alarms look at a step's own metrics.
+        once = partial(BestEffort, counter=_RECORD_FAILURES, max_pending=0)
+        self.archive_stale_records = once(self._archive, "archiving records of abandoned steps")
+        self.record_step = once(self._record, "making records of a step")
+        self.record_validation = once(self._record_validation, "making records of held-out rollouts")
+        self._add_metrics = once(self._metrics_of_step, "making metrics of a step")
+        self._check_alarms = once(self.alarms.check, "alarms on a step's metrics")
+        # Each tracker for itself: one that fails keeps no picture from the others.
+        show = partial(BestEffort, counter=TRACKING_FAILURES, max_pending=0)
+        self._senders = {name: show(send, f"showing rollouts in {name}") for name, send in SENDERS.items()}
+        self._track_rollouts = show(partial(track, senders=self._senders), "drawing rollouts for trackers")
+        self.trackers = [self._track_rollouts, *self._senders.values()]
+        """Calls of trackers; the trainer adds those of verl's loggers."""
+        self.recorders = [
             self._write_records,
-            self._archive_stale_records,
-            self._record_step,
+            self.archive_stale_records,
+            self.record_step,
+            self.record_validation,
             self._add_metrics,
-            self._keep_validation,
             self._check_alarms,
         ]
 
-    def _lines(self, batch: KVBatchMeta, step: int, trained: bool) -> list[dict[str, Any]]:
-        return record_lines(
-            rollouts_of(batch),
-            batch.partition_id,
-            step,
-            trained=trained,
-            with_tokens=self._record_tokens,
-            with_log_probs=bool(self._log_probs),
-            trajectories=self._trajectories,
-        )
+    def step_measured(self, batch: KVBatchMeta, metrics: dict, step: int) -> None:
+        """Add metrics of a step's rollouts, raise alarms on all of its metrics, and free its images."""
+        self._add_metrics(metrics)
+        self._check_alarms(step, metrics)
+        metrics.update(release(batch))
+        for name, calls in ((TRACKING_FAILURES, self.trackers), (_RECORD_FAILURES, self.recorders)):
+            metrics[name] = sum(each.num_failures for each in calls)
+
+    def validation_begun(self) -> None:
+        self._validation_lines.clear()
+
+    def validation_ended(self, step: int) -> None:
+        self._write_records(step, [*self._validation_lines], validation=True)
+
+    def run_ended(self) -> None:
+        """Try once more what has failed: no further call will come."""
+        for call in (*self.trackers, self._write_records):
+            call.try_again()
+
+    def _archive(self, step: int) -> None:
+        if self._only_measures:
+            return  # a run that only measures a checkpoint, maybe not the last one, abandons nothing
+        if moved := archive_stale_records(self._folder, step):
+            num_files, folder = moved
+            print(
+                f"[verl_video_tools] resuming from step {step}: records of later steps, which are trained again, are "
+                f"archived ({num_files} files in {folder})",
+                flush=True,
+            )
+
+    def _record(
+        self, batch: KVBatchMeta, step: int, backends: Mapping[str, Any], trajectories: Mapping[str, Trajectory]
+    ) -> None:
+        self._step_lines = []  # if this fails, the last step's are not this one's
+        self._step_lines = self._lines(batch, step, trained=True, trajectories=trajectories)
+        self._write_records(step, self._step_lines)
+        if self._tracked_every and step % self._tracked_every == 0:
+            self._track_rollouts(backends, self._step_lines, step)
+
+    def _record_validation(self, batch: KVBatchMeta, step: int) -> None:
+        self._validation_lines += self._lines(batch, step, trained=False)
+
+    def _metrics_of_step(self, metrics: dict) -> None:
+        metrics.update(rollout_metrics([Rollout.from_line(line) for line in self._step_lines]))
+        if self._filters_groups:
+            metrics.update(self.dropped.take())
+        metrics.update(self._router_metrics())
+
+    def _lines(
+        self,
+        batch: KVBatchMeta,
+        step: int,
+        *,
+        trained: bool,
+        trajectories: Mapping[str, Trajectory] = _NO_TRAJECTORIES,
+    ) -> list[dict[str, Any]]:
+        """One line per rollout: what is the rollout's from its last row, counts of tokens summed over its sequences.
+
+        `line["trajectory"]` is a `Trajectory`, as in the lines that `records.records.read_records` gives.
+
+        Args:
+            trained: the batch has advantages; otherwise those of the lines are None.
+            trajectories: records that have been unpacked already, by the key of a rollout's last row.
+        """
+        token_fields = ["prompts", "response_mask", *(["advantages"] if trained else [])]
+        if self._with_tokens:
+            token_fields += ["responses", *(["old_log_probs"] if trained else [])]
+            token_fields += ["rollout_log_probs"] if self._with_log_probs else []
+        rollouts = rollouts_of(batch)
+        keys = [key for rollout in rollouts for key in rollout.keys]
+        data = queue.read(keys, batch.partition_id, *token_fields, *_ROW_FIELDS)
+        lines, first = [], 0
+        for rollout in rollouts:
+            rows = range(first, first + len(rollout.keys))
+            first, last = rows.stop, rows[-1]
+            extra_fields = queue.cell(data["extra_fields"], last)
+            trajectory = trajectories.get(rollout.keys[-1]) or unpack_record(extra_fields)
+            counts = [queue.cell(data["extra_fields"], i) for i in rows]
+            line: dict[str, Any] = {
+                "step": step,
+                "uid": rollout.uid,
+                "session_id": rollout.session_id,
+                "agent_name": trajectory.method,
+                "data_source": queue.cell(data["data_source"], last),
+                "ground_truth": _ground_truth(queue.cell(data["reward_model"], last)),
+                "extra_info": _plain(queue.cell(data["extra_info"], last)),
+                "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
+                "reward": _plain(extra_fields["reward_extra_info"]),
+                "advantage": _first_advantage(data, rows) if trained else None,
+                "num_sequences": len(rows),
+                "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
+                **{name: sum(count[name] for count in counts) for name in TOKEN_COUNTS},
+                **{name: extra_fields.get(name) for name in (CACHED_TOKENS, SAMPLED_TOKENS)},
+                "trajectory": trajectory,
+            }
+            if self._with_tokens:
+                line["sequences"] = [{name: data[name][i].tolist() for name in token_fields} for i in rows]
+            lines.append(line)
+        return lines
 
 
 _ROW_FIELDS = ("extra_fields", "data_source", "reward_model", "extra_info")
 
 
-class ReplayTap:
-    """verl's replay buffer, with a look at its answers. All else is the buffer's.
-
-    Args:
-        see_validation: is shown each batch of validation: `_validate` clears them within its own loop, and only the
-            buffer's answer passes through the trainer's hands before.
-        see_failures: is told of how many groups of a batch rollouts have failed. In synchronous training verl goes on
-            with those that are left.
-    """
-
-    def __init__(
-        self,
-        buffer: Any,
-        see_validation: Callable[[KVBatchMeta], None],
-        see_failures: Callable[[int], None],
-    ) -> None:
-        self._buffer, self._see_validation, self._see_failures = buffer, see_validation, see_failures
-
-    def sample(self, *args: Any, partition_id: str, **kwargs: Any) -> Any:
-        result = self._buffer.sample(*args, partition_id=partition_id, **kwargs)
-        if failed := self._buffer.failure_keys[partition_id]:
-            self._see_failures(len(failed))
-        if partition_id == "val":
-            self._see_validation(result[0])
-        return result
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._buffer, name)
-
-
-def record_lines(
-    rollouts: Sequence[RolloutRows],
-    partition_id: str,
-    step: int,
-    *,
-    trained: bool,
-    with_tokens: bool,
-    with_log_probs: bool,
-    trajectories: Mapping[str, Trajectory] | None = None,
-) -> list[dict[str, Any]]:
-    """One line per rollout: what is the rollout's from its last row, counts of tokens summed over its sequences.
-
-    `line["trajectory"]` is a `Trajectory`, as in the lines that `records.records.read_records` gives.
-
-    Args:
-        trained: the batch has advantages; else those of the lines are None.
-        with_tokens: keep the training sequences too.
-        with_log_probs: the rows hold the engine's log-probabilities (`rollout.calculate_log_probs`).
-        trajectories: records that have been unpacked already, by the key of a rollout's last row.
-    """
-    token_fields = ["prompts", "response_mask", *(["advantages"] if trained else [])]
-    if with_tokens:
-        token_fields += ["responses", *(["old_log_probs"] if trained else [])]
-        token_fields += ["rollout_log_probs"] if with_log_probs else []
-    keys = [key for rollout in rollouts for key in rollout.keys]
-    data = queue.read(keys, partition_id, *token_fields, *_ROW_FIELDS)
-    lines, first = [], 0
-    for rollout in rollouts:
-        rows = range(first, first + len(rollout.keys))
-        first, last = rows.stop, rows[-1]
-        extra_fields = queue.cell(data["extra_fields"], last)
-        trajectory = (trajectories or {}).get(rollout.keys[-1]) or unpack_record(extra_fields)
-        counts = [queue.cell(data["extra_fields"], i) for i in rows]
-        if trained:
-            masks = [data["response_mask"][i] for i in rows]
-            advantages = [data["advantages"][i][mask.bool()] for i, mask in zip(rows, masks, strict=True) if mask.any()]
-            first_advantage = float(advantages[-1][0]) if advantages else 0.0
-        line: dict[str, Any] = {
-            "step": step,
-            "uid": rollout.uid,
-            "session_id": rollout.session_id,
-            "agent_name": trajectory.method,
-            "data_source": queue.cell(data["data_source"], last),
-            "ground_truth": _ground_truth(queue.cell(data["reward_model"], last)),
-            "extra_info": _plain(queue.cell(data["extra_info"], last)),
-            "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
-            "reward": _plain(extra_fields["reward_extra_info"]),
-            "advantage": first_advantage if trained else None,
-            "num_sequences": len(rows),
-            "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
-            **{name: sum(count[name] for count in counts) for name in TOKEN_COUNTS},
-            **{name: extra_fields.get(name) for name in (CACHED_TOKENS, SAMPLED_TOKENS)},
-            "trajectory": trajectory,
-        }
-        if with_tokens:
-            line["sequences"] = [{name: data[name][i].tolist() for name in token_fields} for i in rows]
-        lines.append(line)
-    return lines
+def _first_advantage(data: Any, rows: Sequence[int]) -> float:
+    """That of the first trained token of a rollout's last sequence that has one; all its tokens have the same."""
+    for i in reversed(rows):
+        if (mask := data["response_mask"][i].bool()).any():
+            return float(data["advantages"][i][mask][0])
+    return 0.0
 
 
 def _ground_truth(reward_model: Any) -> Any:

@@ -1,7 +1,7 @@
 """Ends a run of which a part is dead, and says on the console what a long step is doing.
 
 When vLLM's engine process dies, a weight update waits for it for ever and verl says nothing; the same holds for the
-rollouts of a lost node. A thread asks its checks, and at the first fault that lasts the process is ended with a message
+rollouts of a lost node. A thread runs checks, and at the first fault that lasts the process is ended with a message
 and exit code 1. Only a process exit gets out: the main thread may hang in native code.
 
 A lost agent loop worker takes its rollouts along, and verl waits for them for ever. Ray tells of a death only whoever
@@ -41,15 +41,19 @@ _ADVICE = "Start the same command again to resume from the last checkpoint."
 
 
 class Check(Protocol):
-    """Something that the watchdog asks again and again. It must answer within seconds."""
+    """Something that the watchdog checks again and again. It must answer within seconds."""
 
     def fault(self) -> str | None:
         """What is dead for good; None while all is well, or may be so again."""
         ...
 
+    def is_suspicious(self) -> bool:
+        """Whether something does not answer now; it may recover."""
+        ...
+
 
 class Health(StrEnum):
-    """What an inference server tells of itself."""
+    """What an inference server says of itself."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
@@ -72,6 +76,15 @@ def health(address: str, timeout_seconds: float = 10.0) -> Health:
         connection.close()
 
 
+_SERVER_FAULTS = {
+    Health.SILENT: "the inference server at {address} has not answered for {seconds:.0f} s: it is stuck.",
+    Health.UNHEALTHY: (
+        "the inference server at {address} has not been healthy for {seconds:.0f} s: its engine process is dead. Look "
+        "for its last words above (out of memory?)."
+    ),
+}
+
+
 class ServerCheck:
     """Inference servers: verl's vLLM server answers `GET /health` from its engine's state.
 
@@ -90,52 +103,41 @@ class ServerCheck:
         timeout_seconds: float = 10.0,
     ) -> None:
         self._addresses = list(addresses)
-        self._grace_seconds = grace_seconds
-        self._silence_seconds = silence_seconds
+        self._limits = {Health.UNHEALTHY: grace_seconds, Health.SILENT: silence_seconds}
         self._timeout_seconds = timeout_seconds
-        self._unhealthy_since: dict[str, float] = {}
-        self._silent_since: dict[str, float] = {}
+        self._since: dict[tuple[str, Health], float] = {}
 
     def fault(self) -> str | None:
-        asked_at = time.monotonic()
-        for address, health_now in zip(self._addresses, self._ask_all(), strict=True):
-            if health_now is Health.SILENT:
-                silent_seconds = time.monotonic() - self._silent_since.setdefault(address, asked_at)
-                if silent_seconds > self._silence_seconds:
-                    return (
-                        f"the inference server at {address} has not answered for {silent_seconds:.0f} s: it is stuck."
-                    )
-                continue  # nor does it say that it has recovered
-            self._silent_since.pop(address, None)
+        round_start = time.monotonic()
+        for address, health_now in zip(self._addresses, self._all_health(), strict=True):
+            if health_now is not Health.SILENT:  # a silent server does not say that it has recovered
+                self._since.pop((address, Health.SILENT), None)
             if health_now is Health.HEALTHY:
-                self._unhealthy_since.pop(address, None)
+                self._since.pop((address, Health.UNHEALTHY), None)
                 continue
-            unhealthy_seconds = time.monotonic() - self._unhealthy_since.setdefault(address, asked_at)
-            if unhealthy_seconds > self._grace_seconds:
-                return (
-                    f"the inference server at {address} has not been healthy for {unhealthy_seconds:.0f} s: "
-                    "its engine process is dead. Look for its last words above (out of memory?)."
-                )
+            seconds = time.monotonic() - self._since.setdefault((address, health_now), round_start)
+            if seconds > self._limits[health_now]:
+                return _SERVER_FAULTS[health_now].format(address=address, seconds=seconds)
         return None
 
-    def any_unhealthy(self) -> bool:
-        """Whether a server refuses now, or says that its engine is dead; it may recover."""
-        return Health.UNHEALTHY in self._ask_all()
+    def is_suspicious(self) -> bool:
+        return Health.UNHEALTHY in self._all_health()
 
-    def _ask_all(self) -> list[Health]:
+    def _all_health(self) -> list[Health]:
         """All at once: silent servers must not keep the others waiting."""
         with ThreadPoolExecutor(max_workers=max(1, len(self._addresses))) as pool:
             return list(pool.map(lambda address: health(address, self._timeout_seconds), self._addresses))
 
 
 class Watchdog(threading.Thread):
-    """A daemon thread that asks checks and reports progress.
+    """A daemon thread that runs checks and reports progress.
 
-    A check or a report that raises finds nothing in that round; it is logged, counted, and the watch goes on.
+    A check or a report that raises has no result in that round; it is logged, and the watch goes on.
 
     Args:
-        checks: what is watched; all that a round of them finds goes into the message.
+        checks: what is watched; the message names all faults of a round.
         progress: one line that says what the run is doing now.
+        grace_seconds: in which a check turns its suspicion into a fault.
         report_seconds: how often `progress` is printed.
         interval_seconds: pause between two rounds of checks.
         on_death: called with the message; ends the process by default.
@@ -145,6 +147,7 @@ class Watchdog(threading.Thread):
         self,
         checks: Sequence[Check],
         progress: Callable[[], str],
+        grace_seconds: float = 60.0,
         report_seconds: float = 30.0,
         interval_seconds: float = 5.0,
         on_death: Callable[[str], None] | None = None,
@@ -152,20 +155,30 @@ class Watchdog(threading.Thread):
         super().__init__(name="video-tools-watchdog", daemon=True)
         self._checks = list(checks)
         self._progress = progress
+        self._grace_seconds = grace_seconds
         self._report_seconds = report_seconds
         self._interval_seconds = interval_seconds
         self._on_death = on_death or end_process
         self._stopped = threading.Event()
         self._rounds = threading.Condition()
         self._num_begun = self._num_ended = 0
-        self.num_surprises = 0
-        """Checks and reports that have raised."""
 
     def stop(self) -> None:
         self._stopped.set()
 
+    def wait_for_verdict(self, is_lost: bool = False) -> None:
+        """Until the process has been ended, or nothing dead was found that could be the cause of a failure.
+
+        Args:
+            is_lost: Ray has said that an actor is out of reach.
+        """
+        self.wait_for_round()
+        if is_lost or any(check.is_suspicious() for check in self._checks):
+            self.join(self._grace_seconds)
+            self.wait_for_round()
+
     def wait_for_round(self) -> None:
-        """Until all that is dead now has been asked; on a busy machine the answers take longer than the pause."""
+        """Until a round that begins from now on has ended; on a busy machine that takes longer than the pause."""
         with self._rounds:
             next_round = self._num_begun + 1
             self._rounds.wait_for(lambda: self._num_ended >= next_round, _ROUND_LIMIT_SECONDS)
@@ -186,18 +199,13 @@ class Watchdog(threading.Thread):
                     self._rounds.notify_all()
             if time.monotonic() - last_report >= self._report_seconds:
                 last_report = time.monotonic()
-                self._guarded(self._report)
-
-    def _report(self) -> None:
-        surprises = f" (the watchdog failed {self.num_surprises} times, see the log)" if self.num_surprises else ""
-        print(f"[verl_video_tools] {self._progress()}{surprises}", flush=True)
+                self._guarded(lambda: print(f"[verl_video_tools] {self._progress()}", flush=True))
 
     def _guarded(self, work: Callable[[], Result]) -> Result | None:
         try:
             return work()
         except Exception:
-            self.num_surprises += 1
-            logger.warning("the watchdog goes on after surprise %s", self.num_surprises, exc_info=True)
+            logger.warning("a check of the watchdog failed; the watch goes on", exc_info=True)
             return None
 
 
@@ -223,7 +231,7 @@ class _Watched:
     """One actor.
 
     Attributes:
-        label: what it is called in messages.
+        label: its name in messages.
         pending: the call that it has not answered yet.
         address: of its node; empty before its first answer.
         lost_since: when the connection to it broke (`time.monotonic`), None while it stands.
@@ -239,7 +247,7 @@ class _Watched:
 
 
 class ActorCheck:
-    """A check of `verl_plugin.watchdog.Watchdog`.
+    """Ray's actors.
 
     Args:
         grace_seconds: how long the connection to an actor may be broken before it counts as dead. One of which Ray
@@ -261,41 +269,31 @@ class ActorCheck:
 
     def fault(self) -> str | None:
         """The dead actors with their nodes and the cause that Ray gives; None where there are none."""
-        watched = tuple(self._watched)
+        watched = tuple(self._watched)  # the trainer's thread may add more meanwhile
         dead = [actor for actor in watched if self._is_dead(actor)]
         if not self._is_announced and all(actor.address for actor in watched):
             self._is_announced = True
-            for line in self.placement():
-                print(f"[verl_video_tools] {line}", flush=True)
+            for address, actors in sorted(_by_node(watched).items()):
+                kinds = Counter(actor.kind for actor in actors)
+                line = ", ".join(f"{number} x {kind}" for kind, number in kinds.items())
+                print(f"[verl_video_tools] node {address}: {line}", flush=True)
         if not dead:
             return None
-        by_node = defaultdict(list)
-        for actor in dead:
-            by_node[actor.address or "of unknown address"].append(actor.label)
-        lost = "; ".join(f"{', '.join(labels)} on node {address}" for address, labels in by_node.items())
+        lost = "; ".join(
+            f"{', '.join(actor.label for actor in actors)} on node {address or 'of unknown address'}"
+            for address, actors in _by_node(dead).items()
+        )
         return f"lost {lost}. Ray says: {dead[0].cause}."
 
-    def any_lost(self) -> bool:
-        """Whether the connection to an actor is broken now; it may come back."""
+    def is_suspicious(self) -> bool:
         return any(actor.lost_since is not None for actor in tuple(self._watched))
-
-    def placement(self) -> list[str]:
-        """A line per node: its address, and how many actors of which kind have answered from there."""
-        by_node: dict[str, Counter[str]] = defaultdict(Counter)
-        for actor in self._watched:
-            if actor.address:
-                by_node[actor.address][actor.kind] += 1
-        return [
-            f"node {address}: {', '.join(f'{number} x {kind}' for kind, number in kinds.items())}"
-            for address, kinds in sorted(by_node.items())
-        ]
 
     def _is_dead(self, actor: _Watched) -> bool:
         if actor.pending is None:
             actor.pending = actor.handle.__ray_call__.remote(node_address)
         answered, _ = ray.wait([actor.pending], timeout=0)
         if not answered:
-            return actor.lost_since is not None and self._is_overdue(actor)
+            return self._is_overdue(actor)
         pending, actor.pending = actor.pending, None
         try:
             actor.address, actor.lost_since = ray.get(pending), None
@@ -314,55 +312,61 @@ class ActorCheck:
         return actor.lost_since is not None and time.monotonic() - actor.lost_since > self._grace_seconds
 
 
+def _by_node(actors: Iterable[_Watched]) -> dict[str, list[_Watched]]:
+    nodes: dict[str, list[_Watched]] = defaultdict(list)
+    for actor in actors:
+        nodes[actor.address].append(actor)
+    return nodes
+
+
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:_MAX_CAUSE_CHARACTERS].rstrip(".")
 
 
 def watched_actors(trainer: Any) -> dict[str, list[Any]]:
-    """Handles by kind, each in one kind only; to be asked once verl's trainer has started them all.
+    """Handles by kind; one process may be training worker, reference and engine worker at once, and has the first kind.
 
     Args:
-        trainer: verl's V1 trainer. What a configuration does without (critic, reward model, teacher) it lacks, or has
-            as None.
+        trainer: verl's V1 trainer, once it has started all actors. What a configuration does without (critic, reward
+            model, teacher) it lacks, or has as None.
     """
     managers = trainer._rollout_server_managers()  # in the mode `separate_async` there are two
     replicas = [replica for manager in managers for replica in manager.get_replicas()]
     rewards = trainer.reward_loop_manager
     teachers = getattr(getattr(trainer, "teacher_model_manager", None), "teacher_model_managers", {})
-    found = {
+    handles_by_kind = {
         "training worker": trainer.actor_rollout_wg.workers,
-        "inference server": [server for replica in replicas for server in replica.servers],
+        "inference server": _servers(replicas),
         "reward worker": rewards.reward_loop_workers,
         "router": [getattr(manager, "global_load_balancer", None) for manager in managers],
-        "engine worker": [worker for replica in replicas for worker in getattr(replica, "workers", None) or ()],
-        "critic worker": _workers(trainer, "critic_wg"),
-        "reference worker": _workers(trainer, "ref_policy_wg"),
-        "reward model's server": _servers(getattr(rewards, "reward_model_manager", None)),
-        "teacher's server": [server for teacher in teachers.values() for server in _servers(teacher)],
+        "engine worker": [worker for replica in replicas for worker in _members(replica, "workers")],
+        "critic worker": _members(getattr(trainer, "critic_wg", None), "workers"),
+        "reference worker": _members(getattr(trainer, "ref_policy_wg", None), "workers"),
+        "reward model's server": _servers(_members(getattr(rewards, "reward_model_manager", None), "rollout_replicas")),
+        "teacher's server": [
+            server for teacher in teachers.values() for server in _servers(_members(teacher, "rollout_replicas"))
+        ],
     }
-    seen: set[Any] = set()
-    return {kind: _new(handles, seen) for kind, handles in found.items()}
+    kind_of: dict[Any, str] = {}
+    for kind, handles in handles_by_kind.items():
+        for handle in handles:
+            if handle is not None:
+                kind_of.setdefault(handle, kind)
+    return {kind: [handle for handle in kind_of if kind_of[handle] == kind] for kind in handles_by_kind}
 
 
-def _workers(trainer: Any, group: str) -> list[Any]:
-    return list(getattr(getattr(trainer, group, None), "workers", None) or ())
+def _members(group: Any, name: str) -> list[Any]:
+    return list(getattr(group, name, None) or ())
 
 
-def _servers(manager: Any) -> list[Any]:
-    return [server for replica in getattr(manager, "rollout_replicas", None) or () for server in replica.servers]
-
-
-def _new(handles: Iterable[Any], seen: set[Any]) -> list[Any]:
-    """Those not seen before: one process may be training worker, reference and engine worker at once."""
-    new = [handle for handle in dict.fromkeys(handles) if handle is not None and handle not in seen]
-    seen.update(new)
-    return new
+def _servers(replicas: Iterable[Any]) -> list[Any]:
+    return [server for replica in replicas for server in replica.servers]
 
 
 # ----------------------------------------------------------------------------------------------------------- lost nodes
 
 
-_PATIENCE_SECONDS = 30.0
+_NODE_DEATH_SECONDS = 30.0
 """By then Ray has noticed that a node's processes are gone: five health checks, three seconds apart."""
 
 
@@ -381,10 +385,8 @@ def lost_nodes(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def main() -> None:
-    import ray
-
     ray.init(log_to_driver=False, logging_level="ERROR")
-    end = time.monotonic() + _PATIENCE_SECONDS
+    end = time.monotonic() + _NODE_DEATH_SECONDS
     while not (lost := lost_nodes(ray.nodes())) and time.monotonic() < end:
         time.sleep(1)
     for address, cause in lost.items():
