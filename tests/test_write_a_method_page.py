@@ -149,7 +149,7 @@ def trained(folder: Path) -> list[list[str]]:
 def composed(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The configuration that verl makes of a run's options."""
     pytest.importorskip("verl", reason="its configuration is composed")
-    from verl_video_tools.verl_plugin.planned_run import compose_run
+    from verl_video_tools.verl_plugin.run_checks import compose_run
 
     monkeypatch.syspath_prepend(str(folder / "site"))
     # Without its cache, which an earlier test of the process may have filled.

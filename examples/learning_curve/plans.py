@@ -90,7 +90,7 @@ class Plan:
         return fields
 
 
-FROZEN = "verl_video_tools.verl_plugin.engine.frozen_tower.FrozenTowerConfig"
+FROZEN = "verl_video_tools.verl_plugin.fsdp_engine.FrozenTowerConfig"
 TRAINED = "verl.workers.config.FSDPEngineConfig"
 """Engines of fine-tuning, by what they do with the vision tower."""
 NO_TOOLS = "direct"

@@ -18,7 +18,7 @@ from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.verl_plugin.planned_run import compose_run
+from verl_video_tools.verl_plugin.run_checks import compose_run
 from verl_video_tools.verl_plugin.settings import TrainerOptions, configured_methods
 
 GROUPS = Path(config.__file__).parent / "video_tools"

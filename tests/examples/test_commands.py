@@ -11,7 +11,7 @@ from verl.utils.config import validate_config
 
 from tests.examples.conftest import EXAMPLES
 from verl_video_tools import methods
-from verl_video_tools.verl_plugin.planned_run import compose_run
+from verl_video_tools.verl_plugin.run_checks import compose_run
 
 READMES = sorted(EXAMPLES.glob("*/README.md"))
 

@@ -145,7 +145,7 @@ def sft_model(output_dir: Path) -> Path:
     tracker = folder / "latest_checkpointed_iteration.txt"
     options = (
         f"trainer.save_freq={SFT_SAVE_FREQ}",
-        "engine._target_=verl_video_tools.verl_plugin.engine.frozen_tower.FrozenTowerConfig",
+        "engine._target_=verl_video_tools.verl_plugin.fsdp_engine.FrozenTowerConfig",
     )
     threads = str(os.cpu_count() or 1)  # nothing else runs meanwhile
 

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.launch.train import Plan, Request, plan_run
-from verl_video_tools.verl_plugin.planned_run import Kind  # imports what sets variables of its own
+from verl_video_tools.verl_plugin.run_checks import Kind  # imports what sets variables of its own
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 DOCS = RECIPES.parent / "docs"

@@ -14,7 +14,7 @@ pytest.importorskip("verl", reason="recipes configure verl")
 from omegaconf import OmegaConf
 
 from tests.recipes.options import RECIPES, Composed
-from verl_video_tools.verl_plugin.engine.frozen_tower import FrozenTowerConfig
+from verl_video_tools.verl_plugin.fsdp_engine import FrozenTowerConfig
 
 pytestmark = pytest.mark.slow
 

@@ -31,7 +31,7 @@ def engine_config(recipe: str, composed: Composed, *options: str) -> Any:
 
 @pytest.mark.parametrize("recipe", [*grpo_recipes(), *sft_recipes()])
 def test_which_recipes_freeze_the_vision_tower(recipe: str, composed: Composed) -> None:
-    from verl_video_tools.verl_plugin.engine.frozen_tower import FrozenTowerConfig
+    from verl_video_tools.verl_plugin.fsdp_engine import FrozenTowerConfig
 
     engine = engine_config(recipe, composed)
     assert engine.strategy == "fsdp2"
@@ -42,7 +42,7 @@ def test_which_recipes_freeze_the_vision_tower(recipe: str, composed: Composed) 
 def test_one_option_freezes_the_vision_tower_or_lets_it_train(recipe: str, composed: Composed) -> None:
     from verl.workers.config import FSDPEngineConfig
 
-    from verl_video_tools.verl_plugin.engine.frozen_tower import FrozenTowerConfig
+    from verl_video_tools.verl_plugin.fsdp_engine import FrozenTowerConfig
 
     is_frozen = recipe in FROZEN_TOWER
     option = f"actor_rollout_ref.actor.freeze_vision_tower={not is_frozen}"

@@ -41,7 +41,7 @@ from tests.recorded.record import DATA
 from verl_video_tools import config
 from verl_video_tools.launch import data
 from verl_video_tools.launch.train import Plan, _make_rows, _program
-from verl_video_tools.verl_plugin.planned_run import compose_run
+from verl_video_tools.verl_plugin.run_checks import compose_run
 
 CONFIGURATIONS = DATA / "configurations"
 MACHINES = Path(config.__file__).parent / "video_tools" / "machine"

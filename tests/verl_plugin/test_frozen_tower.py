@@ -20,9 +20,9 @@ from tests.verl_plugin.harness import model_dir
 from tests.verl_plugin.ranks import run_ranks
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.synthetic import FAMILIES, Family
-from verl_video_tools.verl_plugin.engine.frozen_tower import (
+from verl_video_tools.verl_plugin.fsdp_engine import (
     AcceleratorFrozenTowerEngine,
-    CpuFrozenTowerEngine,
+    CpuEngine,
     FrozenTowerConfig,
     FrozenTowerEngine,
     vision_tower,
@@ -51,7 +51,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family], dict
 @pytest.mark.parametrize("family", FAMILIES)
 def test_only_the_rest_trains(family: Family, trained: Callable[[Family], dict[str, Any]]) -> None:
     found = trained(family)
-    assert found["engine"] == "CpuFrozenTowerEngine"
+    assert found["engine"] == "CpuEngine"
     assert found["tower"] and found["others"]
     assert sorted(found["moved"]) == sorted(found["others"])
     assert sorted(found["moved_without_the_option"]) == sorted(found["tower"] + found["others"])
@@ -107,7 +107,7 @@ def test_the_optimiser_is_given_what_trains(
     """Not even weight decay moves the tower. Two ranks show the same of a whole engine (above)."""
     device("cpu", "cpu")
     monkeypatch.setattr(FSDPEngineWithLMHead, "_build_fsdp_module", lambda self, module: module)  # shards it
-    engine = CpuFrozenTowerEngine.__new__(CpuFrozenTowerEngine)
+    engine = CpuEngine.__new__(CpuEngine)
     engine.engine_config = (FrozenTowerConfig if frozen else FSDPEngineConfig)(strategy="fsdp2")
     engine.optimizer_config = FSDPOptimizerConfig(optimizer=optimizer, lr=0.5, weight_decay=0.5, total_training_steps=1)
     engine.rank = 0
@@ -189,7 +189,7 @@ def cuda(device: Callable[[str, str], None]) -> Iterator[None]:
         ("cuda", "nvidia", AcceleratorFrozenTowerEngine),
         ("cuda", "amd", AcceleratorFrozenTowerEngine),
         ("npu", "huawei", AcceleratorFrozenTowerEngine),
-        ("cpu", "cpu", CpuFrozenTowerEngine),
+        ("cpu", "cpu", CpuEngine),
     ],
 )
 @pytest.mark.parametrize("backend", ["fsdp", "fsdp2"])

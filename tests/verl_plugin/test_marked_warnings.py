@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from verl_video_tools.verl_plugin.marked_warnings import MARK, VARIABLE, activate_if_asked
+from verl_video_tools.verl_plugin.marked_warnings import MARK, VARIABLE, activate_if_enabled
 
 OURS = logging.getLogger("verl_video_tools")
 
@@ -21,8 +21,8 @@ def _handlers_as_before() -> Iterator[None]:
 
 def test_marked_in_one_line_and_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv(VARIABLE, "1")
-    activate_if_asked()
-    activate_if_asked()
+    activate_if_enabled()
+    activate_if_enabled()
     logger = logging.getLogger("verl_video_tools.records.best_effort")
     logger.info("not for the user")
     try:
@@ -38,7 +38,7 @@ def test_a_message_that_cannot_be_formatted_raises_nothing(
 ) -> None:
     monkeypatch.setenv(VARIABLE, "1")
     monkeypatch.setattr(logging, "raiseExceptions", False)
-    activate_if_asked()
+    activate_if_enabled()
     OURS.handlers[-1].handle(logging.LogRecord("verl_video_tools", logging.ERROR, "", 0, "%d", ("x",), None))
     assert capsys.readouterr().err == ""
 
@@ -47,5 +47,5 @@ def test_a_message_that_cannot_be_formatted_raises_nothing(
 def test_no_handler_where_nobody_asks(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False) if value is None else monkeypatch.setenv(VARIABLE, value)
     before = list(OURS.handlers)
-    activate_if_asked()
+    activate_if_enabled()
     assert OURS.handlers == before

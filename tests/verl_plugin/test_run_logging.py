@@ -206,7 +206,7 @@ def test_records_that_cannot_be_archived_end_no_run(
     assert sum(each.num_failures for each in trainer._logging.recorders) == 1
 
 
-class Logged(Step):
+class Told(Step):
     """A step whose metrics and records the trainer makes itself."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -233,7 +233,7 @@ class Logged(Step):
 
 
 def test_a_step_is_logged_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    logged = Logged(monkeypatch, tmp_path)
+    logged = Told(monkeypatch, tmp_path)
     metrics = logged.metrics()
     assert metrics["rollout/count"] == 4 and metrics["router/imbalance"] == 0.0
     assert (metrics["records/failures"], metrics["tracking/failures"]) == (0, 0)
@@ -251,7 +251,7 @@ def test_a_rollout_that_never_reached_the_engine_lags_behind_no_policy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """verl would count one unreadable video in step 300 as 300 policies old."""
-    logged = Logged(monkeypatch, tmp_path)
+    logged = Told(monkeypatch, tmp_path)
     logged.batch.tags = [{"min_global_steps": version, "max_global_steps": version} for version in (299, 298, -1, 299)]
     logged.trainer._compute_metrics(logged.batch, {}, {}, global_steps=300, epoch=0)
     assert [tag["max_global_steps"] for tag in logged.batch.tags] == [299, 298, 299, 299]
@@ -262,7 +262,7 @@ def test_a_reward_without_accuracy_costs_its_metrics_and_no_record(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of a reward manager of the user's own, which ended the run."""
-    logged = Logged(monkeypatch, tmp_path)
+    logged = Told(monkeypatch, tmp_path)
     for row in logged.queue.rows.values():
         del row["extra_fields"]["reward_extra_info"]["acc"]
     assert logged.metrics()["records/failures"] == 1
@@ -273,7 +273,7 @@ def test_a_reward_without_accuracy_costs_its_metrics_and_no_record(
 def test_metrics_that_cannot_be_made_end_no_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, part: str
 ) -> None:
-    logged = Logged(monkeypatch, tmp_path)
+    logged = Told(monkeypatch, tmp_path)
 
     def broken(*_: Any, **__: Any) -> None:
         raise KeyError("a metric nobody has thought of")
@@ -291,7 +291,7 @@ def test_metrics_that_cannot_be_made_end_no_run(
 def test_records_of_held_out_rollouts_that_cannot_be_made_end_no_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logged = Logged(monkeypatch, tmp_path)
+    logged = Told(monkeypatch, tmp_path)
     for row in logged.queue.rows.values():
         row["extra_fields"].pop("reward_extra_info")
     record = logged.trainer._logging.record_validation

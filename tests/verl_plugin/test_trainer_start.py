@@ -20,8 +20,12 @@ from tests.data.row_files import make_row
 from tests.verl_plugin.trainer_batches import bare_trainer
 from verl_video_tools.config import config_path
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.verl_plugin.planned_run import compose_run
-from verl_video_tools.verl_plugin.run_checks import check_reward_function, check_switching, check_validation_rows
+from verl_video_tools.verl_plugin.run_checks import (
+    check_reward_function,
+    check_switching,
+    check_validation_rows,
+    compose_run,
+)
 
 
 class Rows(SimpleNamespace):

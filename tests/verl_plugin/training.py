@@ -24,7 +24,7 @@ from verl.workers.engine import EngineRegistry
 from verl.workers.utils.losses import sft_loss
 
 from tests.gpu.forward import dialogues, micro_batch
-from verl_video_tools.verl_plugin.engine.frozen_tower import TOWER, FrozenTowerConfig
+from verl_video_tools.verl_plugin.fsdp_engine import TOWER, FrozenTowerConfig
 
 FLOAT32 = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
 

@@ -169,7 +169,7 @@ def compose(program: Literal["grpo", "sft"], overrides: Sequence[str]) -> DictCo
     Raises:
         UsageError: an option is malformed, or does not exist.
     """
-    from verl_video_tools.verl_plugin.planned_run import compose_run
+    from verl_video_tools.verl_plugin.run_checks import compose_run
 
     return compose_run(program, overrides)
 
@@ -261,7 +261,7 @@ def _rows_name(variables: Variables) -> str:
 
 def _loggers(config: DictConfig) -> list[str]:
     """verl's log goes to a file, too, and its console logger writes the lines from which steps are shown."""
-    from verl_video_tools.verl_plugin.planned_run import known_loggers
+    from verl_video_tools.verl_plugin.run_checks import known_loggers
 
     configured = config.trainer.logger
     logger = [configured] if isinstance(configured, str) else list(configured)

@@ -128,16 +128,18 @@ class Alarms:
 
         An alarm that lasts is reported every `patience_steps` steps, `engine_gap` in every step.
         """
-        known = {**metrics, **_flagged_share(metrics)}
+        all_metrics = {**metrics, **_flagged_share(metrics)}
         for name, values in self._history.items():
-            value = float(known.get(name, math.nan))
+            value = float(all_metrics.get(name, math.nan))
             if not math.isnan(value):
                 values.append(value)
         reported = []
         for name, (metric, rule) in RULES.items():
             values = self._history[metric]
             interval = 1 if name == _IMMEDIATE else self._patience
-            is_logged = not math.isnan(float(known.get(metric, math.nan)))  # verl writes NaN where it did not compare
+            is_logged = not math.isnan(
+                float(all_metrics.get(metric, math.nan))
+            )  # verl writes NaN where it did not compare
             if self._actions[name] == "off" or not is_logged or len(values) < interval:
                 continue
             message = rule(values, self._patience, self._max_probs_diff)
@@ -171,7 +173,7 @@ _ADVICE = (
 
 
 class JudgeWatch:
-    """Counts steps in which a judge was asked and gave no verdict.
+    """Counts steps in which a judge was called and gave no verdict.
 
     Args:
         judge: of the run; None where it has none.
@@ -183,35 +185,35 @@ class JudgeWatch:
         self.begin_step()
 
     def begin_step(self) -> None:
-        self._asked = self._answered = False
+        self._is_called = self._has_answered = False
         self._unjudged: set[str] = set()
 
     def see(self, key: str, reward_info: Mapping[str, Any]) -> None:
-        """One rollout of the step, by the key of one of its sequences and the breakdown of its reward. It may be shown
+        """One rollout of the step, by the key of one of its sequences and the breakdown of its reward. It may be seen
         twice."""
         failed = bool(reward_info.get("judge_failed"))
         if failed:
             self._unjudged.add(key.rsplit("_", 1)[0])
-        asked = failed or bool(reward_info.get("judge_calls"))
-        self._asked |= asked
-        self._answered |= asked and not failed
+        is_called = failed or bool(reward_info.get("judge_calls"))
+        self._is_called |= is_called
+        self._has_answered |= is_called and not failed
 
     def end_step(self, step: int) -> None:
-        """Raises JudgeError after `max_steps_without_verdict` such steps; those that ask no judge do not count."""
-        if self._answered:
+        """Raises JudgeError after `max_steps_without_verdict` such steps; those that call no judge do not count."""
+        if self._has_answered:
             self._num_silent_steps = 0
-        elif self._asked:
+        elif self._is_called:
             self._num_silent_steps += 1
         self._check(step, self._num_silent_steps, f"{self._num_silent_steps} steps in a row")
 
     def check_refills(self, step: int, num_batches: int) -> None:
         """Dynamic sampling replaces groups without a verdict by others without one: a step that never ends counts as
-        the batches that it has asked for.
+        the batches that it has requested.
 
         Raises:
             JudgeError: they are as many as steps without a verdict may be.
         """
-        if self._asked and not self._answered:
+        if self._is_called and not self._has_answered:
             during = f"{self._num_silent_steps} steps and {num_batches} batches that dynamic sampling replaced"
             self._check(step, self._num_silent_steps + num_batches, during)
 

@@ -56,9 +56,9 @@ def remove_old_checkpoints(folder: Path, num_kept: int) -> None:
         return
     with_weights = {_step(path.parent) for path in folder.glob("global_step_*/actor")}
     finished = sorted(step for step in with_weights if 0 <= step <= int(named))
-    kept = finished[-num_kept:]
+    newest = finished[-num_kept:]
     for path in folder.glob("global_step_*"):
-        if 0 <= _step(path) <= int(named) and _step(path) not in kept:
+        if 0 <= _step(path) <= int(named) and _step(path) not in newest:
             for part in ("actor", "transfer_queue"):
                 shutil.rmtree(path / part, ignore_errors=True)
 

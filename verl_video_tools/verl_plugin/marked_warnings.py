@@ -25,8 +25,8 @@ class _MarkedLines(logging.Handler):
             self.handleError(record)
 
 
-def activate_if_asked() -> None:
-    """Once per process, where the variable asks for it."""
+def activate_if_enabled() -> None:
+    """Once per process, where the variable is set."""
     ours = logging.getLogger("verl_video_tools")
     if os.environ.get(VARIABLE) == "1" and not any(isinstance(each, _MarkedLines) for each in ours.handlers):
         ours.addHandler(_MarkedLines(logging.WARNING))

@@ -14,12 +14,12 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from typing import NamedTuple
 
 from verl_video_tools.core.errors import SetupError
 from verl_video_tools.verl_plugin.hydra_groups import register
-from verl_video_tools.verl_plugin.marked_warnings import activate_if_asked
+from verl_video_tools.verl_plugin.marked_warnings import activate_if_enabled
 from verl_video_tools.verl_plugin.post_import import import_after
 
 SUPPORTED_VERL_VERSION = "0.9.1"
@@ -43,13 +43,13 @@ def load() -> None:
     Raises:
         SetupError: the installed verl is not the version that this plugin is built for.
     """
-    found = version("verl")
-    if found != SUPPORTED_VERL_VERSION:
+    installed = version("verl")
+    if installed != SUPPORTED_VERL_VERSION:
         raise SetupError(
-            f"verl_video_tools needs verl=={SUPPORTED_VERL_VERSION}, found {found}; "
+            f"verl_video_tools needs verl=={SUPPORTED_VERL_VERSION}, found {installed}; "
             f"install it with: pip install verl=={SUPPORTED_VERL_VERSION}"
         )
-    activate_if_asked()
+    activate_if_enabled()
     register()
     # A library below vLLM's server sets the root logger to this level when verl's trainer imports it; its default,
     # ERROR, would hide our warnings there.
@@ -64,46 +64,37 @@ def load() -> None:
 
 def registrations() -> list[Registration]:
     """Look everything up as verl would. Heavy: imports verl's trainer."""
-    checks: list[Registration] = []
+    from hydra.utils import get_class
+    from verl.trainer.ppo.v1 import get_trainer_cls
+    from verl.utils.import_utils import load_extern_object
 
-    def check(kind: str, name: str, lookup: Callable[[], str]) -> None:
-        try:
-            checks.append(Registration(kind, name, True, lookup()))
-        except Exception as error:  # the point is to report whatever goes wrong, by name
-            checks.append(Registration(kind, name, False, f"{type(error).__name__}: {error}"))
-
-    def entry_point() -> str:
-        from importlib.metadata import entry_points
-
-        values = [point.value for point in entry_points(group="verl.plugins") if point.name == "verl_video_tools"]
-        if not values:
-            raise SetupError("the distribution's entry point is missing; reinstall with: make install")
-        return values[0]
-
-    def trainer(name: str) -> str:
-        from verl.trainer.ppo.v1 import get_trainer_cls
-
-        return get_trainer_cls(name).__qualname__
-
-    def reward_manager() -> str:
-        from verl.utils.import_utils import load_extern_object
-
-        return load_extern_object(module_path=REWARD_MANAGER_PATH, object_name=REWARD_MANAGER_NAME).__qualname__
-
-    def agent_loop(target: str) -> str:
-        from hydra.utils import get_class
-
-        return get_class(target).__qualname__
-
-    check("entry point", "verl.plugins: verl_video_tools", entry_point)
-    for name in TRAINER_NAMES:
-        check("trainer", name, partial(trainer, name))
-    check("reward manager", REWARD_MANAGER_NAME, reward_manager)
     from verl_video_tools.config import agent_loop_targets, config_path
 
-    for name, target in agent_loop_targets(config_path("agent-loops")).items():
-        check("agent loop", name, partial(agent_loop, target))
-    return checks
+    def qualname(lookup: Callable[..., type], *names: str) -> str:
+        return lookup(*names).__qualname__
+
+    def entry_point() -> str:
+        return entry_points(group="verl.plugins")["verl_video_tools"].value
+
+    targets = agent_loop_targets(config_path("agent-loops"))
+    manager = partial(qualname, load_extern_object, REWARD_MANAGER_PATH, REWARD_MANAGER_NAME)
+    lookups: list[tuple[str, str, Callable[[], str]]] = [
+        (
+            "entry point",
+            "verl.plugins: verl_video_tools",
+            lambda: entry_points(group="verl.plugins")["verl_video_tools"].value,
+        ),
+        *(("trainer", name, partial(qualname, get_trainer_cls, name)) for name in TRAINER_NAMES),
+        ("reward manager", REWARD_MANAGER_NAME, manager),
+        *(("agent loop", name, partial(qualname, get_class, target)) for name, target in targets.items()),
+    ]
+    results = []
+    for kind, name, lookup in lookups:
+        try:
+            results.append(Registration(kind, name, True, lookup()))
+        except Exception as error:  # the point is to report whatever goes wrong, by name
+            results.append(Registration(kind, name, False, f"{type(error).__name__}: {error}"))
+    return results
 
 
 try:

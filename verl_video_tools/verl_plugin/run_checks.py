@@ -1,30 +1,39 @@
-"""What can be said of a run's options and rows before it spends anything on them.
+"""A run before it spends anything: its configuration as verl composes it, its model's processor, options and rows.
 
-The trainer checks them when it starts, and so does `vvt train` (`launch.checks`) before it starts Ray.
+The trainer checks options and rows when it starts, and so does `vvt train` (`launch.checks`) before it starts Ray.
 """
 
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, Literal
 
+from hydra import compose, initialize_config_module
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
-from verl.utils.import_utils import resolve_config_path
+from omegaconf.errors import OmegaConfBaseException
 
 from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.machine import page
+from verl_video_tools.core.machine import locate_model, page
 from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
+from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.services.config import JudgeConfig
+from verl_video_tools.verl_plugin.hydra_groups import register
 from verl_video_tools.verl_plugin.settings import (
     check_media,
+    check_sections,
     configured_methods,
     group_methods,
+    honour_freeze_vision_tower,
     judge_config,
     method_from_config,
     plain_dict,
@@ -40,11 +49,129 @@ CHECKED_COLUMNS = ("agent_name", "reward_model", "extra_info")
 _NUM_NAMED = 5
 
 
+# ------------------------------------------------------------------------------------------- configuration and model
+
+
+Kind = Literal["grpo", "sft"]
+_CONFIG_NAMES: dict[Kind, str] = {"grpo": "ppo_trainer", "sft": "sft_trainer_engine"}
+
+
+def compose_run(kind: Kind, overrides: Sequence[str]) -> DictConfig:
+    """The configuration that verl's trainer makes of its command line.
+
+    Raises:
+        UsageError: an override is malformed, or names an option that does not exist.
+    """
+    register()  # a process that only composes may not have imported verl
+    try:
+        with initialize_config_module("verl.trainer.config", version_base=None):
+            config = compose(_CONFIG_NAMES[kind], overrides=list(overrides))
+        OmegaConf.resolve(config)
+        check_sections(plain_dict(config.get("video_tools")))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UsageError(f"verl's configuration cannot be composed: {' '.join(str(error).split())}") from error
+    return config
+
+
+def check_grpo_options(config: DictConfig) -> None:
+    """What verl and our trainer check of the options before they start a worker, in the same order.
+
+    Raises:
+        UsageError: they refuse them, with their reason.
+    """
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    try:
+        with warnings.catch_warnings(), redirect_stdout(StringIO()):
+            warnings.simplefilter("ignore")  # it warns of every run without a critic, and says that all is well
+            validate_config(config, need_reference_policy(config), need_critic(config))
+    except (AssertionError, ArithmeticError, ValueError, TypeError, OmegaConfBaseException, HydraException) as error:
+        raise UsageError(f"verl refuses the options: {' '.join(str(error).split()) or repr(error)}") from error
+    check_run_options(config)
+    honour_freeze_vision_tower(config.copy())
+
+
+def known_loggers() -> tuple[str, ...]:
+    """What `trainer.logger` may name; verl refuses others when all workers are up."""
+    from verl.utils.tracking import Tracking
+
+    return (*Tracking.supported_backend, "tracking")
+
+
+@dataclass(frozen=True)
+class RunModel:
+    """What a run's loops encode messages with.
+
+    Attributes:
+        source: folder or name that it was loaded from.
+        processor: the multimodal one; its `config` is the model's.
+        tokens: counts of messages, by verl's builder and within the run's pixel bounds.
+        pixel_options: the run's `data.mm_processor_kwargs`.
+    """
+
+    source: str
+    processor: Any
+    tokens: ModelTokens
+    pixel_options: dict[str, Any]
+    image_token_id: int
+    video_token_id: int | None
+
+
+def load_run_model(model: DictConfig, data: DictConfig, source: str | None = None) -> RunModel:
+    """Load tokenizer and processor as a run does, and no weights.
+
+    Args:
+        model: the section `model` of the configuration.
+        data: the section `data`.
+        source: a folder that takes the model's place.
+
+    Raises:
+        UsageError: there is no such model, it has no processor of a kind that we know, or no image fits the pixel
+            bounds.
+    """
+    from verl.utils.tokenizer import get_processor_token_id, hf_processor, hf_tokenizer
+    from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+
+    source = locate_model(source or model.get("tokenizer_path") or model.path)
+    trusted = {"trust_remote_code": bool(model.get("trust_remote_code"))}
+    try:
+        tokenizer = hf_tokenizer(source, **trusted)
+        with warnings.catch_warnings(record=True) as hidden:  # verl hides a failure in one
+            warnings.simplefilter("always")
+            processor = hf_processor(source, **trusted)
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"no tokenizer can be loaded from {source}: {' '.join(str(error).split())}") from error
+    if processor is None:
+        reasons = "; ".join(" ".join(str(warning.message).split()) for warning in hidden)
+        raise UsageError(f"no multimodal processor can be loaded from {source}: {reasons or 'it is a text model'}")
+    if not getattr(processor, "chat_template", None):  # as verl's model configuration does
+        processor.chat_template = getattr(tokenizer, "chat_template", None)
+    if template := model.get("custom_chat_template"):
+        processor.chat_template = template
+    pixel_options = plain_dict(data.get("mm_processor_kwargs"))
+    envelope = envelope_of(processor, pixel_options)
+    try:
+        builder = create_continuous_token_builder(
+            tokenizer,
+            hf_model_type=processor.config.model_type,
+            chat_template_kwargs=plain_dict(data.get("apply_chat_template_kwargs")),
+            mm_processor_kwargs=pixel_options,
+            processor=processor,
+        )
+    except ValueError as error:  # the folder lacks the tokenizer's files, and transformers makes an empty one
+        raise UsageError(f"the tokenizer in {source} is not that of a model of this kind: {error}") from error
+    image_token_id = get_processor_token_id(processor, "image")
+    tokens = ModelTokens(tokenizer, TokenCounter(builder, image_token_id, envelope.factor), envelope)
+    video_token_id = get_processor_token_id(processor, "video")
+    return RunModel(source, processor, tokens, pixel_options, image_token_id, video_token_id)
+
+
 # ------------------------------------------------------------------------------------------------------------- options
 
 
 def check_run_options(config: DictConfig) -> None:
-    """Ask of the options of a GRPO run what verl does not.
+    """Check what verl does not check of the options of a GRPO run.
 
     Args:
         config: verl's whole configuration.
@@ -62,15 +189,15 @@ def check_run_options(config: DictConfig) -> None:
 
 
 def check_reward_function(config: DictConfig) -> None:
-    """Our reward manager scores by a row's method and asks no function; verl would take one without a word.
+    """Our reward manager scores by a row's method and calls no function; verl would accept one silently.
 
     Raises:
         UsageError: one is configured. `scored_by_manager` is none, and verl's reward model needs it.
     """
     name = OmegaConf.select(config, "reward.custom_reward_function.name")
-    is_given = OmegaConf.select(config, "reward.custom_reward_function.path") is not None
+    has_function = OmegaConf.select(config, "reward.custom_reward_function.path") is not None
     manager = OmegaConf.select(config, "reward.reward_manager.name")
-    if is_given and name != "scored_by_manager" and manager == "VideoToolsRewardManager":
+    if has_function and name != "scored_by_manager" and manager == "VideoToolsRewardManager":
         raise UsageError(
             f"reward.custom_reward_function.name={name} would never be called: {manager} scores a rollout by its "
             f"method; leave the function out, and override the method's `components` ({page('rewards')})"
@@ -78,7 +205,7 @@ def check_reward_function(config: DictConfig) -> None:
 
 
 def check_engine_length(config: DictConfig) -> None:
-    """Before any rollout: verl's server would cut turns of the longest without a word, and fail their next ones.
+    """verl's server would silently cut turns of the longest rollouts, and fail their next ones.
 
     Raises:
         UsageError: the inference engine's sequences are shorter than a rollout may be.
@@ -111,7 +238,7 @@ def check_switching(config: DictConfig) -> None:
 
 
 def validates(config: DictConfig) -> bool:
-    """Whether the run measures held-out rows at all; verl reads `data.val_files` in any case."""
+    """Whether the run validates at all; verl reads `data.val_files` in any case."""
     trainer = config.trainer
     return bool(trainer.test_freq > 0 or trainer.get("val_before_train") or trainer.get("val_only"))
 
@@ -179,6 +306,9 @@ def check_agent_names(names: Set[str], config: DictConfig) -> None:
     Raises:
         UsageError: one is not registered, or needs a retriever or a tool model that is not configured.
     """
+    from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+    from verl.utils.import_utils import resolve_config_path
+
     rollout_config = config.actor_rollout_ref.rollout
     registered = set(_agent_loop_registry)
     if path := rollout_config.agent.agent_loop_config_path:
@@ -207,10 +337,10 @@ def check_services(agent_names: Set[str], rollout_config: DictConfig) -> None:
             f"rows of {', '.join(searching)} search for frames by text, and the run has no retriever; set "
             f"video_tools.retrieval.model=<folder or name> ({page('retrieval')})"
         )
-    asking = [method.name for method in methods if method.asks_model]
-    if asking and tool_model_config(rollout_config) is None:
+    with_tool_model = [method.name for method in methods if method.asks_model]
+    if with_tool_model and tool_model_config(rollout_config) is None:
         raise UsageError(
-            f"tools of {', '.join(asking)} ask a model, and the run has none; set "
+            f"tools of {', '.join(with_tool_model)} ask a model, and the run has none; set "
             f"video_tools.tool_model.base_url=http://host:8000/v1 ({page('tools')})"
         )
 
@@ -222,7 +352,7 @@ def check_rows(
     *,
     validate: bool,
 ) -> None:
-    """Ask the method of every row, as the run configures it, whether the row can earn what the method pays.
+    """Check by the method of every row, as the run configures it, whether the row can earn what the method pays.
 
     Rows that cannot are counted in a warning for each method, with the first of them by name. Rows of other agent loops
     are left alone. 100,000 rows take about 5 seconds.
@@ -257,14 +387,15 @@ def check_rows(
         more = ["..."] if num_bad[name] > len(named) else []
         message = f"{of_rows} cannot earn what the method pays: {'; '.join([*named, *more])}"
         if num_bad[name] == num_rows[name] and not validate:
-            raise UsageError(f"{message}. `vvt data validate` tells all of them")
+            raise UsageError(f"{message}. `vvt data validate` names all of them")
         logger.warning("%s. `vvt data validate --out` leaves such rows out", message)
 
 
 def row_method_name(row: Mapping[str, Any], rollout_config: DictConfig) -> str | None:
     """Name of the row's method; None where another agent loop than ours takes the row."""
-    given = row.get("agent_name")
-    name = given if isinstance(given, str) and given else rollout_config.agent.get("default_agent_loop")
+    name = row.get("agent_name")
+    if not (isinstance(name, str) and name):
+        name = rollout_config.agent.get("default_agent_loop")
     return name if name in method_names() else None
 
 
@@ -275,9 +406,8 @@ def checked_method(name: str, rollout_config: DictConfig, validate: bool) -> Met
         UsageError: it gives a rollout of a group fields that must not be its own.
     """
     method = method_from_config(name, rollout_config)
-    group = group_methods(method, rollout_config, validate)
-    for own in group:
-        rollout_overrides(own, method)
+    for method_of_rollout in group_methods(method, rollout_config, validate):
+        rollout_overrides(method_of_rollout, method)
     return method
 
 
@@ -290,8 +420,8 @@ def row_fault(row: Mapping[str, Any], method: Method, judge: JudgeConfig | None,
     try:
         sample = Sample.from_row(row)
         check_media(method, sample)
-        ask = method.check_sample if validate else method.check_gradable
-        ask(sample, judge)
+        check = method.check_sample if validate else method.check_gradable
+        check(sample, judge)
     except RowError as error:  # which names its row
         return str(error)
     except UsageError as error:

@@ -66,10 +66,10 @@ def is_validation(sampling_params: Mapping[str, Any], rollout_config: DictConfig
     validation = OmegaConf.select(rollout_config, "val_kwargs")
     if validation is None:
         return False
-    given, trained, validated = (
+    used, trained, validated = (
         [options.get(name) for name in _SAMPLING] for options in (sampling_params, rollout_config, validation)
     )
-    return given == validated != trained
+    return used == validated != trained
 
 
 def group_methods(method: Method, rollout_config: DictConfig, validate: bool) -> list[Method]:
@@ -86,7 +86,7 @@ def judge_config(config: DictConfig, router_address: str | None = None) -> Judge
 
     Args:
         config: verl's whole configuration.
-        router_address: host and port of that server, which only reward workers are told.
+        router_address: host and port of that server, which only reward workers know.
 
     Raises:
         UsageError: an unknown field or a wrong value, or verl's server in a form that cannot judge.
@@ -122,11 +122,11 @@ OTHER_SETTINGS = ("cores_per_node", "loader_shm_gb", "stored_images", "demo_dir"
 
 def check_sections(node: Mapping[str, Any]) -> None:
     """Raises UsageError for a name below `video_tools` that nothing reads; names the nearest one."""
-    known = (*method_names(), *SERVICES, *OTHER_SETTINGS)
+    sections = (*method_names(), *SERVICES, *OTHER_SETTINGS)
     for name in node:
-        if name not in known:
-            nearest = did_you_mean(name, known)
-            raise UsageError(f"video_tools has no section {name!r}; it has {', '.join(known)}{nearest}")
+        if name not in sections:
+            nearest = did_you_mean(name, sections)
+            raise UsageError(f"video_tools has no section {name!r}; it has {', '.join(sections)}{nearest}")
 
 
 def describe_run(config: DictConfig, section: DictConfig) -> None:
@@ -175,7 +175,7 @@ def tool_model_config(rollout_config: DictConfig) -> ToolModelConfig | None:
 
 
 def check_media(method: Method, sample: Sample) -> None:
-    """Ask for a video, or images that the method asks about. verl 0.9.1 fails on a micro-batch without an image, and a
+    """Require a video, or images that the method asks about. verl 0.9.1 fails on a micro-batch without an image, and a
     group shares its row.
 
     Raises:
@@ -246,9 +246,9 @@ class TrainerOptions:
         record_tokens: whether records have the sequences.
         tracked_rollouts_every: steps from one picture of rollouts in a tracker to the next; 0: none.
         watchdog_grace_seconds: for how long an engine may be dead, or an actor out of reach.
-        poll_interval_seconds: of verl's replay buffer, which asks so often whether rollouts have finished; None: verl's
+        poll_interval_seconds: of verl's replay buffer, between polls for finished rollouts; None: verl's
             own.
-        max_refill_batches: batches of questions that a step with dynamic sampling may ask beyond its first.
+        max_refill_batches: batches of questions that a step with dynamic sampling may request beyond its first.
         max_probs_diff: limit of the alarm `engine_gap`, between the engine's probabilities of sampled tokens and the
             actor's.
         alarms: see the module `alarms`.
@@ -287,11 +287,11 @@ def trainer_options(config: DictConfig) -> TrainerOptions:
     Raises:
         UsageError: there is no option of a name (names the nearest one), or a value makes no sense.
     """
-    given = plain_dict(config.trainer.get("video_tools"))
-    return TrainerOptions(**checked_fields(TrainerOptions, given, SECTION))
+    options = plain_dict(config.trainer.get("video_tools"))
+    return TrainerOptions(**checked_fields(TrainerOptions, options, SECTION))
 
 
-FROZEN_TOWER_CONFIG = "verl_video_tools.verl_plugin.engine.frozen_tower.FrozenTowerConfig"
+FROZEN_TOWER_CONFIG = "verl_video_tools.verl_plugin.fsdp_engine.FrozenTowerConfig"
 """Name of the engine's configuration that selects the frozen vision tower. Importing it is left to verl."""
 
 

@@ -1,7 +1,7 @@
 """Training sequences for verl's SFT trainer, made by the same code that makes them in a rollout.
 
-A row of `vvt data export-sft` holds what an expert wrote, turn by turn, and no tokens and no pictures. Here its turns
-go through a real `Episode` (frames are decoded, actions executed) and a `TokenStream`, so prompts, observations,
+A row of `vvt data export-sft` holds what an expert wrote, turn by turn, without tokens or pictures. Here its turns go
+through a real `Episode` (frames are decoded, actions executed) and a `TokenStream`, so prompts, observations,
 labels, pixel sizes and token boundaries equal those of reinforcement learning, by construction.
 
     data.custom_cls.path=pkg://verl_video_tools.verl_plugin.sft_dataset data.custom_cls.name=TrajectorySFTDataset
@@ -86,7 +86,7 @@ class TrajectorySFTDataset(Dataset):
     ) -> None:
         options = plain_dict(config) if isinstance(config, DictConfig) else dict(config or {})
         if processor is None:
-            raise UsageError("the model has no multimodal processor; frames cannot be shown to it")
+            raise UsageError("the model has no multimodal processor; it cannot read frames")
         if options.get("pad_mode", "no_padding") != "no_padding":
             raise UsageError(f"data.pad_mode must be no_padding, got {options['pad_mode']!r}")
         truncation = options.get("truncation", "error")
@@ -176,8 +176,8 @@ class TrajectorySFTDataset(Dataset):
         if is_picture_row(row):
             return self._encode_pictures(row, method)
         retriever = RecordedRetriever(row.get("retrieved_frames") or ())
-        asked = RecordedToolModel(json.loads(row.get("model_calls") or "[]"))
-        episode = Episode(method, Sample.from_row(row), self.envelope, retriever=retriever, tool_model=asked)
+        tool_model = RecordedToolModel(json.loads(row.get("model_calls") or "[]"))
+        episode = Episode(method, Sample.from_row(row), self.envelope, retriever=retriever, tool_model=tool_model)
         num_turns, reasoning = len(row["turns"]), row.get("reasoning") or [None] * len(row["turns"])
         turns = zip(row["turns"], reasoning, strict=True)
         script = PackedScript(self._packed(method), turns, _first_trained_turn(row))
@@ -220,7 +220,7 @@ class TrajectorySFTDataset(Dataset):
         if (name, settings) not in self._methods:
             method = get_method(name, **self._method_fields.get(name, {}))
             try:
-                method = method_of_rollout(method, _own_fields(settings))
+                method = method_of_rollout(method, _rollout_fields(settings))
             except UsageError as error:
                 raise RowError(f"{_where(row)}: {error}") from error
             if method.context_policy() != "append":
@@ -265,12 +265,12 @@ class TrajectorySFTDataset(Dataset):
             ", ".join(_where(self.rows[index]) for index in long[:5]),
             " ..." if len(long) > 5 else "",
         )
-        kept = [index for index in range(len(self.rows)) if lengths[index] <= self.max_length]
-        self._cache.renumber(kept)
-        self.rows = [self.rows[index] for index in kept]
+        short = [index for index in range(len(self.rows)) if lengths[index] <= self.max_length]
+        self._cache.renumber(short)
+        self.rows = [self.rows[index] for index in short]
 
 
-def _own_fields(settings: str) -> Mapping[str, Any]:
+def _rollout_fields(settings: str) -> Mapping[str, Any]:
     """The column `settings`. Raises UsageError for anything but a JSON object."""
     try:
         values = json.loads(settings)
@@ -327,9 +327,10 @@ class _StreamCache:
             _, dropped = self._streams.popitem(last=False)
             self._bytes -= _num_bytes(dropped)
 
-    def renumber(self, kept: Sequence[int]) -> None:
-        """Row `kept[i]` becomes row i; other rows are forgotten."""
-        self._streams = OrderedDict((new, self._streams[old]) for new, old in enumerate(kept) if old in self._streams)
+    def renumber(self, indices: Sequence[int]) -> None:
+        """Row `indices[i]` becomes row i; other rows are dropped."""
+        streams = ((new, self._streams[old]) for new, old in enumerate(indices) if old in self._streams)
+        self._streams = OrderedDict(streams)
         self._bytes = sum(map(_num_bytes, self._streams.values()))
 
 

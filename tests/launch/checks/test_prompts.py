@@ -14,7 +14,7 @@ from verl_video_tools.launch.checks.rows import PromptMeter, measure_rows
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenStream
-from verl_video_tools.verl_plugin.planned_run import RunModel, compose_run, load_run_model
+from verl_video_tools.verl_plugin.run_checks import RunModel, compose_run, load_run_model
 
 ROOMY = (100_000, 100_000, 1000)
 

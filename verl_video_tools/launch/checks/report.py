@@ -13,7 +13,7 @@ from verl_video_tools import __version__
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from verl_video_tools.verl_plugin.planned_run import Kind, RunModel
+    from verl_video_tools.verl_plugin.run_checks import Kind, RunModel
 
 
 ROWS_OF_A_START = 8

@@ -24,9 +24,9 @@ from verl_video_tools.data.parquet import count_rows, row_batches
 from verl_video_tools.launch.checks.report import Check, PlannedRun, Status, one_line
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenBudget, rollout_tokens
-from verl_video_tools.verl_plugin.planned_run import RunModel
 from verl_video_tools.verl_plugin.run_checks import (
     CHECKED_COLUMNS,
+    RunModel,
     check_agent_names,
     check_batch,
     checked_method,

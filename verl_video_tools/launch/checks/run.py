@@ -28,7 +28,7 @@ from verl_video_tools.launch.checks.report import Check, PlannedRun, Report, Sta
 from verl_video_tools.launch.checks.rows import check_grpo_rows, check_sequences, check_sft_rows
 from verl_video_tools.services.retrieval import local
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
-from verl_video_tools.verl_plugin.planned_run import check_grpo_options, load_run_model
+from verl_video_tools.verl_plugin.run_checks import check_grpo_options, load_run_model
 from verl_video_tools.verl_plugin.settings import judge_config, retrieval_config, tool_model_config
 
 _MODEL_FIX = "MODEL_PATH: the folder of a model with its processor, or its name on the Hugging Face hub"

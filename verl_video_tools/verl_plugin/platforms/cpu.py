@@ -31,7 +31,7 @@ def activate() -> None:
     """Make this process a CPU one. Importing this module has registered the platform."""
     _answer_for_vllm()
     _init_process_group()
-    import_after("verl.workers.engine", "verl_video_tools.verl_plugin.platforms.cpu_engine")
+    import_after("verl.workers.engine", "verl_video_tools.verl_plugin.fsdp_engine")
 
 
 # ------------------------------------------------------------------------------------------------------- the platform

@@ -1,4 +1,4 @@
-"""A stand-in for flash-attn on a CPU, so that packed sequences and Ulysses can be run without a GPU.
+"""A replacement of flash-attn on CPUs, so that packed sequences and Ulysses can be run without a GPU.
 
 With `use_remove_padding=True` verl packs the sequences of a micro-batch into one, and leaves it to flash-attn to keep
 them apart. flash-attn takes CUDA. Here torch's own attention does it, one sequence after the other.
@@ -6,7 +6,7 @@ them apart. flash-attn takes CUDA. Here torch's own attention does it, one seque
     actor_rollout_ref.model.use_remove_padding=True
     +actor_rollout_ref.model.override_config.attn_implementation=packed_by_torch
 
-What runs above the stand-in is verl's and transformers' own code, since that is what a smoke test is for. It looks up
+Above the replacement runs the code of verl and transformers, since a smoke test is there to run it. It looks up
 flash-attn among the globals of its modules, which lack those names where flash-attn is not installed. Those modules
 are not changed: `_with` copies a function and gives the copy globals of its own. transformers' `AttentionInterface`
 leads to the copies. verl replaces the attention of Qwen2.5-VL as a whole: `use` gives such a model layers of ours.
@@ -69,7 +69,7 @@ def flash_attn_varlen_func(
         NotImplementedError: a sliding window.
     """
     if tuple(window_size) != _NO_WINDOW:
-        raise NotImplementedError("attention by torch on a CPU knows no sliding window")
+        raise NotImplementedError("attention by torch on a CPU has no sliding window")
     q_lengths, k_lengths = (ends.diff().tolist() for ends in (cu_seqlens_q, cu_seqlens_k))
     heads_first = (values.transpose(0, 1) for values in (q, k, v))  # (heads, tokens, size), as torch takes them
     parts = (
@@ -146,7 +146,7 @@ def _with(function: Callable[..., Any], **replaced: Any) -> Any:
     return copy
 
 
-def _found_flash_attention(*_: Any, **__: Any) -> tuple[Any, Any]:
+def _import_flash_attention(*_: Any, **__: Any) -> tuple[Any, Any]:
     """What transformers finds where flash-attn is installed (`lazy_import_flash_attention`)."""
     functions = (
         flash_attn_func,
@@ -164,7 +164,7 @@ def _autocast_half(q: Tensor, k: Tensor, v: Tensor, target_dtype: torch.dtype | 
     return transformers_flash.fa_peft_integration_check(q, k, v, dtype)
 
 
-_flash_forward = _with(transformers_flash._flash_attention_forward, lazy_import_flash_attention=_found_flash_attention)
+_flash_forward = _with(transformers_flash._flash_attention_forward, lazy_import_flash_attention=_import_flash_attention)
 _EXCHANGES = {
     "_flash_attention_forward": _flash_forward,
     "gather_seq_scatter_heads": _gather_seq_scatter_heads,

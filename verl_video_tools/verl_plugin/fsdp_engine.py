@@ -1,24 +1,23 @@
-"""verl's FSDP engine with the model's vision tower frozen: its weights stay, without gradient and optimiser state.
+"""verl's FSDP engine on CPUs, and with the model's vision tower frozen: no gradient and no optimizer state of it.
 
 verl 0.9.1 has the option `actor_rollout_ref.actor.freeze_vision_tower`, and no line that reads it. Here the class of an
 engine's configuration is the option:
 
-    engine._target_=verl_video_tools.verl_plugin.engine.frozen_tower.FrozenTowerConfig
-    actor_rollout_ref.actor.fsdp_config._target_=verl_video_tools.verl_plugin.engine.frozen_tower.FrozenTowerConfig
+    engine._target_=verl_video_tools.verl_plugin.fsdp_engine.FrozenTowerConfig
+    actor_rollout_ref.actor.fsdp_config._target_=verl_video_tools.verl_plugin.fsdp_engine.FrozenTowerConfig
 
-The first is for fine-tuning, the second for GRPO. With our trainers verl's own field does the latter. A run without the
-option never imports this module, and has verl's engine as it is.
+The first is for fine-tuning, the second for GRPO. With our trainers verl's own field does the latter. A run on GPUs
+without the option never imports this module, and has verl's engine as it is.
 
 Why registration alone does not do: verl's registry chooses an engine by backend, device and vendor, not by what a run
-asks for. So ours stand under the vendor keys, which go before verl's key of the device alone, and do what verl's do
-unless their own configuration is a `FrozenTowerConfig`: the reference policy shares the process, and has no optimiser.
-Two methods are overridden, each beside its reason.
+requests. So ours stand under the vendor keys, which go before verl's key of the device alone, and do what verl's do
+unless their configuration is a `FrozenTowerConfig`: the reference policy shares the process, and has no optimizer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -30,7 +29,6 @@ from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.verl_plugin.platforms.cpu_engine import CpuFSDPEngine
 
 TOWER = "visual"
 """Attribute that holds the vision tower in every Qwen-VL model of transformers."""
@@ -46,10 +44,10 @@ class FrozenTowerConfig(FSDPEngineConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        found = EngineRegistry.get_engine_cls("language_model", self.strategy)
-        if not issubclass(found, FrozenTowerEngine):
+        engine = EngineRegistry.get_engine_cls("language_model", self.strategy)
+        if not issubclass(engine, FrozenTowerEngine):
             raise UsageError(
-                f"verl would take {found.__qualname__} for strategy={self.strategy} on this device, and train the "
+                f"verl would take {engine.__qualname__} for strategy={self.strategy} on this device, and train the "
                 "vision tower that should stay frozen. The engine that freezes it takes fsdp2 and is registered for "
                 "cuda (nvidia, amd), npu (huawei) and cpu; VERL_ENGINE_DEVICE and VERL_ENGINE_VENDOR choose among them"
             )
@@ -71,7 +69,7 @@ def vision_tower(model: nn.Module) -> nn.Module:
 
 
 def trained_parameters(model: nn.Module) -> Iterator[Parameter]:
-    """Those that an optimiser may change."""
+    """Those that an optimizer may change."""
     return (parameter for parameter in model.parameters() if parameter.requires_grad)
 
 
@@ -102,8 +100,8 @@ class FrozenTowerEngine(FSDPEngineWithLMHead):
     def _build_optimizer(self, module: Any) -> Optimizer:
         """Leaves frozen weights out.
 
-        verl gives the optimiser all of them. Its offloading would make an empty state for each frozen one, and not
-        every optimiser leaves a weight without a gradient alone.
+        verl gives the optimizer all of them. Its offloading would make an empty state for each frozen one, and not
+        every optimizer leaves a weight without a gradient alone.
         """
         if not isinstance(self.engine_config, FrozenTowerConfig):
             return super()._build_optimizer(module)
@@ -119,6 +117,32 @@ class AcceleratorFrozenTowerEngine(FrozenTowerEngine):
     """For the vendors that verl brings platforms of."""
 
 
-@EngineRegistry.register(**_REGISTERED_AS, device="cpu", vendor="cpu")
-class CpuFrozenTowerEngine(FrozenTowerEngine, CpuFSDPEngine):
-    """For the package's own platform."""
+@EngineRegistry.register(**_REGISTERED_AS, device="cpu")
+class CpuEngine(FrozenTowerEngine):
+    """verl's registry lacks the key (fsdp, cpu)."""
+
+    use_remove_padding: bool
+
+    def _build_module(self) -> Any:
+        """Lets a model with packed sequences have the replacement of flash-attn, by the name of its attention."""
+        if not self.use_remove_padding:
+            return super()._build_module()
+        from verl_video_tools.verl_plugin.platforms import cpu_attention
+
+        cpu_attention.register()
+        module = super()._build_module()
+        cpu_attention.use(module)
+        return module
+
+    def _build_fsdp_module(self, module: Any) -> Any:
+        """Wraps a reference model like an actor.
+
+        verl offloads models that are never trained to pinned memory, which takes an NVIDIA driver, and which makes no
+        sense where the weights are in main memory anyhow.
+        """
+        config = self.engine_config
+        self.engine_config = replace(config, forward_only=False)
+        try:
+            return super()._build_fsdp_module(module)
+        finally:
+            self.engine_config = config

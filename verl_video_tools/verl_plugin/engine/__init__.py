@@ -1,1 +1,0 @@
-"""verl's training engine with what its options do not reach."""
