@@ -17,7 +17,7 @@ from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import (
     METHOD,
     Asking,
-    GivenOptions,
+    ExplicitOptions,
     Overwrite,
     Seed,
     Served,
@@ -41,7 +41,7 @@ _MOST_FAILURES_SHOWN = 20
 
 
 @command
-class Evaluate(Asking, Served, GivenOptions):
+class Evaluate(Asking, Served, ExplicitOptions):
     """Evaluate a model with the loop and graders of training. Exits 1 if all items failed."""
 
     out: Annotated[Path, typer.Option(help="Folder for rollouts and results; an evaluation in it is continued.")]
@@ -100,7 +100,7 @@ class Evaluate(Asking, Served, GivenOptions):
     def run(self) -> int:
         from verl_video_tools.evaluation.questions import controlled, scoped
         from verl_video_tools.evaluation.run import PROTOCOL, WRITTEN, evaluate
-        from verl_video_tools.evaluation.serve import envelope_of_model, model_digest
+        from verl_video_tools.evaluation.serve import model_digest
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
         from verl_video_tools.methods.run_settings import NAME, RunSettings, read_run_settings, with_run_settings
@@ -115,16 +115,16 @@ class Evaluate(Asking, Served, GivenOptions):
         folder = self.serve or self.processor
         trained = read_run_settings(folder, self.method)
         if profile is None:
-            given = with_run_settings(folder, self.method, fields)
-        else:  # a published evaluation is one whole: nothing of the model's own run is mixed into it
-            given = profile.fields
+            fields = with_run_settings(folder, self.method, fields)
+        else:  # a published evaluation is complete: no setting of the model's run is mixed into it
+            fields = profile.fields
             if trained != RunSettings():
                 message = (
                     f"{self.protocol} takes the place of {Path(folder or '') / NAME}; --set gives single fields of it"
                 )
                 typer.echo(message, err=True)
             trained = RunSettings()
-        configured = get_method(self.method, **given)
+        configured = get_method(self.method, **fields)
         whole = self._questions()
         questions = scoped(
             whole,
@@ -140,8 +140,7 @@ class Evaluate(Asking, Served, GivenOptions):
             typer.echo(
                 f"{questions.num_with_subtitles} of {questions.num_questions} questions have subtitles", err=True
             )
-        bounds = self.min_pixels or trained.min_pixels, self.max_pixels or trained.max_pixels
-        envelope = envelope_of_model(self.processor or self.serve, *bounds)
+        envelope = self.envelope(trained)
         model, server = self.model, None
         facts: dict[str, Any] = {"retrieval": self.retrieval_fields(), "serve_options": self.serve_options()}
         if profile is not None:
@@ -149,7 +148,7 @@ class Evaluate(Asking, Served, GivenOptions):
         if self.serve is not None:
             model = model or self.serve
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
-            server = self.server(self.out / "vllm.log", configured, given, envelope)
+            server = self.server(self.out / "vllm.log", configured, fields, envelope)
         policy = self.policy(model=model, envelope=envelope)
         judge, retriever = self.judge(), self.retriever()
         with progress_bars("eval") as (progress,):
@@ -188,11 +187,10 @@ class Evaluate(Asking, Served, GivenOptions):
         if self.method not in (None, protocol.method):
             raise UsageError(f"the protocol {name} is one of {protocol.method}, and --method is {self.method}")
         self.method = protocol.method
-        given = {option: getattr(self, option) for option in self.given_options} | {
-            SUBTITLES: self.subtitles is not None
-        }
+        explicit = {option: getattr(self, option) for option in self.explicit_options}
+        explicit[SUBTITLES] = self.subtitles is not None
         benchmark = None if self.benchmark is None else get_benchmark(self.benchmark).name
-        applied = apply(protocol, benchmark, given, fields)
+        applied = apply(protocol, benchmark, explicit, fields)
         if applied.options.keys() & {"min_pixels", "max_pixels"} and not (self.processor or self.serve):
             raise UsageError(
                 f"the protocol {name} bounds pixels, as the model's processor counts them: give --processor"
@@ -265,7 +263,6 @@ class Chat(ToolServices, Served):
 
     def run(self) -> int:
         from verl_video_tools.evaluation.chat import ask, plain
-        from verl_video_tools.evaluation.serve import envelope_of_model
         from verl_video_tools.methods import get_method
         from verl_video_tools.methods.run_settings import read_run_settings, with_run_settings
         from verl_video_tools.rollout.chat_policy import PolicyConfig
@@ -276,8 +273,7 @@ class Chat(ToolServices, Served):
         trained = read_run_settings(self.serve or self.processor, self.method)
         fields = with_run_settings(self.serve or self.processor, self.method, read_assignments(self.settings or []))
         method = get_method(self.method, **fields)
-        bounds = self.min_pixels or trained.min_pixels, self.max_pixels or trained.max_pixels
-        envelope = envelope_of_model(self.processor or self.serve, *bounds)
+        envelope = self.envelope(trained)
         retriever, tool_model = self.retriever(), self.tool_model()
         folder = self.out or Path(tempfile.mkdtemp(prefix="vvt_chat_"))
         failed = False

@@ -30,7 +30,7 @@ class DataclassCommand(TyperCommand):
 
     def invoke(self, context: Any) -> Any:
         command = super().invoke(context)
-        command.given_options = {
+        command.explicit_options = {
             parameter.name: parameter.opts[0]
             for parameter in self.params
             if context.get_parameter_source(parameter.name).name == "COMMANDLINE"

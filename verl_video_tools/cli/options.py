@@ -24,6 +24,7 @@ from verl_video_tools.services.config import EndpointConfig, JudgeConfig, ToolMo
 
 if TYPE_CHECKING:
     from verl_video_tools.core.types import Method, PixelEnvelope, VideoInfo
+    from verl_video_tools.methods.run_settings import RunSettings
     from verl_video_tools.rollout.chat_policy import PolicyConfig
     from verl_video_tools.services.retrieval import RetrievalService
 
@@ -70,23 +71,23 @@ def command(cls: type[ConfigT]) -> type[ConfigT]:
 
 
 @dataclass(kw_only=True)
-class GivenOptions:
-    """Which options stand on the command line."""
+class ExplicitOptions:
+    """Which options the command line has, beside their defaults."""
 
-    given_options: ClassVar[Mapping[str, str]] = {}
+    explicit_options: ClassVar[Mapping[str, str]] = {}
     """By field, as the command line spells the option."""
 
     def refuse(self, fields: Iterable[str], why: str) -> None:
         """Raises UsageError if one of these options is given. `why` follows its name in the message."""
         for field in fields:
-            if field in self.given_options:
-                raise UsageError(f"{self.given_options[field]} {why}")
+            if field in self.explicit_options:
+                raise UsageError(f"{self.explicit_options[field]} {why}")
 
 
-def config_from(config: type[ConfigT], options: object, **others: Any) -> ConfigT:
+def config_from(config: type[ConfigT], options: object, **overrides: Any) -> ConfigT:
     """A config with the options of the same names as its fields, and with `others`, which win."""
     names = {field.name for field in fields(config)}  # type: ignore[arg-type]  # a dataclass, which no bound can say
-    return config(**{name: value for name, value in vars(options).items() if name in names} | others)
+    return config(**{name: value for name, value in vars(options).items() if name in names} | overrides)
 
 
 def listed(counts: Mapping[str, int]) -> str:
@@ -260,12 +261,12 @@ class Asking(Services):
         float, typer.Option(min=0.1, help="Time for one turn with all its attempts, in seconds.")
     ] = EndpointConfig.deadline_seconds
 
-    def policy(self, **others: Any) -> "PolicyConfig":
+    def policy(self, **overrides: Any) -> "PolicyConfig":
         """The model that makes rollouts; `others` are fields without an option. Raises UsageError."""
         from verl_video_tools.rollout.chat_policy import PolicyConfig
 
         urls = {"base_url": tuple(getattr(self, "base_url", None) or ()) or None}
-        return config_from(PolicyConfig, self, **urls | others)
+        return config_from(PolicyConfig, self, **urls | overrides)
 
 
 @dataclass(kw_only=True)
@@ -293,6 +294,13 @@ class Served:
             raise UsageError("give either --base-url or --serve")
         if self.serve is None and self.serve_option:
             raise UsageError("--serve-option belongs to --serve")
+
+    def envelope(self, trained: "RunSettings") -> "PixelEnvelope":
+        """The sizes of images: by options, or else as in the model's own run."""
+        from verl_video_tools.evaluation.serve import envelope_of_model
+
+        bounds = self.min_pixels or trained.min_pixels, self.max_pixels or trained.max_pixels
+        return envelope_of_model(self.processor or self.serve, *bounds)
 
     def serve_options(self) -> dict[str, Any]:
         """Those of `vllm serve`. Raises UsageError for one that is no assignment."""

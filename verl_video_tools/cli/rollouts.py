@@ -15,7 +15,7 @@ from verl_video_tools.cli.options import (
     METHOD,
     Asking,
     Concurrency,
-    GivenOptions,
+    ExplicitOptions,
     Model,
     Overwrite,
     Records,
@@ -207,7 +207,7 @@ _OF_THE_EXPERT = ("imperfection", "in_words", "questions_per_video", "settings",
 
 
 @command
-class ExportSFT(GivenOptions):
+class ExportSFT(ExplicitOptions):
     """Write good rollouts as rows for fine-tuning. They are an expert's, or the policy's own."""
 
     source: Annotated[

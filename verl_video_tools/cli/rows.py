@@ -11,7 +11,7 @@ import typer
 
 from verl_video_tools.cli.names import names_of
 from verl_video_tools.cli.options import (
-    GivenOptions,
+    ExplicitOptions,
     MaxPixels,
     MinPixels,
     Overwrite,
@@ -36,7 +36,7 @@ _SKIPPED_SHOWN = 20
 
 
 @command
-class Convert(GivenOptions):
+class Convert(ExplicitOptions):
     """Write rows from a table or from published data. With --for, write rows for verl's own tool loop from ours."""
 
     source: Annotated[
@@ -199,7 +199,7 @@ def _confirm(target: Path) -> None:
 
 
 @command
-class Validate(GivenOptions):
+class Validate(ExplicitOptions):
     """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad, or there is none."""
 
     source: Rows

@@ -43,13 +43,13 @@ REPLY_SECONDS = 20.0
 
 def check_run(run: PlannedRun) -> Report:
     """The results of all checks that apply to a run before it starts."""
-    found: list[Check] = []
+    results: list[Check] = []
     for item in RUN_CHECKS:
         if run.program in item.programs and (run.thorough or item.is_cheap):
-            found += _results(item, run)
-            if item.check is check_options and found[-1].status is Status.FAILED:
+            results += _results(item, run)
+            if item.check is check_options and results[-1].status is Status.FAILED:
                 break  # the others read options that verl refuses
-    return Report(run.device, found)
+    return Report(run.device, results)
 
 
 # -------------------------------------------------------------------------------------------------------------- options
@@ -67,15 +67,17 @@ def check_group(run: PlannedRun) -> Iterator[Check]:
     if str(run.config.algorithm.adv_estimator) != "grpo" or run.config.trainer.get("val_only"):
         return
     number, temperature = int(rollout.n), float(rollout.temperature)
-    name, found = "group", f"{number} per question, temperature {temperature:g}"
+    name, summary = "group", f"{number} per question, temperature {temperature:g}"
     if number < 2:
         detail = "GRPO compares the rollouts of a question, and one alone has no advantage: nothing is learnt"
-        yield Check("configuration", name, Status.FAILED, found, detail, "set actor_rollout_ref.rollout.n=8")
+        yield Check("configuration", name, Status.FAILED, summary, detail, "set actor_rollout_ref.rollout.n=8")
     elif temperature <= 0:
         detail = "without sampling all rollouts of a question are the same, and none has an advantage"
-        yield Check("configuration", name, Status.FAILED, found, detail, "set actor_rollout_ref.rollout.temperature=1")
+        yield Check(
+            "configuration", name, Status.FAILED, summary, detail, "set actor_rollout_ref.rollout.temperature=1"
+        )
     else:
-        yield Check("configuration", name, Status.OK, found)
+        yield Check("configuration", name, Status.OK, summary)
 
 
 def check_sizes(run: PlannedRun) -> Iterator[Check]:
@@ -170,8 +172,10 @@ def check_model(run: PlannedRun) -> Iterator[Check]:
         yield Check("model", "processor", Status.FAILED, path, str(error), _MODEL_FIX)
         return
     envelope = run.model.tokens.envelope
-    found = f"{type(run.model.processor).__name__}, images of {envelope.min_pixels:,} to {envelope.max_pixels:,} pixels"
-    yield Check("model", "processor", Status.OK, found)
+    summary = (
+        f"{type(run.model.processor).__name__}, images of {envelope.min_pixels:,} to {envelope.max_pixels:,} pixels"
+    )
+    yield Check("model", "processor", Status.OK, summary)
     if run.stand_in is not None:
         detail = f"not there yet: trained first; tokenizer and processor are those of {run.stand_in}"
         yield Check("model", "weights", Status.OK, path, detail)
@@ -306,14 +310,14 @@ RUN_CHECKS = (
 
 def _results(item: RunCheck, run: PlannedRun) -> list[Check]:
     """The results of one check. A bug in it becomes a warning, which neither hides other results nor stops a run."""
-    found: list[Check] = []
+    results: list[Check] = []
     try:
         for check in item.check(run):
-            found.append(check)
+            results.append(check)
     except VideoToolsError as error:
         fix = f"correct the option that the message names ({page('training')})"
-        found.append(Check(item.group, "options", Status.FAILED, detail=str(error), fix=fix))
+        results.append(Check(item.group, "options", Status.FAILED, detail=str(error), fix=fix))
     except Exception as error:
         name = item.check.__name__.removeprefix("check_")
-        found.append(Check(item.group, name, Status.WARNING, detail=f"not checked: {one_line(error)}"))
-    return found
+        results.append(Check(item.group, name, Status.WARNING, detail=f"not checked: {one_line(error)}"))
+    return results
