@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import verl_video_tools
-from verl_video_tools.launch.checks.installation import ENGINES, OPTIONAL_EXTRAS
+from verl_video_tools.launch.checks.installation import ENGINES
 from verl_video_tools.methods import METHOD_NAMES
 
 REPO = Path(__file__).parents[1]
@@ -39,6 +39,10 @@ def pin_lines(name: str) -> list[str]:
     """The pins of a file, each with its hashes on one line."""
     lines = re.sub(r" *\\\n *", " ", (REPO / "requirements" / f"{name}.txt").read_text()).splitlines()
     return [line for line in lines if not line.startswith("#")]
+
+
+OPTIONAL = ("judge", "retrieval", "decord", "torchcodec")
+"""Extras that training needs in some runs only."""
 
 
 def pins(device: str) -> dict[str, str]:
@@ -83,14 +87,14 @@ def test_pins_are_what_the_doctor_accepts(device: str, project: dict[str, Any]) 
     pinned, extras = pins(device), project["optional-dependencies"]
     for line in map(Requirement, [*project["dependencies"], *extras[device]]):
         assert line.specifier.contains(pinned[canonicalize_name(line.name)]), line
-    for line in (Requirement(line) for extra in OPTIONAL_EXTRAS for line in extras[extra]):
+    for line in (Requirement(line) for extra in OPTIONAL for line in extras[extra]):
         assert line.specifier.contains(pinned.get(canonicalize_name(line.name), "")) or line.name not in pinned
     assert ENGINES["cpu" if device == "gpu" else "gpu"] not in pinned
 
 
 def test_every_imported_distribution_is_declared(project: dict[str, Any]) -> None:
     declared = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
-    for extra in ("cpu", "gpu", *OPTIONAL_EXTRAS):
+    for extra in ("cpu", "gpu", *OPTIONAL):
         declared |= {canonicalize_name(Requirement(line).name) for line in project["optional-dependencies"][extra]}
     allowed = {"verl_video_tools", *HOSTS, *sys.stdlib_module_names, *declared}
     for module, names in importlib.metadata.packages_distributions().items():

