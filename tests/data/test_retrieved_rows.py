@@ -21,7 +21,7 @@ from verl_video_tools.core.errors import RetrievalError, RowError
 from verl_video_tools.core.types import Method, Sample, Tool, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.data.sft import execute, write_sft_rows
 from verl_video_tools.methods.framethinker import FrameThinker
-from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
+from verl_video_tools.methods.framethinker.method import ChooseFrames
 from verl_video_tools.methods.toolkit.oracle import Script
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.verl_plugin import retrieval_actor

@@ -161,7 +161,6 @@ TURNS: dict[str, dict[str, list[str]]] = {
         "empty text": [clip(0, 599, " "), B["videobrain"]],
         "unknown tool": [brain(tool_call("rewind", seconds=3)), B["videobrain"]],
         "no json": [brain("<tool_call>uniform</tool_call>"), B["videobrain"]],
-        "former action": [brain('<tool_call>{"action": "choose_frames", "frame_range": [0, 90]}</tool_call>')],
         "two calls": [
             brain(tool_call("uniform_sample", start_frame=0, end_frame=9) * 2),
             B["videobrain"],

@@ -57,6 +57,12 @@ def require(config: object, name: str, condition: bool, expected: str) -> None:
         raise UsageError(f"{type(config).__name__}.{name} must be {expected}, got {getattr(config, name)!r}")
 
 
+def require_at_least(config: object, least: int, *names: str) -> None:
+    """Check that fields are no smaller than `least`; see `require`."""
+    for name in names:
+        require(config, name, getattr(config, name) >= least, f"at least {least}")
+
+
 def _converted(value: Any, annotation: Any) -> Any:
     """`value` if it is of the annotated type; lists become tuples and whole numbers floats. Raises TypeError."""
     origin, arguments = get_origin(annotation), get_args(annotation)

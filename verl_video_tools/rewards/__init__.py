@@ -2,10 +2,9 @@
 
 from verl_video_tools.grading.choices import grade_multiple_choice
 from verl_video_tools.grading.overlap import box_iou, temporal_iou
-from verl_video_tools.methods.framethinker.consistency import ConsistencyRules, Verdict, verify_consistency
+from verl_video_tools.methods.framethinker.consistency import Verdict, verify_consistency
 
 __all__ = [
-    "ConsistencyRules",
     "Verdict",
     "box_iou",
     "grade_multiple_choice",

@@ -7,7 +7,7 @@ from verl_video_tools.verl_plugin.stock_tools import ZoomTool as ZoomTool
 
 
 class ChooseFramesTool(VideoTool):
-    """FrameThinker's zoom (`methods.toolkit.choose_frames`): pictures, then one line that names them in their
+    """FrameThinker's zoom (`methods.framethinker.method`): pictures, then one line that names them in their
     order."""
 
     method_name = "framethinker"
@@ -30,7 +30,7 @@ class VideoZoomTool(VideoTool):
 
 
 class CropVideoTool(VideoTool):
-    """LongVT's crop (`methods.longvt.crop_video`): pictures, then one line that lists their times in their order."""
+    """LongVT's crop (`methods.longvt.method`): pictures, then one line that lists their times in their order."""
 
     method_name = "longvt"
     tool_name = "crop_video"

@@ -16,7 +16,7 @@ from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.compose import Compose, composition
 from verl_video_tools.methods.compose.oracle import ComposeOracle
-from verl_video_tools.methods.longvt.crop_video import CropVideo
+from verl_video_tools.methods.longvt.method import CropVideo
 from verl_video_tools.methods.toolkit.oracle import Script, video_info
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.spatial import card_at, spatial_questions, spatial_spec, window_of

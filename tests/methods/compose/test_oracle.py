@@ -16,7 +16,7 @@ from verl_video_tools.data.synthetic_rows import make_demo
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.compose import Compose
 from verl_video_tools.methods.compose.oracle import ComposeOracle
-from verl_video_tools.methods.longvt.crop_video import CropVideo
+from verl_video_tools.methods.longvt.method import CropVideo
 from verl_video_tools.methods.toolkit.oracle import video_info
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import make_questions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from verl_video_tools.methods.direct import Direct
-from verl_video_tools.methods.direct.oracle import DirectOracle
+from verl_video_tools.methods.direct.method import DirectOracle
 from verl_video_tools.synthetic.questions import make_questions
 from verl_video_tools.synthetic.world import label_at, random_spec
 

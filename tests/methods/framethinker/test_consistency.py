@@ -4,12 +4,10 @@ import pytest
 
 from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import CallRecord, Turn
-from verl_video_tools.methods.framethinker.consistency import last_two_numbers
-from verl_video_tools.rewards import ConsistencyRules, verify_consistency
+from verl_video_tools.methods.framethinker.consistency import Profile, last_two_numbers
+from verl_video_tools.rewards import verify_consistency
 
 NUM_VIDEO_FRAMES = 3000
-TRAINING = ConsistencyRules.training(min_gap=8, num_video_frames=NUM_VIDEO_FRAMES)
-INFERENCE = ConsistencyRules.inference(min_gap=8)
 
 
 def choose(start: int, end: int, thought: str | None = "") -> Turn:
@@ -28,9 +26,9 @@ ANSWER = Turn("", thought="done", answer="B")
 TIME_AND_ZOOM = [get("0:34", 815), choose(700, 900)]
 
 
-def failed(turns: list[Turn], rules: ConsistencyRules) -> str | None:
+def failed(turns: list[Turn], profile: Profile, min_gap: int = 8) -> str | None:
     """Name of the check that failed, None if consistent."""
-    verdict = verify_consistency(turns, rules)
+    verdict = verify_consistency(turns, profile, min_gap, NUM_VIDEO_FRAMES)
     assert verdict.ok == (verdict.failed is None) == (verdict.reason == "")
     return verdict.failed
 
@@ -65,15 +63,15 @@ SEQUENCES = [
 
 def test_sequences() -> None:
     for turns, training, inference in SEQUENCES:
-        assert failed(turns, TRAINING) == training
-        assert failed(turns, INFERENCE) == inference
+        assert failed(turns, "train") == training
+        assert failed(turns, "inference") == inference
 
 
 def test_the_gap_follows_the_frames_of_a_zoom() -> None:
     """Nine frames apart are enough for 8 frames shown, not for 12."""
     turns = [choose(100, 109), ANSWER]
-    assert failed(turns, ConsistencyRules.inference(min_gap=8)) is None
-    assert failed(turns, ConsistencyRules.inference(min_gap=12)) == "min_gap"
+    assert failed(turns, "inference", min_gap=8) is None
+    assert failed(turns, "inference", min_gap=12) == "min_gap"
 
 
 REFUSED = Turn(
@@ -97,9 +95,9 @@ REFUSED = Turn(
         [Turn("", [CallRecord("crop", {}, ok=True)], thought="so"), ANSWER],
     ],
 )
-@pytest.mark.parametrize("rules", [TRAINING, INFERENCE])
-def test_structure(turns: list[Turn], rules: ConsistencyRules) -> None:
-    assert failed(turns, rules) == "structure"
+@pytest.mark.parametrize("profile", ["train", "inference"])
+def test_structure(turns: list[Turn], profile: Profile) -> None:
+    assert failed(turns, profile) == "structure"
 
 
 THOUGHTS = [

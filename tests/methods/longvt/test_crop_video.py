@@ -17,7 +17,7 @@ from verl_video_tools.core.errors import CallErrorCode, CallRejected
 from verl_video_tools.core.types import PixelEnvelope, Sample, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.longvt.crop_video import CropVideo, published_indices, segment_seconds
+from verl_video_tools.methods.longvt.method import CropVideo, published_indices, segment_seconds
 from verl_video_tools.methods.toolkit.frames import frame_size
 
 INFO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1920, height=1080)

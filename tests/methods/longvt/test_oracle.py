@@ -14,7 +14,7 @@ from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.sft import execute, export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, make_row
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.methods.longvt.oracle import LongVTOracle
+from verl_video_tools.methods.longvt.method import LongVTOracle
 from verl_video_tools.synthetic.questions import make_questions
 from verl_video_tools.synthetic.seconds import WorldJudge, evidence_seconds, open_question, windows_in_seconds
 from verl_video_tools.synthetic.world import label_at, random_spec

@@ -88,7 +88,7 @@ async def test_the_gate_refuses(make_video: MakeVideo, turns: list[str], stop: s
     ("turns", "strict", "reference"),
     [
         pytest.param(
-            [LEGACY, answer()], ("invalid_action", 0.0), ("answer", 0.0), id="an action object in the older form"
+            [LEGACY, answer()], ("invalid_action", 0.0), ("invalid_action", 0.0), id="an action object of FrameThinker"
         ),
         pytest.param(
             [think() + uniform(0, 100) + clip(0, 100, "dog"), answer()],

@@ -46,7 +46,7 @@ TURNS = [
     (
         THINK + '<tool_call>{"action": "choose_frames", "frame_range": [0, 9]}</tool_call>',
         (["malformed_call"], False),
-        (["choose_frames"], True),
+        None,
     ),
     (
         THINK + '<tool_call>{"name": "x", "action": "choose_frames", "frame_range": [0, 9]}</tool_call>',

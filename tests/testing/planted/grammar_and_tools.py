@@ -12,7 +12,7 @@ from tests.testing.planted import caught_by
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.methods.framemind.method import FrameAt, VideoClip
-from verl_video_tools.methods.framethinker import FrameThinker
+from verl_video_tools.methods.framethinker import ChooseFrames, FrameThinker
 from verl_video_tools.methods.longvt import CropVideo, LongVT
 from verl_video_tools.methods.videobrain import VideoBrain
 from verl_video_tools.methods.videozoomer import VideoZoomer
@@ -259,7 +259,7 @@ class ToolDecodes(FrameMind):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leaving(vt.ChooseFrames):
+class Leaving(ChooseFrames):
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         plan = await super().plan(arguments, context)
         assert plan.frames is not None and plan.frames.indices is not None
@@ -276,8 +276,8 @@ class ToolLeavesTheVideo(FrameThinker):
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         made = super().tools(info)
-        choose = made[vt.ChooseFrames.name]
-        assert isinstance(choose, vt.ChooseFrames)
+        choose = made[ChooseFrames.name]
+        assert isinstance(choose, ChooseFrames)
         return {**made, choose.name: Leaving(**{own.name: getattr(choose, own.name) for own in fields(choose)})}
 
 

@@ -67,7 +67,7 @@ class Compose(vt.Method):
         vt.require(self, "compat", self.compat == "strict", "'strict': no published code is a composition")
         vt.require(self, "accuracy_reward", self.accuracy_reward > 0, "above 0, because `acc` is read from it")
         has_ladder = isinstance(self.composition.initial_frames, Ladder)
-        vt.require(self, "num_rungs", self.num_rungs >= 1, "at least 1")
+        vt.require_at_least(self, 1, "num_rungs")
         vt.require(self, "rung", self.rung is None or has_ladder, f"None: the plan of {self.file} is no ladder")
         vt.require(
             self, "rung", self.rung is None or 1 <= self.rung <= self.num_rungs, f"1 to {self.num_rungs}, or None"

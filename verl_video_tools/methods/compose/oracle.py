@@ -19,7 +19,7 @@ from verl_video_tools.core.machine import page
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.method import Compose
 from verl_video_tools.methods.compose.parts import Hermes
-from verl_video_tools.methods.longvt.crop_video import CropVideo
+from verl_video_tools.methods.longvt.method import CropVideo
 from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, initial_frames_tell, remind, video_info
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.spatial import card_at, window_of

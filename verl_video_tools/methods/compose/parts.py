@@ -29,7 +29,7 @@ class Hermes:
     max_calls_per_turn: int = 5
 
     def __post_init__(self) -> None:
-        vt.require(self, "max_calls_per_turn", self.max_calls_per_turn >= 1, "at least 1")
+        vt.require_at_least(self, 1, "max_calls_per_turn")
 
     def parse(self, text: str) -> vt.ParsedTurn:
         """As `Method.parse`: takes any text and never raises."""
@@ -77,7 +77,7 @@ class Uniform(FramePlan):
     max_pixels: int
 
     def __post_init__(self) -> None:
-        vt.require(self, "num_frames", self.num_frames >= 1, "at least 1")
+        vt.require_at_least(self, 1, "num_frames")
         vt.require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least min_pixels, {self.min_pixels}")
 
     def request(

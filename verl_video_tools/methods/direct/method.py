@@ -16,7 +16,11 @@ import numpy as np
 from verl_video_tools.core.reasoning import split_thought
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.toolkit.frames import PATCH_FACTOR, frame_size
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle
+from verl_video_tools.synthetic.questions import Question
+from verl_video_tools.synthetic.world import VideoSpec
 from verl_video_tools.video.resize import fit_box
+from verl_video_tools.video.sampling import linspace_indices
 
 _THOUGHT_TAGS = ("think", "thinking")
 
@@ -38,7 +42,7 @@ class Direct(vt.Method):
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy",)
     thought_tag: ClassVar[str | None] = None
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=128)
-    oracle: ClassVar[str | None] = "verl_video_tools.methods.direct.oracle:DirectOracle"
+    oracle: ClassVar[str | None] = "verl_video_tools.methods.direct.method:DirectOracle"
 
     max_turns: int = 1
     """The answer's; there is nothing that a second turn could ask for."""
@@ -61,10 +65,9 @@ class Direct(vt.Method):
 
     def check_fields(self) -> None:
         vt.require(self, "max_turns", self.max_turns == 1, "1: without tools nothing follows the first turn")
-        vt.require(self, "initial_frames", self.initial_frames >= 0, "at least 0")
+        vt.require_at_least(self, 0, "initial_frames")
         vt.require(self, "box", min(self.box) >= 1, "two sides of at least 1 pixel")
-        for name in ("max_video_frames", "max_video_tokens"):
-            vt.require(self, name, getattr(self, name) >= 2, "at least 2")
+        vt.require_at_least(self, 2, "max_video_frames", "max_video_tokens")
         vt.require(self, "compat", self.compat == "strict", "'strict': there is no published code to follow")
 
     @property
@@ -213,3 +216,19 @@ def sampled_video(info: vt.VideoInfo, max_frames: int, max_tokens: int, envelope
     width, height = frame_size(info, MIN_TOKENS_PER_PATCH * factor**2, max_pixels, envelope)
     indices = np.linspace(0, info.num_frames - 1, num_frames).round().astype(int)
     return vt.FrameRequest(width=width, height=height, indices=tuple(indices.tolist()))
+
+
+# ------------------------------------------------------------------------------------ oracle of the synthetic world
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectOracle(ScriptedOracle):
+    """Answers by the frame that the question names, if the method shows it, and guesses otherwise."""
+
+    method: Direct
+
+    def script(self, spec: VideoSpec, question: Question) -> Script:
+        frame = question.evidence[0][0]
+        initial_frames = linspace_indices(0, spec.num_frames - 1, self.method.initial_frames)
+        shown = [frame] if question.kind == "direct" and frame in initial_frames else []
+        return Script("direct", (self._conclusion(self._rng(spec, question), spec, question, shown),))

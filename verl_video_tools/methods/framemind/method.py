@@ -64,7 +64,7 @@ class FrameAt:
     side_pixels: int
 
     def __post_init__(self) -> None:
-        vt.require(self, "side_pixels", self.side_pixels >= 1, "at least 1")
+        vt.require_at_least(self, 1, "side_pixels")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """The frame for ``{"t": seconds}``; the result repeats the number.
@@ -115,8 +115,7 @@ class VideoClip:
     side_pixels: int
 
     def __post_init__(self) -> None:
-        for name in ("min_frames", "side_pixels"):
-            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require_at_least(self, 1, "min_frames", "side_pixels")
         vt.require(self, "max_frames", self.max_frames >= self.min_frames, f"at least min_frames, {self.min_frames}")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
@@ -278,8 +277,7 @@ class FrameMind(vt.Method):
     def check_fields(self) -> None:
         for name in ("low", "high"):
             vt.require(self, name, min(getattr(self, name)) >= 1, "(frames, side in pixels), each at least 1")
-        for name in ("num_rungs", "max_calls_per_turn", "tool_side_pixels", "min_call_frames"):
-            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require_at_least(self, 1, "num_rungs", "max_calls_per_turn", "tool_side_pixels", "min_call_frames")
         vt.require(
             self, "rung", self.rung is None or 1 <= self.rung <= self.num_rungs, f"1 to {self.num_rungs}, or None"
         )

@@ -1,5 +1,5 @@
 """FrameThinker: everything of the method."""
 
-from verl_video_tools.methods.framethinker.method import FrameThinker
+from verl_video_tools.methods.framethinker.method import ChooseFrames, FrameThinker
 
-__all__ = ["FrameThinker"]
+__all__ = ["ChooseFrames", "FrameThinker"]

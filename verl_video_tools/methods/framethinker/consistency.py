@@ -7,7 +7,7 @@ A rollout is consistent if
     logical flow  a frame number that was asked for lies in the segment chosen next, and some segment is chosen
     fidelity      the last two whole numbers of the thought are the segment chosen, in order
 The paper describes redundancy, logical flow and fidelity; structure, gap and every edge rule are those of the published
-code, which has one set for training and another for inference (`ConsistencyRules.training`, `.inference`).
+code, which has one set for training and another for inference (`Profile`).
 
 With `compat="reference"` the published scoring reads the whole transcript as text instead (`read_transcript`).
 """
@@ -36,55 +36,31 @@ class Verdict:
     reason: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConsistencyRules:
-    """Where the two published profiles differ.
-
-    Attributes:
-        min_gap: frames; a segment needs end - start > min_gap.
-        seeded_segments: segments that count as chosen before the rollout starts.
-        inner_segment_is_repeat: (start + 1, end - 1) of a chosen segment counts as chosen: it is all that was seen.
-        check_fidelity: compare the thought's numbers with the chosen segment.
-        frame_number_needs_next_segment: the call right after a frame number must choose a segment; otherwise another
-            call may come between, and the frame number is forgotten.
-    """
-
-    min_gap: int
-    seeded_segments: tuple[tuple[int, int], ...] = ()
-    inner_segment_is_repeat: bool = True
-    check_fidelity: bool = True
-    frame_number_needs_next_segment: bool = False
-
-    @classmethod
-    def training(cls, min_gap: int, num_video_frames: int) -> ConsistencyRules:
-        """The reward's profile: the initial frames count as having chosen the whole video, (0, T - 1)."""
-        return cls(min_gap=min_gap, seeded_segments=((0, num_video_frames - 1),))
-
-    @classmethod
-    def inference(cls, min_gap: int) -> ConsistencyRules:
-        """The run-time safeguard's profile: no fidelity, nothing seeded, stricter flow."""
-        return cls(
-            min_gap=min_gap,
-            inner_segment_is_repeat=False,
-            check_fidelity=False,
-            frame_number_needs_next_segment=True,
-        )
+Profile = Literal["train", "inference"]
+"""Rules of the reward, or of the run-time safeguard. In training the initial frames count as having chosen the whole
+video, (0, T - 1), and (start + 1, end - 1) of a chosen segment counts as chosen, since it is all that was seen. In
+inference fidelity is not checked, and the call right after a frame number must choose a segment; in training another
+call may come between, and the frame number is forgotten."""
 
 
-def verify_consistency(turns: Sequence[vt.Turn], rules: ConsistencyRules) -> Verdict:
+def verify_consistency(turns: Sequence[vt.Turn], profile: Profile, min_gap: int, num_video_frames: int) -> Verdict:
     """Verify a finished rollout from its records; the first check that fails is named.
 
     Only `thought`, `answer` and `calls` of a turn are read, never its text: what was not executed does not count.
+
+    Args:
+        min_gap: frames; a segment needs end - start > min_gap.
     """
     if verdict := _structure_fault(turns):
         return verdict
-    seen_segments = set(rules.seeded_segments)
+    is_training = profile == "train"
+    seen_segments = {(0, num_video_frames - 1)} if is_training else set()
     seen_times: set[str] = set()
     pending_frame_number: int | None = None
     for number, turn in enumerate(turns[:-1], start=1):
         call = turn.calls[0]
         if call.name == "get_frame_number":
-            if pending_frame_number is not None and rules.frame_number_needs_next_segment:
+            if pending_frame_number is not None and not is_training:
                 return _fault("logical_flow", number, f"frame number {pending_frame_number} was not used next")
             time = str(call.arguments.get("time"))
             if time in seen_times:
@@ -98,12 +74,12 @@ def verify_consistency(turns: Sequence[vt.Turn], rules: ConsistencyRules) -> Ver
         pending_frame_number = None
         if (start, end) in seen_segments:
             return _fault("redundancy", number, f"segment {start}-{end} was chosen before")
-        if end - start <= rules.min_gap:
-            return _fault("min_gap", number, f"segment {start}-{end} is not longer than {rules.min_gap} frames")
-        if rules.check_fidelity and last_two_numbers(turn.thought or "") != (start, end):
+        if end - start <= min_gap:
+            return _fault("min_gap", number, f"segment {start}-{end} is not longer than {min_gap} frames")
+        if is_training and last_two_numbers(turn.thought or "") != (start, end):
             return _fault("fidelity", number, f"the thought does not end on the numbers {start} and {end}")
         seen_segments.add((start, end))
-        if rules.inner_segment_is_repeat:
+        if is_training:
             seen_segments.add((start + 1, end - 1))
     if pending_frame_number is not None:
         return _fault("logical_flow", len(turns), f"frame number {pending_frame_number} was never used")

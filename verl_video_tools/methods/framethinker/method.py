@@ -13,11 +13,13 @@ from typing import Any, ClassVar, Literal
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker import grammar
 from verl_video_tools.methods.framethinker.consistency import (
-    ConsistencyRules,
+    Profile,
     Verdict,
     read_transcript,
     verify_consistency,
 )
+from verl_video_tools.video.resize import fit_box
+from verl_video_tools.video.sampling import linspace_indices
 
 LONG_VIDEO_SECONDS = 300.0
 """A video is long if it lasts longer than this, not if exactly as long (code)."""
@@ -38,6 +40,104 @@ _TEMPLATES: Mapping[str, vt.Template] = {
 _TIME = re.compile(r"\d+:\d+(:\d+)?")
 """In a question."""
 _CLOCK = re.compile(r"(\d{1,3}):(\d{2})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChooseFrames:
+    """Shows `num_frames` frames strictly between `start_frame` and `end_frame`, spread evenly.
+
+    Both ends are exclusive, so a segment needs `end_frame - start_frame >= num_frames + 1`, and `end_frame` may be the
+    number of frames in the video (one past the last).
+
+    Attributes:
+        num_frames: frames shown per call.
+        box_width, box_height: pixels; a frame is shrunk to fit, keeping its aspect ratio, and never enlarged.
+        compat: `reference` takes an end beyond the video as the video's end, and truncates sizes as the published code
+            does.
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
+
+    name: ClassVar[str] = "choose_frames"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows a fixed number of frames spread evenly between two frame "
+            "numbers, both exclusive, then lists their numbers and times in the order shown."
+        ),
+        parameters={
+            "start_frame": ("integer", "Frame number after which the segment starts, from 0."),
+            "end_frame": ("integer", "Frame number before which the segment ends; at most the number of frames."),
+        },
+        frame_label=vt.NUMBER_AND_TIME,
+    )
+
+    num_frames: int
+    box_width: int
+    box_height: int
+    compat: vt.Compat = "strict"
+
+    def __post_init__(self) -> None:
+        vt.require_at_least(self, 1, "num_frames", "box_width", "box_height")
+
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
+        """Frames for ``{"start_frame": int, "end_frame": int}``. The result has the times of the range
+        (`ToolContext.range_seconds`).
+
+        Raises:
+            CallRejected: `malformed_call`, `reversed_segment`, `out_of_range` or `segment_too_short`.
+            VideoError: the file cannot be asked for times.
+        """
+        start, end = (_frame_number(arguments, name) for name in ("start_frame", "end_frame"))
+        last_end = context.info.num_frames
+        if self.compat == "reference":
+            if not 0 <= start <= last_end:
+                raise vt.CallRejected(
+                    vt.CallErrorCode.OUT_OF_RANGE,
+                    f"start {start!s:.80} is outside the video; frame numbers run from 0 to {last_end - 1}",
+                )
+            end = min(end, last_end)
+        elif start > end:
+            raise vt.CallRejected(
+                vt.CallErrorCode.REVERSED_SEGMENT, f"start {start!s:.80} is after end {end!s:.80}; give START < END"
+            )
+        elif start < 0 or start >= last_end or end > last_end:
+            raise vt.CallRejected(
+                vt.CallErrorCode.OUT_OF_RANGE,
+                f"segment {start!s:.80} to {end!s:.80} is outside the video; "
+                f"frame numbers run from 0 to {last_end - 1}",
+            )
+        if end - start < self.num_frames + 1:
+            raise vt.CallRejected(
+                vt.CallErrorCode.SEGMENT_TOO_SHORT,
+                f"segment {start} to {end!s:.80} is too short for {self.num_frames} frames; "
+                f"END must be at least START + {self.num_frames + 1}",
+            )
+        width, height = self.frame_size(context.info, context.envelope)
+        indices = linspace_indices(start + 1, end - 1, self.num_frames)
+        return vt.ToolPlan(
+            frames=vt.FrameRequest(width=width, height=height, indices=indices),
+            result=await context.range_seconds(start + 1, end - 1),
+        )
+
+    def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """A call for the whole video."""
+        return vt.spread_frames(info, self.num_frames, self.frame_size(info, envelope))
+
+    def frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
+        """Width and height of a shown frame in pixels."""
+        rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
+        return fit_box(info.width, info.height, self.box_width, self.box_height, envelope, rounding=rounding)
+
+
+def _frame_number(arguments: Mapping[str, Any], name: str) -> int:
+    value = arguments.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise vt.CallRejected(
+            vt.CallErrorCode.MALFORMED_CALL, f"{name} must be a whole frame number, got {value!r:.80}"
+        )
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +225,7 @@ class FrameThinker(vt.Method):
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=60)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framethinker.oracle:FrameThinkerOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (
-        vt.ChooseFrames.description,
+        ChooseFrames.description,
         GetFrameNumber.description,
     )
 
@@ -172,7 +272,7 @@ class FrameThinker(vt.Method):
 
     ccv: bool = True
     """Cognitive Consistency Verification: an inconsistent rollout earns nothing (paper eq. 6, D.3)."""
-    ccv_profile: Literal["train", "inference"] = "train"
+    ccv_profile: Profile = "train"
     """Rules of the reward or of the run-time safeguard (code); see `methods.framethinker.consistency`."""
 
     answer_only: bool = False
@@ -180,8 +280,7 @@ class FrameThinker(vt.Method):
     (`attempt`). Wins over `prompt_file`; the template `answer_only` replaces it."""
 
     def check_fields(self) -> None:
-        for name in ("initial_frames", "initial_frames_long", "call_frames", "call_frames_long"):
-            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require_at_least(self, 1, "initial_frames", "initial_frames_long", "call_frames", "call_frames_long")
         for name in ("box", "box_long"):
             vt.require(self, name, min(getattr(self, name)) >= 1, "sides of at least 1 pixel")
         vt.require(self, "turn_bonus", self.turn_bonus >= 0.0, "at least 0")
@@ -229,13 +328,13 @@ class FrameThinker(vt.Method):
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         return {
-            vt.ChooseFrames.name: self._choose_frames(info),
+            ChooseFrames.name: self._choose_frames(info),
             GetFrameNumber.name: GetFrameNumber(compat=self.compat),
         }
 
-    def _choose_frames(self, info: vt.VideoInfo) -> vt.ChooseFrames:
+    def _choose_frames(self, info: vt.VideoInfo) -> ChooseFrames:
         width, height = self.box_long if self._is_long(info) else self.box
-        return vt.ChooseFrames(
+        return ChooseFrames(
             num_frames=self.frames_per_call(info), box_width=width, box_height=height, compat=self.compat
         )
 
@@ -285,12 +384,8 @@ class FrameThinker(vt.Method):
         """Cognitive Consistency Verification of a rollout under `ccv_profile`, from its executed calls."""
         if trajectory.video is None:
             return Verdict(ok=False, failed="structure", reason="the video was never opened")
-        min_gap = self.frames_per_call(trajectory.video)
-        if self.ccv_profile == "inference":
-            rules = ConsistencyRules.inference(min_gap)
-        else:
-            rules = ConsistencyRules.training(min_gap, trajectory.video.num_frames)
-        return verify_consistency(trajectory.turns, rules)
+        video = trajectory.video
+        return verify_consistency(trajectory.turns, self.ccv_profile, self.frames_per_call(video), video.num_frames)
 
     def attempt(self, number: int, max_attempts: int) -> FrameThinker:
         """Verification in its inference profile; the last attempt uses the answer-only prompt on the same initial
@@ -330,7 +425,7 @@ class FrameThinker(vt.Method):
         return _Findings(
             correct=await self._is_correct(trajectory.answer, sample, judge),
             consistent=self.verify(trajectory).ok,
-            chose_frames=any(call.name == vt.ChooseFrames.name for call in calls),
+            chose_frames=any(call.name == ChooseFrames.name for call in calls),
             times=tuple(
                 str(call.arguments["time"])
                 for call in calls

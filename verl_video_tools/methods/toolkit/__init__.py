@@ -4,7 +4,7 @@
 `verl_video_tools.video`, oracle policies of the synthetic world in `methods.toolkit.oracle`.
 """
 
-from verl_video_tools.core.config import require
+from verl_video_tools.core.config import require, require_at_least
 from verl_video_tools.core.errors import (
     CallError,
     CallErrorCode,
@@ -70,9 +70,9 @@ from verl_video_tools.methods.toolkit.calls import (
     span_argument,
     video_argument,
 )
-from verl_video_tools.methods.toolkit.choose_frames import NUMBER_AND_TIME, ChooseFrames
 from verl_video_tools.methods.toolkit.frames import (
     FRAME_TEMPLATES,
+    NUMBER_AND_TIME,
     frame_lines,
     frame_size,
     numbered_frames,
@@ -96,8 +96,7 @@ from verl_video_tools.methods.toolkit.group_terms import (
     tool_necessity,
     uses_tools,
 )
-from verl_video_tools.methods.toolkit.picture_tools import Zoom
-from verl_video_tools.methods.toolkit.word_tools import AskModel
+from verl_video_tools.methods.toolkit.tools import AskModel, Zoom
 
 __all__ = [
     "FRAME_TEMPLATES",
@@ -112,7 +111,6 @@ __all__ = [
     "CallErrorCode",
     "CallRecord",
     "CallRejected",
-    "ChooseFrames",
     "Compat",
     "Content",
     "ContextPolicy",
@@ -175,6 +173,7 @@ __all__ = [
     "region_argument",
     "render",
     "require",
+    "require_at_least",
     "seconds_argument",
     "segment_of",
     "snap_to_end",

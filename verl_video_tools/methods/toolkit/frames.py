@@ -94,6 +94,10 @@ async def most_similar(request: FrameRequest, context: ToolContext, deadline_sec
 # --------------------------------------------------------------------------------------------------------------- labels
 
 
+NUMBER_AND_TIME = "frame {frame.index} ({frame.timestamp_seconds:.2f} s)"
+"""How verl's own tool loop labels the frames of tools that take frame numbers (`ToolDescription.frame_label`)."""
+
+
 FRAME_TEMPLATES: Mapping[str, Template] = {
     "frame": Template("frame {index}: {image}", once=("index", "image")),
     "between_frames": Template("\n"),

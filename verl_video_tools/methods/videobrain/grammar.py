@@ -6,8 +6,8 @@ A turn is a `<thinking>` block, then one call or the answer:
     <thinking>...</thinking><answer>ANSWER</answer>
 
 `parse_turn` is the strict reading. `parse_turn_reference` reads as the published environment does: the last call block
-of a turn counts, wherever it stands, and a zoom in FrameThinker's form is one, too. In both a turn that holds a call
-does not answer: what it says beside was written without the frames. Both take any text and never raise.
+of a turn counts, wherever it stands. In both a turn that holds a call does not answer: what it says beside the call was
+written without the frames. Both take any text and never raise.
 
 A rollout that breaks a rule of form earns nothing at all. `record_gate` reads the record of what was carried out.
 `reference_text_gate` reads turns and observations as text, as the published reward does; only `compat="reference"` uses
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.toolkit.grammar import parse_calls, read_call
+from verl_video_tools.methods.toolkit.grammar import read_call
 
 UNIFORM_SAMPLE, CLIP_SAMPLE = "uniform_sample", "clip_sample"
 
@@ -69,7 +69,7 @@ def parse_turn_reference(text: str) -> vt.ParsedTurn:
     thoughts, calls = vt.find_blocks(text, "thinking"), vt.find_blocks(text, "tool_call")
     thought = thoughts[0].inner.strip() if thoughts else None
     if calls:
-        call = _zoom_of_framethinker(calls[-1].inner) or parse_calls(text, takes_parameters=False)[-1]
+        call = read_call(calls[-1].inner, takes_parameters=False)
         return vt.ParsedTurn(thought, (call,), well_formed=call.error is None and _is_in_order(text, thoughts, calls))
     answers = vt.find_blocks(text, "answer")
     answer = answers[-1].inner.strip() if answers else ""
@@ -83,23 +83,6 @@ def _is_in_order(text: str, thoughts: Sequence[vt.Block], actions: Sequence[vt.B
     if len(thoughts) != 1 or len(actions) != 1 or num_tags != 4:
         return False
     return bool(thoughts[0].inner.strip()) and thoughts[0].end <= actions[0].start
-
-
-def _zoom_of_framethinker(text: str) -> vt.ToolCall | None:
-    """``{"action": "choose_frames", "frame_range": [start, end]}`` as a call; None for anything else.
-
-    Only the published environment still executes it.
-    """
-    try:
-        raw = vt.load_object(text)
-        if "name" in raw or raw.get("action") != vt.ChooseFrames.name:
-            return None
-        if not isinstance(raw["frame_range"], list):
-            return None
-        start, end = (int(number) for number in raw["frame_range"])
-    except (ValueError, TypeError, LookupError, OverflowError):
-        return None
-    return vt.ToolCall(vt.ChooseFrames.name, {"start_frame": start, "end_frame": end})
 
 
 # -------------------------------------------------------------------------------------------------------------- gate

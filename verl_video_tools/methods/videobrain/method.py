@@ -73,8 +73,7 @@ class _RangeTool:
     compat: vt.Compat = "strict"
 
     def __post_init__(self) -> None:
-        for name in ("num_frames", "box_width", "box_height"):
-            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require_at_least(self, 1, "num_frames", "box_width", "box_height")
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """A call for the whole video."""
@@ -271,8 +270,7 @@ class VideoBrain(vt.Method):
     """The same for an active question."""
 
     def check_fields(self) -> None:
-        for name in ("initial_frames", "call_frames", "clip_frames"):
-            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require_at_least(self, 1, "initial_frames", "call_frames", "clip_frames")
         names = self.tool_names
         vt.require(self, "tool_names", len(set(names)) == len(names) > 0, "one or both of uniform_sample, clip_sample")
         most = min(CLIP_CANDIDATES)
@@ -356,12 +354,7 @@ class VideoBrain(vt.Method):
             compat=self.compat,
         )
         both: dict[str, vt.Tool] = {uniform_sample.name: uniform_sample, clip_sample.name: clip_sample}
-        tools: dict[str, vt.Tool] = {name: tool for name, tool in both.items() if name in self.tool_names}
-        if self.compat == "reference":  # FrameThinker's, from which the published environment descends
-            tools[vt.ChooseFrames.name] = vt.ChooseFrames(
-                num_frames=self.call_frames, box_width=box_width, box_height=box_height, compat=self.compat
-            )
-        return tools
+        return {name: tool for name, tool in both.items() if name in self.tool_names}
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """The frames of the call, or why there are none; and before the last turn that no call is left."""

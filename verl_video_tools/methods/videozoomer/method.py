@@ -115,8 +115,7 @@ class VideoZoom:
     compat: vt.Compat = "strict"
 
     def __post_init__(self) -> None:
-        for name in ("max_frames", "max_pixels"):
-            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require_at_least(self, 1, "max_frames", "max_pixels")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"segment": [start_seconds, end_seconds], "fps": frames_per_second}``.
@@ -294,10 +293,9 @@ class VideoZoomer(vt.Method):
     """A rollout without a zoom that would earn the bonus earns nothing at all (an option of the code)."""
 
     def check_fields(self) -> None:
-        for name in ("initial_frames", "call_frames", "max_pixels"):
-            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require_at_least(self, 1, "initial_frames", "call_frames", "max_pixels")
         vt.require(self, "glance_fps", self.glance_fps > 0, "above 0")
-        vt.require(self, "call_penalty", self.call_penalty >= 0, "at least 0")
+        vt.require_at_least(self, 0, "call_penalty")
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 

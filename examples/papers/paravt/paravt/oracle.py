@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from verl_video_tools.methods.longvt.crop_video import segment_seconds
+from verl_video_tools.methods.longvt.method import segment_seconds
 from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind, video_info
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.seconds import evidence_seconds

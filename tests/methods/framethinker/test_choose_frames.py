@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.methods.frame_index import awaited
 from verl_video_tools.core.errors import CallRejected
 from verl_video_tools.core.types import Compat, PixelEnvelope, Sample, ToolContext, VideoInfo
-from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
+from verl_video_tools.methods.framethinker.method import ChooseFrames
 
 SHORT = ChooseFrames(num_frames=8, box_width=640, box_height=360)
 LONG = ChooseFrames(num_frames=12, box_width=448, box_height=252)
