@@ -23,7 +23,7 @@ class Zooming(vt.Method):
     initial_frames: int = 4
     max_pixels: int = 12_544
     unit: vt.BoxUnit = "normalised"
-    frame_by: Literal["time", "frame", "either"] = "time"
+    frame_by: Literal["time", "frame"] = "time"
     min_side_pixels: int = 8
 
     def zoom(self) -> vt.Zoom:

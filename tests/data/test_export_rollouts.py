@@ -121,7 +121,7 @@ async def test_a_named_segment_is_right_from_the_overlap_at_which_it_is_graded_c
 async def test_what_is_right_in_a_composition_is_its_files_to_say(videos: list[str], tmp_path: Path) -> None:
     file = tmp_path / "half.yaml"
     file.write_text(
-        "grammar: {name: hermes}\ninitial_frames: {plan: ladder, low: [4, 28], high: [2, 56]}\n"
+        "initial_frames: {plan: ladder, low: [4, 28], high: [2, 56]}\n"
         "tools: [{name: crop_video}]\nreward: [{name: accuracy, weight: 0.5}]\n"
     )
     method = get_method("compose", file=str(file))

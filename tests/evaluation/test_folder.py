@@ -11,10 +11,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.evaluation.run import ROLLOUTS, claim_folder
 from verl_video_tools.methods import get_method
 
-TEXT = (
-    "grammar: {name: hermes}\ninitial_frames: {plan: uniform, num_frames: 4, min_pixels: 784, max_pixels: 2304}\n"
-    "reward: [{name: accuracy}]\n"
-)
+TEXT = "initial_frames: {plan: uniform, num_frames: 4, min_pixels: 784, max_pixels: 2304}\nreward: [{name: accuracy}]\n"
 
 
 def protocol(path: Path, text: str) -> dict[str, Any]:

@@ -170,13 +170,21 @@ def check_templates(method: HasTemplates) -> None:
         if name not in known:
             names = ", ".join(sorted(known)) or "none"
             raise UsageError(f"{where}: {method.name} has no template {name!r}; its templates are: {names}")
-        template = known[name]
-        held = _PLACEHOLDER.findall(text)
-        wrong = [held_name for held_name in template.once if held.count(held_name) != 1]
-        if wrong:
-            raise UsageError(f"{where}: {name} must hold {{{wrong[0]}}} exactly once, got {text!r:.200}")
-        if formatted := formatted_placeholder(text, (*template.once, *template.optional)):
-            raise UsageError(f"{where}: {name} holds {formatted}, which nothing fills: placeholders take no format")
+        check_template_text(text, known[name], f"{where}: {name}")
+
+
+def check_template_text(text: str, template: Template, where: str) -> None:
+    """Check that a text can stand in the place of a template's.
+
+    Raises:
+        UsageError: it holds the template's placeholders wrongly.
+    """
+    placeholders = _PLACEHOLDER.findall(text)
+    for name in template.once:
+        if placeholders.count(name) != 1:
+            raise UsageError(f"{where} must hold {{{name}}} exactly once, got {text!r:.200}")
+    if formatted := formatted_placeholder(text, (*template.once, *template.optional)):
+        raise UsageError(f"{where} holds {formatted}, which nothing fills: placeholders take no format")
 
 
 def formatted_placeholder(text: str, names: Collection[str]) -> str | None:

@@ -12,14 +12,13 @@ import pytest
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout, rollout_fields
-from verl_video_tools.core.types import ParsedTurn, ToolDescription, ToolPlan
+from verl_video_tools.core.types import ToolDescription, ToolPlan
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.compose import Compose
 from verl_video_tools.methods.compose.composition import PACKAGED, PLANS, TOOLS, load_composition
-from verl_video_tools.methods.compose.parts import GRAMMARS, TERMS, Hermes, ScoringContext, Term
+from verl_video_tools.methods.compose.parts import TERMS, ScoringContext, Term
 
 GOOD = """
-grammar: {name: hermes}
 initial_frames: {plan: uniform, num_frames: 4, min_pixels: 784, max_pixels: 2304}
 tools:
   - {name: crop_video, fps: 2, max_frames: 8}
@@ -31,12 +30,8 @@ reward:
 
 
 FAULTS = [
-    ("grammar: {name: hermes}", "grammar: {name: hermse}", r"grammar\.name: .*'hermse'.*; did you mean 'hermes'\?"),
-    ("grammar: {name: hermes}", "grammar: hermes", r"grammar takes keys and values, such as .*, got 'hermes'"),
-    ("grammar: {name: hermes}", "", r"the file: the key grammar is missing"),
-    ("name: hermes", "name: hermes, max_calls: 2", r"grammar has no field 'max_calls'.*mean 'max_calls_per_turn'\?"),
-    ("name: hermes", "name: hermes, max_calls_per_turn: 0", r"grammar: .*max_calls_per_turn must be at least 1, got 0"),
-    ("name: hermes", "name: 'os:getcwd'", r"grammar\.name: must name a dataclass that is a subclass of Hermes, got"),
+    ("max_turns: 3", "max_turns: 3, max_calls: 2", r"turns has no field 'max_calls'.*mean 'max_calls_per_turn'\?"),
+    ("plan: uniform", "plan: 'os:getcwd'", r"plan: must name a dataclass that is a subclass of FramePlan, got"),
     ("plan: uniform", "plan: unifrom", r"initial_frames\.plan: .*'unifrom'; .*; did you mean 'uniform'\?"),
     ("plan: uniform, ", "", r"initial_frames\.plan: there is no plan 'None'; choose among uniform, ladder"),
     ("num_frames: 4, ", "", r"initial_frames: the key num_frames is missing"),
@@ -73,14 +68,14 @@ FAULTS = [
     (
         "turns:",
         "messages: {observe: x}\nturns:",
-        r"messages has no field 'observe'; its fields are: frame, observation",
+        r"messages: there is no message 'observe'; choose among user, frame",
     ),
-    ("turns:", "messages: {observation: x}\nturns:", r"messages: .*observation must be a text with \{frames\} exactly"),
+    ("turns:", "messages: {observation: x}\nturns:", r"messages\.observation must hold \{frames\} exactly once"),
     ("turns:", "messages: {frame: '{image}{scond}'}\nturns:", r"frame: there is no placeholder 'scond'.*'seconds'\?"),
     (
         "turns:",
         "messages: {frame: '{image} {seconds:.1f}'}\nturns:",
-        r"frame: holds \{seconds:\.1f\}; placeholders take no",
+        r"frame holds \{seconds:\.1f\}, which nothing fills",
     ),
     ("turns:", "prompt: none.txt\nturns:", r"cannot read prompt_file '.*none\.txt'"),
     ("turns:", "prompt: fps.txt\nturns:", r"prompt: there is no placeholder 'fps'; choose among duration"),
@@ -90,7 +85,7 @@ FAULTS = [
     ("turns:", "limits: {images: 1}\nturns:", r"limits: the key prompt_tokens is missing"),
     ("turns:", "tool: []\nturns:", r"the file has no field 'tool'; its fields are: .*; did you mean 'tools'\?"),
     ("turns:", "turns: {max_turns: 4}\nturns:", r"duplicate key turns .*; name a YAML file of keys and values"),
-    ("grammar:", "grammar: [", r"name a YAML file of keys and values"),
+    ("initial_frames:", "initial_frames: [", r"name a YAML file of keys and values"),
 ]
 
 
@@ -121,7 +116,7 @@ def test_a_fault_names_file_key_and_fix(tmp_path: Path) -> None:
         assert re.search(told, found), (part, broken, found)
 
 
-@pytest.mark.parametrize("text", ["", "- a", "a", "grammar", "3"])
+@pytest.mark.parametrize("text", ["", "- a", "a", "tools", "3"])
 def test_a_file_without_keys_is_told(text: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is missing|has no field|takes keys and values|name a YAML file"):
         get_method("compose", file=write(tmp_path, text))
@@ -205,23 +200,6 @@ class Bare:
     """A tool that does not say what it is."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shouting(Hermes):
-    """A grammar of another package."""
-
-    thought_tag: ClassVar[str | None] = "THINK"
-
-    def parse(self, text: str) -> ParsedTurn:
-        return super().parse(text.lower())
-
-
-def test_a_grammar_of_another_package_is_named_by_path(tmp_path: Path) -> None:
-    text = GOOD.replace("name: hermes", f"name: '{__name__}:Shouting', max_calls_per_turn: 2")
-    method = get_method("compose", file=write(tmp_path, text))
-    assert method.parse("<THINK>SO</THINK><ANSWER>B</ANSWER>").answer == "b"
-    assert method.thought_tag == "THINK"
-
-
 def test_a_message_may_hold_latex(tmp_path: Path) -> None:
     text = GOOD.replace("turns:", "messages: {user: '{question} {frames} Answer in \\boxed{letter}.'}\nturns:", 1)
     method = get_method("compose", file=write(tmp_path, text))
@@ -247,7 +225,7 @@ def test_tools_and_terms_of_other_packages_are_named_by_path(tmp_path: Path) -> 
 def test_every_registered_part_can_be_imported_and_has_the_name_it_is_called_by() -> None:
     from verl_video_tools.core.config import resolve
 
-    for registered in (PLANS, GRAMMARS, TERMS):
+    for registered in (PLANS, TERMS):
         assert all(resolve(name, registered, "part") for name in registered)
 
 

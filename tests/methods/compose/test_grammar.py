@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.methods.compose.composition import PACKAGED, TOOLS, load_composition
-from verl_video_tools.methods.compose.parts import Hermes
+from verl_video_tools.core.types import Sample, VideoInfo, content_text
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.compose import Compose
+from verl_video_tools.methods.compose.composition import PACKAGED, TOOLS
 from verl_video_tools.methods.toolkit import grammar
 
 TAGS = [f"<{slash}{name}>" for name in ("think", "tool_call", "answer") for slash in ("", "/")]
@@ -32,14 +34,17 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 @given(text=texts)
-def test_hermes_reads_as_longvt(text: str) -> None:
-    assert Hermes(max_calls_per_turn=99).parse(text) == grammar.parse_turn(text)
+def test_turns_are_read_as_longvts(text: str) -> None:
+    assert Compose(max_calls_per_turn=99).parse(text) == grammar.parse_turn(text)
 
 
 @pytest.mark.parametrize("name", PACKAGED)
 def test_the_model_is_told_of_every_tool_and_of_no_other(name: str) -> None:
-    composition = load_composition(name)
-    told = composition.grammar.how_to_call(composition.descriptions.values())
+    method = get_method("compose", file=name)
+    assert isinstance(method, Compose)
+    composition = method.composition
+    system, _ = method.prompt(Sample("?", "A", "v.mp4", "mc"), VideoInfo(9.0, 90, 10.0, 64, 36), ())
+    told = content_text(system.content)
     for tool in composition.descriptions.values():
         assert tool.description in told
     assert [tool for tool in TOOLS if f'"{tool}"' in told] == list(composition.tools)
@@ -48,7 +53,7 @@ def test_the_model_is_told_of_every_tool_and_of_no_other(name: str) -> None:
 
 def test_surplus_calls_are_refused() -> None:
     call = '<tool_call>{"name": "crop_video", "arguments": {}}</tool_call>'
-    parsed = Hermes(max_calls_per_turn=1).parse(f"<think>so</think>{call}{call}")
+    parsed = Compose(max_calls_per_turn=1).parse(f"<think>so</think>{call}{call}")
     assert [str(one.error) for one in parsed.calls] == [
         "None",
         "multiple_calls: at most 1 calls in one turn are carried out",

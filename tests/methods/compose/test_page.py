@@ -6,8 +6,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from verl_video_tools.core.config import resolve
-from verl_video_tools.methods.compose.composition import PACKAGED, PLANS, TOOLS, Messages
-from verl_video_tools.methods.compose.parts import GRAMMARS, TERMS, Term
+from verl_video_tools.methods.compose.composition import MESSAGES, PACKAGED, PLANS, TOOLS
+from verl_video_tools.methods.compose.parts import TERMS, Term
 
 ROOT = Path(__file__).parents[3]
 OF_EVERY_TERM = {own.name for own in fields(Term)}
@@ -20,9 +20,9 @@ def test_its_example_is_run_by_a_test() -> None:
 
 
 def test_every_part_is_on_it_with_its_keys() -> None:
-    parts = {name: entry["class"] for name, entry in TOOLS.items()} | GRAMMARS | PLANS | TERMS
+    parts = {name: entry["class"] for name, entry in TOOLS.items()} | PLANS | TERMS
     for name in parts:
         (line,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{name}` |") and line.count(" | ") == 2]
         keys = {own.name for own in fields(resolve(name, parts, "part"))} - {"compat"} - OF_EVERY_TERM
         assert not [key for key in keys if f"`{key}`" not in line and f"`{key}: " not in line], line
-    assert all(f"`{name}`" in PAGE for name in (*PACKAGED, *(own.name for own in fields(Messages)), *OF_EVERY_TERM))
+    assert all(f"`{name}`" in PAGE for name in (*PACKAGED, *MESSAGES, *OF_EVERY_TERM))

@@ -14,7 +14,6 @@ from tests.videos.uneven import SLIDES
 from verl_video_tools.replay import replay
 
 FILE = """
-grammar: {name: hermes}
 initial_frames: {plan: uniform, num_frames: 4, min_pixels: 784, max_pixels: 784}
 tools:
   - {name: choose_frames, num_frames: 3}

@@ -25,7 +25,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods.compose import parts as of
 from verl_video_tools.methods.compose.composition import TOOLS
-from verl_video_tools.methods.compose.parts import Hermes, ScoringContext, Term, components
+from verl_video_tools.methods.compose.parts import ScoringContext, Term, components
 
 
 def tool_parameters(path: str) -> frozenset[str]:
@@ -58,7 +58,7 @@ def rollout(*calls: CallRecord, answer: str | None = "A", sample: Sample = SAMPL
         turns.append(Turn(text, answer=answer, well_formed=True))
     stop = StopReason.MAX_TURNS if answer is None else StopReason.ANSWER
     trajectory = Trajectory("compose", "Which?", VIDEO, turns=turns, stop_reason=stop, answer=answer)
-    return ScoringContext(trajectory, sample, judge, Hermes(), PARAMETERS)
+    return ScoringContext(trajectory, sample, judge, PARAMETERS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,8 +135,6 @@ async def test_other_refusals_by_place() -> None:
     box = [0, 0, 1, 1]
     with pytest.raises(CallRejected, match="unknown_frame: there is no picture 0; none was shown"):
         await Zoom(frame_by="frame").plan({"frame": 0, "box": box}, with_shown(()))
-    with pytest.raises(CallRejected, match="malformed_call: give either time or frame, got neither"):
-        await Zoom(frame_by="either").plan({"box": box}, with_shown(seen(None)))
     with pytest.raises(CallRejected, match="malformed_call: time must be a number"):
         await Zoom().plan({"frame": 0, "box": box}, with_shown(seen(None)))
 
@@ -156,13 +154,6 @@ async def test_a_box_of_a_part_stays_in_the_part_unless_it_is_in_pixels(data: st
     assert plan.result == {"box": list(shown)}
 
 
-async def test_null_stands_for_an_argument_that_is_left_out() -> None:
-    tool, shown, box = Zoom(frame_by="either"), with_shown(seen(None, None)), {"box": [0, 0, 1, 1]}
-    for frame in ({"time": 1.0}, {"frame": 1}):
-        nulls = dict.fromkeys(("time", "frame"))
-        assert await tool.plan({**nulls, **frame, **box}, shown) == await tool.plan({**frame, **box}, shown)
-
-
 async def test_the_picture_number_in_a_refusal_is_cut() -> None:
     with pytest.raises(CallRejected) as refused:
         await Zoom(frame_by="frame").plan({"frame": 10**1000, "box": [0, 0, 1, 1]}, with_shown(seen(None)))
@@ -172,9 +163,6 @@ async def test_the_picture_number_in_a_refusal_is_cut() -> None:
 def test_the_description_offers_what_calls_may_name() -> None:
     assert list(Zoom().description.parameters) == ["time", "box"]
     assert list(Zoom(frame_by="frame").description.parameters) == ["frame", "box"]
-    either = Zoom(frame_by="either").description
-    assert list(either.parameters) == ["time", "frame", "box"] and either.optional == ("time", "frame")
-    assert "Give either time or frame." in either.description
 
 
 async def test_pixels_of_another_unit_are_outside() -> None:

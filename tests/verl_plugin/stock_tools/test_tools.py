@@ -228,8 +228,8 @@ def test_config_of_a_tool_of_no_method_takes_its_own_fields() -> None:
         ZoomTool(config={"type": "native", "max_pixel": 3})
     with pytest.raises(UsageError, match=r"Zoom.unit takes .*, got 'percent'"):
         ZoomTool(config={"type": "native", "unit": "percent"})
-    with pytest.raises(UsageError, match="ZoomTool takes frame_by='time' alone, got 'either'"):
-        ZoomTool(config={"type": "native", "frame_by": "either"})
+    with pytest.raises(UsageError, match="ZoomTool takes frame_by='time' alone, got 'frame'"):
+        ZoomTool(config={"type": "native", "frame_by": "frame"})
     with pytest.raises(UsageError, match="tool_deadline_seconds must be above 0"):
         ZoomTool(config={"type": "native", "tool_deadline_seconds": 0})
 

@@ -2,6 +2,6 @@
 
 from verl_video_tools.methods.compose.composition import Composition, load_composition
 from verl_video_tools.methods.compose.method import Compose
-from verl_video_tools.methods.compose.parts import Hermes, ScoringContext, Term
+from verl_video_tools.methods.compose.parts import ScoringContext, Term
 
-__all__ = ["Compose", "Composition", "Hermes", "ScoringContext", "Term", "load_composition"]
+__all__ = ["Compose", "Composition", "ScoringContext", "Term", "load_composition"]

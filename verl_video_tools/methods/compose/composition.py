@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from omegaconf import OmegaConf
 
 from verl_video_tools.core.config import checked_fields, did_you_mean, resolve
-from verl_video_tools.core.prompts import formatted_placeholder, read_prompt
+from verl_video_tools.core.prompts import check_template_text, formatted_placeholder, read_prompt
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.compose.parts import GRAMMARS, PLANS, TERMS, FramePlan, Hermes, Term
+from verl_video_tools.methods.compose.parts import PLANS, TERMS, FramePlan, Term
 
 _FOLDER = Path(__file__).parent
 _PLACEHOLDER = re.compile(r"(?<!\w)\{([a-z_]+)\}")  # and not \boxed{answer}
@@ -47,52 +47,27 @@ class Turns:
 
     max_turns: int = 5
     max_turn_tokens: int | None = None
+    max_calls_per_turn: int = 5
     end_on_call_error: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Messages:
-    """The section `messages`: the texts of all messages but the system prompt.
-
-    Attributes:
-        user: follows the system prompt.
-        frame: shows a whole frame.
-        picture: shows a part of a frame.
-        observation: answers a call that shows frames.
-        result: answers a call that answers in words.
-        refusal: answers a call that was refused or failed.
-    """
-
-    user: str = "{question}\n\n{frames}"
-    frame: str = "frame {index} at {seconds}s: {image}"
-    picture: str = "{label}: {image}"
-    observation: str = "<tool_response>\n{frames}\n</tool_response>"
-    result: str = "<tool_response>\n{text}\n</tool_response>"
-    refusal: str = "<tool_response>\nError: {error}\n</tool_response>"
-
-    def __post_init__(self) -> None:
-        for name, template in self.templates().items():
-            for placeholder in template.once:
-                count = template.text.count(f"{{{placeholder}}}")
-                vt.require(self, name, count == 1, f"a text with {{{placeholder}}} exactly once")
-            _check_placeholders(template.text, (*template.once, *template.optional), name)
-
-    def templates(self) -> dict[str, vt.Template]:
-        return {
-            "user": vt.Template(self.user, once=("question", "frames")),
-            "frame": vt.Template(self.frame, once=("image",), optional=("index", "seconds")),
-            "picture": vt.Template(self.picture, once=("image", "label")),
-            "observation": vt.Template(self.observation, once=("frames",)),
-            "result": vt.Template(self.result, once=("text",)),
-            "refusal": vt.Template(self.refusal, optional=("error",)),
-        }
+MESSAGES: Mapping[str, vt.Template] = {
+    "user": vt.Template("{question}\n\n{frames}", once=("question", "frames")),
+    "frame": vt.Template("frame {index} at {seconds}s: {image}", once=("image",), optional=("index", "seconds")),
+    "picture": vt.Template("{label}: {image}", once=("image", "label")),
+    "observation": vt.Template("<tool_response>\n{frames}\n</tool_response>", once=("frames",)),
+    "result": vt.Template("<tool_response>\n{text}\n</tool_response>", once=("text",)),
+    "refusal": vt.Template("<tool_response>\nError: {error}\n</tool_response>", optional=("error",)),
+}
+"""The texts of all messages but the system prompt, which the section `messages` replaces. `user` follows the system
+prompt; `frame` shows a whole frame and `picture` a part of one; `observation` answers a call that shows frames,
+`result` one that answers in words, and `refusal` one that was refused or failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sections:
     """The keys of a file; sections are still as they were written."""
 
-    grammar: object
     initial_frames: object
     reward: object
     tools: object = None
@@ -115,13 +90,12 @@ class Composition:
 
     file: str
     digest: str
-    grammar: Hermes
     initial_frames: FramePlan
     tools: Mapping[str, vt.Tool]
     descriptions: Mapping[str, vt.ToolDescription]
     turns: Turns
     terms: tuple[Term, ...]
-    messages: Messages
+    messages: Mapping[str, vt.Template]
     prompt_file: str | None
     limits: vt.RolloutLimits
 
@@ -156,13 +130,12 @@ def load_composition(file: str) -> Composition:
         return Composition(
             file=file,
             digest=hashlib.sha256(text.encode()).hexdigest()[:16],
-            grammar=_read_named(Hermes, GRAMMARS, "grammar", keys.grammar, "grammar"),
             initial_frames=_read_named(FramePlan, PLANS, "plan", keys.initial_frames, "initial_frames", "plan"),
             tools=tools,
             descriptions=descriptions,
             turns=_read(Turns, keys.turns, "turns"),
             terms=_read_terms(keys.reward, tools),
-            messages=_read(Messages, keys.messages, "messages"),
+            messages=_read_messages(keys.messages),
             prompt_file=None if keys.prompt is None else _prompt_file(str((path.parent / keys.prompt).resolve())),
             limits=_read(vt.RolloutLimits, keys.limits, "limits"),
         )
@@ -210,6 +183,21 @@ def _read_terms(entries: object, tools: Collection[str]) -> tuple[Term, ...]:
     if not accuracy or accuracy[0] <= 0:
         raise vt.UsageError("reward: must have a term `accuracy` with a weight above 0, because `acc` is read from it")
     return terms
+
+
+def _read_messages(texts: object) -> dict[str, vt.Template]:
+    """All messages, with the texts of the file in the places of the packaged ones."""
+    given = _mapping({} if texts is None else texts, "messages")
+    _check_names(given, MESSAGES, "messages", "message")
+    templates = dict(MESSAGES)
+    for name, text in given.items():
+        where, template = f"messages.{name}", MESSAGES[name]
+        if not isinstance(text, str):
+            raise vt.UsageError(f"{where} must be a text, got {text!r:.80}")
+        check_template_text(text, template, where)
+        _check_placeholders(text, (*template.once, *template.optional), where)
+        templates[name] = replace(template, text=text)
+    return templates
 
 
 # ------------------------------------------------------------------------------------------------- reading any section

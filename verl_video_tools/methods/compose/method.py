@@ -1,4 +1,6 @@
-"""A method that is composed: a YAML file names its tools, grammar, initial frames, reward terms and prompt.
+"""A method that is composed: a YAML file names its tools, initial frames, reward terms and prompt.
+
+Turns are native tool calls (`methods.toolkit.grammar`).
 
 `file` is the path of the user's own YAML, or the name of one of the package: `default`, `demo` and `spatial` (for the
 synthetic worlds). The page "Compose a method" lists every key.
@@ -13,6 +15,7 @@ from typing import Any, ClassVar
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.composition import Composition, load_composition
 from verl_video_tools.methods.compose.parts import Ladder, ScoringContext, components
+from verl_video_tools.methods.toolkit.grammar import tools_section
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -34,20 +37,32 @@ class Compose(vt.Method):
     """Path of the YAML file, or the name of a packaged composition. Read once per process."""
     max_turns: int = 5
     end_on_call_error: bool = False
+    max_calls_per_turn: int = 5
+    """Calls of one turn that are carried out; further ones are refused as `multiple_calls`."""
     rung: int | None = None
     """Rung of the ladder, from 1 to `num_rungs`, where the plan of the initial frames is one. None: by the rollout's
     number in its group; for validation, and outside groups, no rung."""
     num_rungs: int = 8
     """Rungs of the ladder; a training group sets it to its own size."""
 
-    def __init__(self, *, file: str = "default", rung: int | None = None, num_rungs: int = 8, **given: Any) -> None:
-        """Read the file; `given` fields of `Method` win over it.
+    def __init__(
+        self,
+        *,
+        file: str = "default",
+        rung: int | None = None,
+        num_rungs: int = 8,
+        max_calls_per_turn: int | None = None,
+        **overrides: Any,
+    ) -> None:
+        """Read the file; `overrides`, fields of `Method`, win over it.
 
         Raises:
             UsageError: the file or a field makes no sense.
         """
         composition = load_composition(file)
-        own = {
+        turns = asdict(composition.turns)
+        calls_of_file = turns.pop("max_calls_per_turn")
+        values = {
             "file": file,
             "rung": rung,
             "num_rungs": num_rungs,
@@ -55,19 +70,19 @@ class Compose(vt.Method):
             "reward_components": tuple(term.key for term in composition.terms),
             "unpaid_components": tuple(term.key for term in composition.terms if not term.weight),
             "recipe_budget": composition.limits,
-            "thought_tag": composition.grammar.thought_tag,
+            "max_calls_per_turn": calls_of_file if max_calls_per_turn is None else max_calls_per_turn,
         }
-        for name, value in own.items():
+        for name, value in values.items():
             object.__setattr__(self, name, value)  # as a frozen dataclass sets its own fields
         weights = {term.key: term.weight for term in composition.terms}
         of_file = {"accuracy_reward": weights["accuracy"], "prompt_file": composition.prompt_file}
-        super().__init__(**{**asdict(composition.turns), **of_file, **given})
+        super().__init__(**{**turns, **of_file, **overrides})
 
     def check_fields(self) -> None:
         vt.require(self, "compat", self.compat == "strict", "'strict': no published code is a composition")
         vt.require(self, "accuracy_reward", self.accuracy_reward > 0, "above 0, because `acc` is read from it")
         has_ladder = isinstance(self.composition.initial_frames, Ladder)
-        vt.require_at_least(self, 1, "num_rungs")
+        vt.require_at_least(self, 1, "num_rungs", "max_calls_per_turn")
         vt.require(self, "rung", self.rung is None or has_ladder, f"None: the plan of {self.file} is no ladder")
         vt.require(
             self, "rung", self.rung is None or 1 <= self.rung <= self.num_rungs, f"1 to {self.num_rungs}, or None"
@@ -115,7 +130,10 @@ class Compose(vt.Method):
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then the message `user`."""
-        descriptions = self.composition.descriptions.values()
+        schemas = [
+            vt.tool_schema(tool.name, tool.description, tool.parameters, tool.optional)
+            for tool in self.composition.descriptions.values()
+        ]
         system = vt.load_prompt(
             __package__,
             "prompt.txt",
@@ -123,16 +141,16 @@ class Compose(vt.Method):
             duration=vt.format_seconds(info.duration_seconds, decimals=1),
             initial_frames=len(images),
             max_turns=self.max_turns,
-            tools=self.composition.grammar.how_to_call(descriptions) if descriptions else "",
+            tools=tools_section(schemas) if schemas else "",
         )
         user = vt.render(self, "user", question=sample.question.rstrip(), frames=self._labelled(images, info))
         return [vt.Message("system", (system,)), vt.Message("user", user)]
 
     def message_templates(self) -> Mapping[str, vt.Template]:
-        return self.composition.messages.templates()
+        return self.composition.messages
 
     def parse(self, text: str) -> vt.ParsedTurn:
-        return self.composition.grammar.parse(text)
+        return vt.refuse_surplus_calls(vt.parse_turn(text), self.max_calls_per_turn)
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         return self.composition.tools
@@ -191,7 +209,7 @@ class Compose(vt.Method):
         """
         composition = self.composition
         parameters = {name: tool.parameters.keys() for name, tool in composition.descriptions.items()}
-        rollout = ScoringContext(trajectory, sample, judge, composition.grammar, parameters)
+        rollout = ScoringContext(trajectory, sample, judge, parameters)
         terms = [
             replace(term, weight=self.accuracy_reward) if term.key == "accuracy" else term for term in composition.terms
         ]

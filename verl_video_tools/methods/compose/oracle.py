@@ -1,6 +1,6 @@
 """Oracle policy of a composition: it crops the part of the video that a question names, and answers.
 
-It writes native tool calls, the grammar `hermes`. Templates:
+Templates:
     direct   answer at once, from the initial frames
     look     show the part that the question names, then answer
     zoom     show that part, then the part of one of its frames that holds a card (`synthetic.spatial`), then answer
@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 from verl_video_tools.core.machine import page
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.method import Compose
-from verl_video_tools.methods.compose.parts import Hermes
 from verl_video_tools.methods.longvt.method import CropVideo
 from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, initial_frames_tell, remind, video_info
 from verl_video_tools.synthetic.questions import Question
@@ -44,14 +43,13 @@ class ComposeOracle(ScriptedOracle):
     method: Compose = field(default_factory=Compose)
 
     def __post_init__(self) -> None:
-        """Raises UsageError where the composition has another grammar than `hermes`, or tools without `crop_video`."""
+        """Raises UsageError where the composition has tools, and `crop_video` is not among them."""
         super().__post_init__()
-        grammar, tools = self.method.composition.grammar, self.method.composition.tools
-        if type(grammar) is not Hermes or (tools and self._crop is None):
+        tools = self.method.composition.tools
+        if tools and self._crop is None:
             raise vt.UsageError(
-                f"{self.method.file}: there is no scripted expert for the tools {', '.join(tools)} in the grammar "
-                f"{type(grammar).__name__}; it needs {CropVideo.name} and hermes. Give rows with turns of your own "
-                f"({page('cold-start')})"
+                f"{self.method.file}: there is no scripted expert for the tools {', '.join(tools)}; it needs "
+                f"{CropVideo.name}. Give rows with turns of your own ({page('cold-start')})"
             )
 
     @property
@@ -62,7 +60,7 @@ class ComposeOracle(ScriptedOracle):
     @property
     def _zoom(self) -> vt.Zoom | None:
         tool = self.method.composition.tools.get(vt.Zoom.name)
-        return tool if isinstance(tool, vt.Zoom) and tool.frame_by != "frame" else None
+        return tool if isinstance(tool, vt.Zoom) and tool.frame_by == "time" else None
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = self._rng(spec, question)

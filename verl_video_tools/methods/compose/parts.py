@@ -1,52 +1,15 @@
-"""The parts that a composition names: how turns are read, which frames come first, and what a rollout earns."""
+"""The parts that a composition names: which frames come first, and what a rollout earns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind.method import FrameMind, Rung
 from verl_video_tools.methods.longvt.grammar import is_well_formed
-from verl_video_tools.methods.toolkit.grammar import tools_section
-
-GRAMMARS = {"hermes": f"{__name__}:Hermes"}
-"""Python paths of grammars by name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hermes:
-    """Native tool calls of Qwen's chat templates (`methods.toolkit.grammar`). Another grammar is a subclass.
-
-    Attributes:
-        max_calls_per_turn: calls of one turn that are executed; further ones are refused (`multiple_calls`).
-    """
-
-    thought_tag: ClassVar[str | None] = "think"
-
-    max_calls_per_turn: int = 5
-
-    def __post_init__(self) -> None:
-        vt.require_at_least(self, 1, "max_calls_per_turn")
-
-    def parse(self, text: str) -> vt.ParsedTurn:
-        """As `Method.parse`: takes any text and never raises."""
-        return vt.refuse_surplus_calls(vt.parse_turn(text), self.max_calls_per_turn)
-
-    def is_in_form(self, trajectory: vt.Trajectory) -> bool:
-        """LongVT's format: one call in every turn but the last; an answer at once has no words around its blocks."""
-        return is_well_formed(trajectory)
-
-    def how_to_call(self, tools: Iterable[vt.ToolDescription]) -> str:
-        """What the prompt says about the tools and the form of a call."""
-        return tools_section(
-            [vt.tool_schema(tool.name, tool.description, tool.parameters, tool.optional) for tool in tools]
-        )
-
-
-# ------------------------------------------------------------------------------------------------------- initial frames
 
 PLANS = {"uniform": f"{__name__}:Uniform", "ladder": f"{__name__}:Ladder"}
 """Python paths of plans of the initial frames by name."""
@@ -134,7 +97,6 @@ class ScoringContext:
     trajectory: vt.Trajectory
     sample: vt.Sample
     judge: vt.Judge | None
-    grammar: Hermes
     parameters: Mapping[str, Collection[str]]
 
     def executed_calls(self, tools: Collection[str] = ()) -> list[vt.CallRecord]:
@@ -202,7 +164,8 @@ class Accuracy(Term):
 
 @dataclass(frozen=True, kw_only=True)
 class Format(Term):
-    """1 for a rollout that keeps the form of its grammar.
+    """1 for a rollout in LongVT's format: one call in every turn but the last; an answer at once has no words around
+    its blocks.
 
     Attributes:
         refused_calls: whether a rollout may have calls that were refused. Calls that failed through no fault of the
@@ -218,7 +181,7 @@ class Format(Term):
             return 0.0
         if not self.repeated_calls and _repeats_a_call(rollout):
             return 0.0
-        return float(rollout.grammar.is_in_form(rollout.trajectory))
+        return float(is_well_formed(rollout.trajectory))
 
 
 def _repeats_a_call(rollout: ScoringContext) -> bool:

@@ -60,7 +60,7 @@ class Zoom:
     Attributes:
         frame_by: how a call names the frame. `time`: by `time`, in seconds. `frame`: by `frame`, the position of a
             picture among all that the model was shown, from 0; if that was a part of a frame, the box is of the part,
-            unless it is in pixels, which are always the video's. `either`: by one of the two.
+            unless it is in pixels, which are always the video's.
         unit: what the numbers of a box count. `thousandths` is how Qwen3-VL writes them by itself.
         max_pixels: area of the picture at most; a larger region is shrunk, keeping its shape.
         min_pixels: a smaller region is enlarged to this area, keeping its shape: the model sees larger letters, though
@@ -73,7 +73,7 @@ class Zoom:
 
     name: ClassVar[str] = "zoom"
 
-    frame_by: Literal["time", "frame", "either"] = "time"
+    frame_by: Literal["time", "frame"] = "time"
     unit: BoxUnit = "normalised"
     max_pixels: int = 200_704
     min_pixels: int = 50_176
@@ -87,19 +87,16 @@ class Zoom:
     @property
     def description(self) -> ToolDescription:
         """How the tool is offered to a model."""
-        names = self._named_by()
-        advice = " Give either time or frame." if len(names) > 1 else ""
         return ToolDescription(
             name=self.name,
             description=(
                 "Look closer at a part of one frame: shows what is in a box, from the video at full resolution. "
-                f"Use it for text and things too small to make out.{advice}"
+                "Use it for text and things too small to make out."
             ),
             parameters={
-                **{name: _PARAMETERS[name] for name in names},
+                self.frame_by: _PARAMETERS[self.frame_by],
                 "box": ("array", box_in_words(self.unit)),
             },
-            optional=names if len(names) > 1 else (),
         )
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
@@ -134,21 +131,13 @@ class Zoom:
         columns, rows = _most_cells(bounds.max_pixels // bounds.factor**2)
         return FrameRequest(width=columns * bounds.factor, height=rows * bounds.factor, seconds=(0.0,))
 
-    def _named_by(self) -> tuple[str, ...]:
-        return ("time", "frame") if self.frame_by == "either" else (self.frame_by,)
-
     def _named_frame(self, arguments: Mapping[str, Any], context: ToolContext) -> ShownFrame | float:
         """The picture that a call names, or the time in seconds.
 
         Raises:
             CallRejected: see `plan`.
         """
-        names = self._named_by()
-        given = [name for name in names if arguments.get(name) is not None]  # some models write null for neither
-        if len(names) > 1 and len(given) != 1:
-            got = "both" if given else "neither"
-            raise CallRejected(CallErrorCode.MALFORMED_CALL, f"give either time or frame, got {got}")
-        if (given or names)[0] == "time":
+        if self.frame_by == "time":
             return time_argument(arguments, "time", context.info)
         position = arguments.get("frame")
         if isinstance(position, bool) or not isinstance(position, int):
