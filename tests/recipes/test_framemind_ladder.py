@@ -55,4 +55,4 @@ def test_every_rung_of_framemind_spreads_its_frames_evenly(recipe: str, setting:
     sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
     for member in group_methods(method, rollout, validate=False):
         indices = member.plan_initial_frames(info, sample, PixelEnvelope(28, 784, 1 << 20)).indices
-        assert indices == linspace_indices(0, info.num_frames - 1, member.own_rung()[0])
+        assert indices == linspace_indices(0, info.num_frames - 1, member.initial_rung()[0])

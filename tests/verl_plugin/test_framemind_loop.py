@@ -69,7 +69,7 @@ async def test_a_rollout_names_its_rung() -> None:
         result = await rollout([ANSWER], number, sampling_params=SAMPLING)
         assert result.trajectory.settings == {"num_rungs": 4, "rung": number + 1}
         again = FrameMind(low=LOW, high=HIGH, tool_side_pixels=28, **result.trajectory.settings)
-        assert again.own_rung()[0] == plan_initial_frames(result)[0]
+        assert again.initial_rung()[0] == plan_initial_frames(result)[0]
     assert (await rollout([ANSWER], 3, sampling_params=VALIDATION)).trajectory.settings == {}
 
 

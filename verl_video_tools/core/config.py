@@ -23,13 +23,13 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any], section: 
         UsageError: a field does not exist (lists those that do, and names the nearest), or a value has the wrong type.
     """
     section = section or config_class.__name__
-    known = sorted(field.name for field in fields(config_class))
+    names = sorted(field.name for field in fields(config_class))
     annotations = get_type_hints(config_class)
     checked = {}
     for name, value in values.items():
-        if name not in known:
+        if name not in names:
             raise UsageError(
-                f"{section} has no field {name!r}; its fields are: {', '.join(known)}{did_you_mean(name, known)}"
+                f"{section} has no field {name!r}; its fields are: {', '.join(names)}{did_you_mean(name, names)}"
             )
         try:
             checked[name] = _converted(value, annotations[name])
@@ -42,9 +42,9 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any], section: 
     return checked
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest known one; empty where none is near."""
-    return "".join(f"; did you mean {nearest!r}?" for nearest in get_close_matches(name, list(known), n=1))
+    return "".join(f"; did you mean {nearest!r}?" for nearest in get_close_matches(name, list(names), n=1))
 
 
 def require(config: object, name: str, condition: bool, expected: str) -> None:

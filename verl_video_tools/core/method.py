@@ -395,10 +395,10 @@ def rollout_fields(method_class: type[Method]) -> frozenset[str]:
     among given words, and tuples of them.
 
     A text of any other kind could name code or a file, so it is the user's own configuration that sets it, for the
-    whole run. That holds for every field of a type not known to be harmless, whoever has written the method.
+    whole run. That holds for every field of a type not known to be harmless, in every method.
     """
     annotations = get_type_hints(method_class)
-    return frozenset(own.name for own in fields(method_class) if _is_closed(annotations[own.name]))
+    return frozenset(field.name for field in fields(method_class) if _is_closed(annotations[field.name]))
 
 
 def _is_closed(annotation: Any) -> bool:
@@ -425,7 +425,7 @@ def method_of_rollout(run: Method, settings: Mapping[str, Any]) -> Method:
     """
     if not settings:
         return run
-    of_the_run = {own.name for own in fields(run)} - rollout_fields(type(run))
+    of_the_run = {field.name for field in fields(run)} - rollout_fields(type(run))
     if refused := sorted(settings.keys() & of_the_run):
         raise UsageError(
             f"a rollout's settings may not hold {', '.join(refused)} of {type(run).__name__}: what can name code or a "
@@ -441,7 +441,7 @@ def rollout_overrides(method: Method, run: Method) -> dict[str, Any]:
     Raises:
         UsageError: one of them may not differ (`rollout_fields`).
     """
-    values = {own.name: getattr(method, own.name) for own in fields(method)}
+    values = {field.name: getattr(method, field.name) for field in fields(method)}
     different = {name: value for name, value in values.items() if value != getattr(run, name)}
     method_of_rollout(run, different)
     return different

@@ -164,13 +164,13 @@ def check_templates(method: HasTemplates) -> None:
         UsageError: it cannot be read, names a template that the method does not have, or a text holds its placeholders
             wrongly.
     """
-    known = method.message_templates()
+    templates = method.message_templates()
     for name, text in _texts_of(method.templates_file).items():
         where = f"templates_file {method.templates_file!r}"
-        if name not in known:
-            names = ", ".join(sorted(known)) or "none"
+        if name not in templates:
+            names = ", ".join(sorted(templates)) or "none"
             raise UsageError(f"{where}: {method.name} has no template {name!r}; its templates are: {names}")
-        check_template_text(text, known[name], f"{where}: {name}")
+        check_template_text(text, templates[name], f"{where}: {name}")
 
 
 def check_template_text(text: str, template: Template, where: str) -> None:
@@ -190,7 +190,7 @@ def check_template_text(text: str, template: Template, where: str) -> None:
 def formatted_placeholder(text: str, names: Collection[str]) -> str | None:
     """The first placeholder of one of these names that asks for a format, such as ``{seconds:.1f}``, and would stand
     in the message as it is; None where there is none."""
-    return next((found[0] for found in _FORMATTED.finditer(text) if found[1] in names), None)
+    return next((match[0] for match in _FORMATTED.finditer(text) if match[1] in names), None)
 
 
 def templates_digest(templates_file: str | None) -> str | None:

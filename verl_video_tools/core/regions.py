@@ -128,7 +128,7 @@ def scaled(box: PixelBox, size: tuple[int, int], other_size: tuple[int, int]) ->
 
 
 def _touched(start: float, end: float, scale: float, num_pixels: int) -> tuple[int, int]:
-    """First and last + 1 of the pixels of a side that a stretch of it touches; one at least."""
+    """First and last + 1 of the pixels of a side that the range from `start` to `end` touches; one at least."""
     first = min(math.floor(start * scale + EDGE_TOLERANCE_PIXELS), num_pixels - 1)
     last = min(math.ceil(end * scale - EDGE_TOLERANCE_PIXELS), num_pixels)
     return first, max(last, first + 1)

@@ -49,13 +49,13 @@ def installed_methods() -> dict[str, EntryPoint]:
     Raises:
         UsageError: as `method_names`.
     """
-    found: dict[str, EntryPoint] = {}
+    installed: dict[str, EntryPoint] = {}
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        if point.name in REGISTERED or point.name in found:
+        if point.name in REGISTERED or point.name in installed:
             owner = point.dist.name if point.dist is not None else point.value
             raise UsageError(f"the distribution {owner!r} brings a method {point.name!r}, and there is one already")
-        found[point.name] = point
-    return found
+        installed[point.name] = point
+    return installed
 
 
 def get_method(name: str, **overrides: Any) -> Method:
@@ -69,8 +69,8 @@ def get_method(name: str, **overrides: Any) -> Method:
     Raises:
         UsageError: unknown method, unknown field, or a value of the wrong type or outside its range.
     """
-    found = method_class(name)
-    return found(**checked_fields(found, overrides))
+    config_class = method_class(name)
+    return config_class(**checked_fields(config_class, overrides))
 
 
 def method_class(name: str) -> type[Method]:
@@ -80,9 +80,10 @@ def method_class(name: str) -> type[Method]:
         UsageError: there is none, or it is no subclass of `Method`.
     """
     installed = {} if name in REGISTERED else installed_methods()
-    found = resolve(name, {**REGISTERED, **{own: point.value for own, point in installed.items()}}, "method")
-    if not (isinstance(found, type) and issubclass(found, Method)):
-        raise UsageError(f"the method {name!r} must be a subclass of Method, got {found!r:.80}")
-    if name in installed and found.name != name:
+    paths = REGISTERED | {name: point.value for name, point in installed.items()}
+    config_class = resolve(name, paths, "method")
+    if not (isinstance(config_class, type) and issubclass(config_class, Method)):
+        raise UsageError(f"the method {name!r} must be a subclass of Method, got {config_class!r:.80}")
+    if name in installed and config_class.name != name:
         raise UsageError(f"{installed[name].value!r} must be a Method whose `name` is the entry point's, {name!r}")
-    return found
+    return config_class

@@ -26,7 +26,7 @@ def reward_info(
             not be those of their defaults.
     """
     methods = (*map(get_method, method_names()), *configured)
-    components = {component: 0.0 for known in methods for component in known.reward_components}
+    components = {component: 0.0 for other in methods for component in other.reward_components}
     return {
         **components,
         **{key: float(value) for key, value in reward.items()},

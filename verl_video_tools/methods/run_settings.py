@@ -54,7 +54,9 @@ def write_run_settings(
         changed = {
             name: value for name, value in fields.items() if value != defaults[name] or name in _required(method)
         }
-        described[method.name] = {name: _kept(folder, method.name, name, value) for name, value in changed.items()}
+        described[method.name] = {
+            name: _portable_value(folder, method.name, name, value) for name, value in changed.items()
+        }
     content = {
         "methods": described,
         "mm_processor_kwargs": dict(pixels),
@@ -80,17 +82,17 @@ def read_run_settings(folder: str | Path | None, method: str) -> RunSettings:
     pixels = content["mm_processor_kwargs"]
     bounds = {name: pixels.get(name) for name in ("min_pixels", "max_pixels")}
     fields = content["methods"].get(method, {})
-    return RunSettings({name: _found(path.parent, value) for name, value in fields.items()}, **bounds)
+    return RunSettings({name: _resolved_value(path.parent, value) for name, value in fields.items()}, **bounds)
 
 
-def with_run_settings(folder: str | Path | None, method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def with_run_settings(folder: str | Path | None, method: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a run and, before them, those that a user gives; says on standard error which these are."""
     settings = read_run_settings(folder, method)
     if settings.fields:
-        changed = {name: value for name, value in given.items() if settings.fields.get(name) != value}
+        changed = {name: value for name, value in overrides.items() if settings.fields.get(name) != value}
         note = f"; changed here: {', '.join(f'{name}={value}' for name, value in changed.items())}" if changed else ""
         print(f"{method} as in {Path(folder or '') / NAME}: {', '.join(settings.fields)}{note}", file=sys.stderr)
-    return {**settings.fields, **given}
+    return {**settings.fields, **overrides}
 
 
 def _required(method: Method) -> dict[str, Any]:
@@ -98,10 +100,10 @@ def _required(method: Method) -> dict[str, Any]:
     return {"file": method.file} if hasattr(method, "file") else {}
 
 
-def _kept(folder: Path, method: str, name: str, value: Any) -> Any:
+def _portable_value(folder: Path, method: str, name: str, value: Any) -> Any:
     """A value as the file holds it: a file is copied beside it and named by its place there."""
     if isinstance(value, tuple):
-        return [_kept(folder, method, name, part) for part in value]
+        return [_portable_value(folder, method, name, part) for part in value]
     if isinstance(value, str) and (name == "file" or name.endswith("_file")) and Path(value).is_file():
         copy = Path(FILES, f"{method}_{name}{Path(value).suffix}")
         (folder / FILES).mkdir(exist_ok=True)
@@ -111,5 +113,5 @@ def _kept(folder: Path, method: str, name: str, value: Any) -> Any:
     return value
 
 
-def _found(folder: Path, value: Any) -> Any:
+def _resolved_value(folder: Path, value: Any) -> Any:
     return str(folder / value) if isinstance(value, str) and value.startswith(f"{FILES}/") else value

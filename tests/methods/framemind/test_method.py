@@ -126,7 +126,7 @@ def test_rungs_of_a_group() -> None:
     method = FrameMind()
     for order in (range(8), reversed(range(8))):  # nothing but the number in the group decides
         assert all(method.for_session(number, 8, False).rung == number + 1 for number in order)
-    assert [method.for_session(number, 3, False).own_rung() for number in range(3)] == resolution_ladder(3)
+    assert [method.for_session(number, 3, False).initial_rung() for number in range(3)] == resolution_ladder(3)
     assert method.for_session(9, 8, False).rung == 2, "more rollouts than rungs begin again"
     assert FrameMind(rung=3).for_session(6, 8, False).rung == 3
     assert {method.for_session(number, 4, True) for number in range(4)} == {method}
@@ -136,14 +136,14 @@ def test_rungs_of_a_group() -> None:
     ("frames", "rung"), [(None, (64, 224)), (64, (64, 224)), (48, (48, 336)), (32, (32, 448)), (96, (96, 224))]
 )
 def test_validation_rung_by_frames(frames: int | None, rung: tuple[int, int]) -> None:
-    assert FrameMind(initial_frames=frames).for_session(0, 1, True).own_rung() == rung
+    assert FrameMind(initial_frames=frames).for_session(0, 1, True).initial_rung() == rung
 
 
 def test_without_a_ladder_all_rollouts_see_alike() -> None:
     """The paper's baseline: 32 frames, fixed."""
     method = FrameMind(low=(32, 448), high=(32, 448))
-    assert {method.for_session(number, 8, False).own_rung() for number in range(8)} == {(32, 448)}
-    assert method.own_rung() == (32, 448)
+    assert {method.for_session(number, 8, False).initial_rung() for number in range(8)} == {(32, 448)}
+    assert method.initial_rung() == (32, 448)
 
 
 @pytest.mark.parametrize("nested", [False, True])

@@ -14,7 +14,7 @@ from verl_video_tools.core.types import Sample
 from verl_video_tools.data.sft import execute, scripted_oracle
 from verl_video_tools.data.synthetic_rows import make_row
 from verl_video_tools.methods.videobrain import ToolName, VideoBrain
-from verl_video_tools.methods.videobrain.oracle import VideoBrainOracle, asked_by_frames, search_words
+from verl_video_tools.methods.videobrain.oracle import VideoBrainOracle, search_words, words_by_frames
 from verl_video_tools.synthetic.questions import Question, make_questions
 from verl_video_tools.synthetic.world import VideoSpec, default_initial_frames, label_at, random_spec, render
 
@@ -37,14 +37,14 @@ class TruthRetriever:
 
 
 def test_questions_name_frames_or_have_to_be_searched() -> None:
-    asked = [(spec, question, asked_by_frames(spec, question)) for spec, question in WORLD]
+    asked = [(spec, question, words_by_frames(spec, question)) for spec, question in WORLD]
     searched = [(spec, question, variant) for spec, question, variant in asked if search_words(spec, question)]
     assert len(asked) / 4 < len(searched) < len(asked) / 2
     for spec, question, variant in asked:
         assert ":" not in variant.text
         assert variant.text.splitlines()[1:] == [f"{letter}. {text}" for letter, text in variant.options.items()]
         assert variant.options[variant.answer] == question.options[question.answer]
-        assert asked_by_frames(spec, question) == variant, "the same every time"
+        assert words_by_frames(spec, question) == variant, "the same every time"
     for spec, question, variant in searched:
         shape = search_words(spec, question)
         assert variant.text.splitlines()[0] == f"Which {shape} is shown?"
@@ -63,7 +63,7 @@ def test_a_perfect_expert_is_right() -> None:
         templates[script.template] += 1
         *looks, last = [METHOD.parse(turn) for turn in script.turns]
         assert all(turn.well_formed for turn in (*looks, last))
-        assert last.answer == asked_by_frames(spec, question).answer
+        assert last.answer == words_by_frames(spec, question).answer
         assert (script.template == "direct") is (question.kind == "direct") is (not looks)
         assert (script.template == "clip") is (search_words(spec, question) is not None)
     assert set(templates) == {"direct", "uniform", "clip"}
@@ -81,7 +81,7 @@ def test_initial_frames_that_leave_the_frame_out_is_no_answer() -> None:
 def test_an_imperfect_expert_guesses_and_searches_nothing() -> None:
     expert = VideoBrainOracle(method=METHOD, imperfection=1.0)
     scripts = [expert.script(spec, question) for spec, question in WORLD]
-    truths = [asked_by_frames(spec, question).answer for spec, question in WORLD]
+    truths = [words_by_frames(spec, question).answer for spec, question in WORLD]
     right = [METHOD.parse(script.turns[-1]).answer == truth for script, truth in zip(scripts, truths, strict=True)]
     assert {script.template for script in scripts} == {"direct", "uniform"}
     assert 0.15 < sum(right) / len(right) < 0.6
@@ -105,7 +105,7 @@ def test_the_expert_calls_the_tools_that_there_are(tool_name: ToolName, template
 def test_rows() -> None:
     for spec, question in WORLD[:40]:
         row = make_row(spec, question, Path("v.mp4"), 0, "train", "videobrain")
-        variant = asked_by_frames(spec, question)
+        variant = words_by_frames(spec, question)
         assert row["extra_info"]["question"] == variant.text
         assert row["reward_model"]["ground_truth"] == variant.answer
         assert row["extra_info"]["options"] == list(variant.options.values())

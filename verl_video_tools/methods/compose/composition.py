@@ -146,10 +146,10 @@ def _read_tools(entries: object) -> tuple[dict[str, vt.Tool], dict[str, vt.ToolD
     tools: dict[str, vt.Tool] = {}
     descriptions: dict[str, vt.ToolDescription] = {}
     for where, entry in _entries(entries, "tools"):
-        known = {key: value for key, value in TOOLS.get(str(entry.get("name")), {}).items() if key != "class"}
-        own = {**known, **entry}
-        about = own.pop("about", None)
-        tool: vt.Tool = _read_named(object, paths, "tool", own, where)
+        defaults = {key: value for key, value in TOOLS.get(str(entry.get("name")), {}).items() if key != "class"}
+        values = {**defaults, **entry}
+        about = values.pop("about", None)
+        tool: vt.Tool = _read_named(object, paths, "tool", values, where)
         description = getattr(tool, "description", None)
         if not isinstance(description, vt.ToolDescription) or not callable(getattr(tool, "plan", None)):
             raise vt.UsageError(f"{where}.name: a tool has a method `plan` and a `description`, got {entry['name']!r}")
@@ -187,10 +187,10 @@ def _read_terms(entries: object, tools: Collection[str]) -> tuple[Term, ...]:
 
 def _read_messages(texts: object) -> dict[str, vt.Template]:
     """All messages, with the texts of the file in the places of the packaged ones."""
-    given = _mapping({} if texts is None else texts, "messages")
-    _check_names(given, MESSAGES, "messages", "message")
+    replacements = _mapping({} if texts is None else texts, "messages")
+    _check_names(replacements, MESSAGES, "messages", "message")
     templates = dict(MESSAGES)
-    for name, text in given.items():
+    for name, text in replacements.items():
         where, template = f"messages.{name}", MESSAGES[name]
         if not isinstance(text, str):
             raise vt.UsageError(f"{where} must be a text, got {text!r:.80}")
@@ -238,9 +238,9 @@ def _read(part: type[Part], values: object, where: str) -> Part:
         UsageError: an unknown key, a missing one, or a value of the wrong type or outside its range.
     """
     checked = checked_fields(part, _mapping({} if values is None else values, where), where)
-    for own in fields(part):  # type: ignore[arg-type]  # every part is a dataclass
-        if own.name not in checked and own.default is MISSING and own.default_factory is MISSING:
-            raise vt.UsageError(f"{where}: the key {own.name} is missing")
+    for key in fields(part):  # type: ignore[arg-type]  # every part is a dataclass
+        if key.name not in checked and key.default is MISSING and key.default_factory is MISSING:
+            raise vt.UsageError(f"{where}: the key {key.name} is missing")
     with _located(where):
         return part(**checked)
 
@@ -253,27 +253,27 @@ def _read_named(
     Raises:
         UsageError: there is no such part, or as `_read`.
     """
-    own = _mapping(values, where)
-    name = str(own.pop(key, None))
+    fields_of_part = _mapping(values, where)
+    name = str(fields_of_part.pop(key, None))
     if ":" not in name:
         _check_names([name], registered, f"{where}.{key}", kind)
     with _located(f"{where}.{key}"):
         part = resolve(name, registered, kind)
         if not (isinstance(part, type) and issubclass(part, base) and is_dataclass(part)):
             raise vt.UsageError(f"must name a dataclass that is a subclass of {base.__name__}, got {part!r:.80}")
-    return _read(part, own, where)
+    return _read(part, fields_of_part, where)
 
 
-def _check_names(names: Collection[str], known: Collection[str], where: str, kind: str) -> None:
+def _check_names(names: Collection[str], allowed: Collection[str], where: str, kind: str) -> None:
     for name in names:
-        if name not in known:
-            allowed = f"choose among {', '.join(known)}" if known else "there is none"
-            raise vt.UsageError(f"{where}: there is no {kind} {name!r}; {allowed}{did_you_mean(name, known)}")
+        if name not in allowed:
+            advice = f"choose among {', '.join(allowed)}" if allowed else "there is none"
+            raise vt.UsageError(f"{where}: there is no {kind} {name!r}; {advice}{did_you_mean(name, allowed)}")
 
 
-def _check_placeholders(text: str, known: Collection[str], where: str) -> None:
-    _check_names(_PLACEHOLDER.findall(text), known, where, "placeholder")
-    if formatted := formatted_placeholder(text, known):
+def _check_placeholders(text: str, placeholders: Collection[str], where: str) -> None:
+    _check_names(_PLACEHOLDER.findall(text), placeholders, where, "placeholder")
+    if formatted := formatted_placeholder(text, placeholders):
         raise vt.UsageError(f"{where}: holds {formatted}; placeholders take no format")
 
 

@@ -71,10 +71,10 @@ class ComposeOracle(ScriptedOracle):
         if segment is None or crop is None:
             shown = [question.evidence[0][0]] if initial_frames_tell(self.method, spec, question) else []
             return Script("direct", (self._conclusion(rng, spec, question, shown),))
-        turn, frames = self._look(spec, segment, crop)
+        turn, frames = self._crop_turn(spec, segment, crop)
         return Script("look", (*remind(question, [turn]), self._conclusion(rng, spec, question, frames)))
 
-    def _look(self, spec: VideoSpec, segment: Segment, crop: CropVideo) -> tuple[str, Sequence[int]]:
+    def _crop_turn(self, spec: VideoSpec, segment: Segment, crop: CropVideo) -> tuple[str, Sequence[int]]:
         """The turn that shows a part of the video, and the numbers of the frames that it shows."""
         first, last = segment
         start, end = round(first / spec.fps, 1), round((last + 1) / spec.fps, 1)
@@ -88,7 +88,7 @@ class ComposeOracle(ScriptedOracle):
             return Script("direct", (self._card_answer(rng, question, "nothing", None),))
         hurries = errs and rng.random() < _HURRIED_SHARE
         segment = self._wrong_segment(rng, spec) if errs and not hurries else question.evidence[0]
-        turn, shown = self._look(spec, segment, crop)
+        turn, shown = self._crop_turn(spec, segment, crop)
         cards = [(frame, card) for frame in shown if (card := card_at(spec, frame))]
         if not cards:
             return Script("look", (turn, self._card_answer(rng, question, "nothing", None)))

@@ -188,9 +188,11 @@ def _repeats_a_call(rollout: ScoringContext) -> bool:
     """Whether two executed calls have the same arguments: as their results repeat them, else as they were written."""
     seen: list[tuple[str, dict[str, Any]]] = []
     for call in rollout.executed_calls():
-        known = rollout.parameters.get(call.name, ())
-        written = {key: value for key, value in call.arguments.items() if key in known and value is not None}
-        executed = {key: value for key, value in call.result.items() if key in known}
+        parameters_of_tool = rollout.parameters.get(call.name, ())
+        written = {
+            key: value for key, value in call.arguments.items() if key in parameters_of_tool and value is not None
+        }
+        executed = {key: value for key, value in call.result.items() if key in parameters_of_tool}
         if (call.name, written | executed) in seen:
             return True
         seen.append((call.name, written | executed))

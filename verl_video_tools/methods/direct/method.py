@@ -121,8 +121,8 @@ class Direct(vt.Method):
     ) -> list[vt.FrameRequest]:
         """`initial_frames` shared out evenly, one of each video at least."""
         share = replace(self, initial_frames=max(1, self.initial_frames // len(infos)))
-        looks = (share.plan_initial_frames(info, sample, envelope) for info in infos)
-        return [replace(look, video=number) for number, look in enumerate(looks)]
+        requests = (share.plan_initial_frames(info, sample, envelope) for info in infos)
+        return [replace(request, video=number) for number, request in enumerate(requests)]
 
     def videos_prompt(
         self, sample: vt.Sample, infos: Sequence[vt.VideoInfo], images: Sequence[vt.ImagePart]
@@ -142,28 +142,28 @@ class Direct(vt.Method):
         system = self._system_prompt("images" if images else "text")
         return [vt.Message("system", (system,)), vt.Message("user", tuple(content))]
 
-    def _system_prompt(self, shown: str | None = None) -> str:
+    def _system_prompt(self, visuals: str | None = None) -> str:
         """What is seen, and how to answer."""
         if self.prompt_file is not None:
             names = [self.prompt_file]
         else:
-            if shown is None:
-                shown = "nothing" if not self._shows_any else "video" if self.initial_frames_as_video else "frames"
-            names = [f"prompt_{shown}.txt", f"prompt_{self.answering}.txt"]
+            if visuals is None:
+                visuals = "nothing" if not self._shows_any else "video" if self.initial_frames_as_video else "frames"
+            names = [f"prompt_{visuals}.txt", f"prompt_{self.answering}.txt"]
         load = partial(vt.load_prompt, __package__, initial_frames=self.initial_frames)
         return "\n\n".join(load(name, self.prompt_file) for name in names)
 
     def parse(self, text: str) -> vt.ParsedTurn:
         """The last `<answer>` block after the thinking, or else all that stands there; nothing if that never ends."""
-        thought, said = split_thought(text, _THOUGHT_TAGS)
-        blocks = vt.find_blocks(said, "answer")
-        is_cut = thought is None and said.startswith(tuple(f"<{tag}>" for tag in _THOUGHT_TAGS))
-        words = "" if is_cut else said
+        thought, reply = split_thought(text, _THOUGHT_TAGS)
+        blocks = vt.find_blocks(reply, "answer")
+        is_cut = thought is None and reply.startswith(tuple(f"<{tag}>" for tag in _THOUGHT_TAGS))
+        words = "" if is_cut else reply
         answer = blocks[-1].inner.strip() if blocks else words
         return vt.ParsedTurn(
             thought=thought,
             answer=answer or None,
-            well_formed=bool(answer) and not is_cut and len(blocks) == 1 and blocks[0].end == len(said),
+            well_formed=bool(answer) and not is_cut and len(blocks) == 1 and blocks[0].end == len(reply),
         )
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:

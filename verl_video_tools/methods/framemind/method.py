@@ -303,7 +303,7 @@ class FrameMind(vt.Method):
     def ladder(self) -> list[Rung]:
         return resolution_ladder(self.num_rungs, self.low, self.high)
 
-    def own_rung(self) -> Rung:
+    def initial_rung(self) -> Rung:
         """Number and side of this rollout's initial frames."""
         if self.rung is not None:
             return self.ladder()[self.rung - 1]
@@ -318,7 +318,7 @@ class FrameMind(vt.Method):
 
         Frames are stretched to the square, whatever their aspect ratio (paper 4.1; gap 7).
         """
-        num_frames, side_pixels = self.own_rung()
+        num_frames, side_pixels = self.initial_rung()
         width, height = fit_envelope(side_pixels, side_pixels, envelope)
         indices = self._indices(info, num_frames)
         return vt.FrameRequest(width=width, height=height, indices=indices)
@@ -328,8 +328,8 @@ class FrameMind(vt.Method):
         if not self.nested_times:
             return linspace_indices(0, last, num_frames)
         densest = linspace_indices(0, last, max(num_frames, self.low[0], self.high[0]))
-        kept = np.unique(np.linspace(0, len(densest) - 1, num_frames).round().astype(int))
-        return tuple(densest[number] for number in kept)
+        positions = np.unique(np.linspace(0, len(densest) - 1, num_frames).round().astype(int))
+        return tuple(densest[number] for number in positions)
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 

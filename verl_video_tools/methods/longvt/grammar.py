@@ -45,14 +45,14 @@ def parse_turn_reference(text: str, tool_names: Collection[str]) -> vt.ParsedTur
         calls = [as_call(vt.load_object(block.inner), block.inner) for block in vt.find_blocks(text, "tool_call")]
     except (ValueError, RecursionError):
         calls = []
-    kept = tuple(call for call in calls if call.error is None and call.name in tool_names)
+    known_calls = tuple(call for call in calls if call.error is None and call.name in tool_names)
     thoughts = vt.find_blocks(text, "think")
-    answers = [] if kept else vt.find_blocks(text, "answer")
+    answers = [] if known_calls else vt.find_blocks(text, "answer")
     return vt.ParsedTurn(
         thought=thoughts[0].inner.strip() if thoughts else None,
-        calls=kept,
+        calls=known_calls,
         answer=answers[-1].inner.strip() if answers else None,
-        well_formed=tags_in_order(text) and bool(kept or answers),
+        well_formed=tags_in_order(text) and bool(known_calls or answers),
     )
 
 
@@ -62,7 +62,7 @@ def parse_turn_reference(text: str, tool_names: Collection[str]) -> vt.ParsedTur
 def published_text(turns: Sequence[vt.Turn]) -> str:
     """The text that the published scoring is given: turns and what answered them, with the names of their roles."""
     replies = [f"user{turn.observation}assistant\n" if turn.observation is not None else "" for turn in turns]
-    return "".join(_kept(turn) + reply for turn, reply in zip(turns, replies, strict=True))
+    return "".join(_rewritten(turn) + reply for turn, reply in zip(turns, replies, strict=True))
 
 
 def answer_of(text: str) -> str:
@@ -132,7 +132,7 @@ def answered_iou(answer: str, truth: Segment) -> float:
         return 0.0
 
 
-def _kept(turn: vt.Turn) -> str:
+def _rewritten(turn: vt.Turn) -> str:
     if turn.truncated or not turn.calls:
         return turn.text
     calls = [json.dumps(call.arguments, ensure_ascii=False) for call in turn.calls]

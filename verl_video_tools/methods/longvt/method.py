@@ -607,16 +607,16 @@ class LongVTOracle(ScriptedOracle):
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = self._rng(spec, question)
         segment: tuple[float, float] | None = evidence_seconds(spec, question)
-        is_told_at_once = initial_frames_tell(self.method, spec, question)
+        is_answerable_at_once = initial_frames_tell(self.method, spec, question)
         if rng.random() < self.imperfection:
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
             segment = None if rng.random() < self.skip_rate else (start, round(start + rng.uniform(2.0, 6.0), 1))
-        elif is_told_at_once:
+        elif is_answerable_at_once:
             segment = None
         if segment is None:
-            shown = [question.evidence[0][0]] if is_told_at_once else []
+            shown = [question.evidence[0][0]] if is_answerable_at_once else []
         else:
-            shown = self._shown(spec, *segment)
+            shown = self._frames_of_crop(spec, *segment)
         answer = self._conclusion(rng, spec, question, shown)
         if segment is None:
             return Script("A", (answer,))
@@ -625,7 +625,7 @@ class LongVTOracle(ScriptedOracle):
     def frame_name(self, spec: VideoSpec, frame: int) -> str:
         return f"{frame / spec.fps:.1f}s"
 
-    def _shown(self, spec: VideoSpec, start: float, end: float) -> list[int]:
+    def _frames_of_crop(self, spec: VideoSpec, start: float, end: float) -> list[int]:
         """Frames that the tool shows of a segment."""
         return self.method.crop_video().frame_numbers(start, end, video_info(spec))
 

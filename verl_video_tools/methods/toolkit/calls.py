@@ -220,11 +220,11 @@ def region_argument(
     region = Region(box, unit)
     pixels = region.in_pixels(*size)
     if min(pixels.width, pixels.height) < min_side_pixels:
-        least = [edge * min_side_pixels / side for edge, side in zip((right, bottom), size, strict=True)]
+        min_sides = [edge * min_side_pixels / side for edge, side in zip((right, bottom), size, strict=True)]
         raise CallRejected(
             CallErrorCode.BOX_TOO_SMALL,
             f"{name} {text} covers {pixels.width}x{pixels.height} pixels, and each side must have {min_side_pixels}: "
-            f"make it at least {least[0]:.4g} wide and {least[1]:.4g} high",
+            f"make it at least {min_sides[0]:.4g} wide and {min_sides[1]:.4g} high",
         )
     return region, pixels
 

@@ -40,9 +40,9 @@ def pixel_bounds(min_pixels: int, max_pixels: int, envelope: PixelEnvelope) -> P
     """
     factor = PATCH_FACTOR if envelope.factor == 1 else envelope.factor
     cell = factor**2
-    most = max(min(max_pixels, envelope.max_pixels), math.ceil(envelope.min_pixels / cell) * cell)
-    least = min(max(min_pixels, envelope.min_pixels), most // cell * cell)
-    return PixelEnvelope(factor, least, most)
+    largest = max(min(max_pixels, envelope.max_pixels), math.ceil(envelope.min_pixels / cell) * cell)
+    smallest = min(max(min_pixels, envelope.min_pixels), largest // cell * cell)
+    return PixelEnvelope(factor, smallest, largest)
 
 
 def spread_frames(info: VideoInfo, num_frames: int, size: tuple[int, int]) -> FrameRequest:

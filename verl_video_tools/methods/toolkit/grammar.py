@@ -45,7 +45,7 @@ def find_blocks(text: str, tag: str) -> list[Block]:
 
 
 def find_between(text: str, opening: str, closing: str) -> list[Block]:
-    """Every stretch from an `opening` to the nearest `closing` after it, from left to right without overlap.
+    """Every block from an `opening` to the nearest `closing` after it, from left to right without overlap.
 
     A regular expression would say the same, but takes quadratic time on a policy that repeats an opening tag for ever.
     """

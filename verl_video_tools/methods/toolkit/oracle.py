@@ -122,7 +122,7 @@ def conclude(
     elif question.kind == "order":
         # Begins with what is asked for, as `remind` has it, and names it again beside the answer. Guesses do as well: a
         # small model learns from every row to copy it.
-        which = place_asked(question)
+        which = requested_place(question)
         label = runs[0 if which == "first" else -1][1] if runs else ""
         if label not in letters:
             label = question.options[rng.choice(list(question.options))]
@@ -135,7 +135,7 @@ def conclude(
     return listed(runs, name), rng.choice(list(question.options))
 
 
-def place_asked(question: Question) -> str:
+def requested_place(question: Question) -> str:
     """Which of several things a question about their order asks for: "first" or "last"."""
     return "first" if " first " in question.text else "last"
 
@@ -156,7 +156,7 @@ def remind(question: Question, turns: Sequence[str]) -> list[str]:
     """
     if question.kind != "order":
         return list(turns)
-    return [re.sub(r"^(<\w+>)", rf"\1{place_asked(question)} ", turn) for turn in turns]
+    return [re.sub(r"^(<\w+>)", rf"\1{requested_place(question)} ", turn) for turn in turns]
 
 
 def runs_of_labels(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str]]:

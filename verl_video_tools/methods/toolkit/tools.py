@@ -143,8 +143,8 @@ class Zoom:
         if isinstance(position, bool) or not isinstance(position, int):
             raise CallRejected(CallErrorCode.MALFORMED_CALL, f"frame must be a whole number, got {position!r:.80}")
         if not 0 <= position < len(context.shown):
-            known = f"pictures run from 0 to {len(context.shown) - 1}" if context.shown else "none was shown"
-            raise CallRejected(CallErrorCode.UNKNOWN_FRAME, f"there is no picture {position!s:.80}; {known}")
+            positions = f"pictures run from 0 to {len(context.shown) - 1}" if context.shown else "none was shown"
+            raise CallRejected(CallErrorCode.UNKNOWN_FRAME, f"there is no picture {position!s:.80}; {positions}")
         return context.shown[position]
 
 
@@ -232,7 +232,7 @@ class AskModel:
         request = FrameRequest(width=width, height=height, seconds=seconds, unique=True, video=video)
         images = await context.look(request)
         reply = await context.model.ask(_content(images, question), self.deadline_seconds)
-        text, cut = self._shown(reply)
+        text, cut = self._shortened(reply)
         return ToolPlan(text=text, result={"model": reply.model, "num_frames": len(images), "cut": cut})
 
     def _question(self, arguments: Mapping[str, Any]) -> str:
@@ -259,7 +259,7 @@ class AskModel:
             )
         return (time_argument(arguments, "time", info),)
 
-    def _shown(self, reply: ModelReply) -> tuple[str, bool]:
+    def _shortened(self, reply: ModelReply) -> tuple[str, bool]:
         text = reply.text[: self.max_characters]
         cut = reply.cut or len(reply.text) > self.max_characters
         return (text + CUT_MARK if cut else text), cut

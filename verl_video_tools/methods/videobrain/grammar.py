@@ -30,7 +30,7 @@ UNIFORM_SAMPLE, CLIP_SAMPLE = "uniform_sample", "clip_sample"
 TAGS = ("thinking", "tool_call", "answer")
 """Names of the tags of thought, call and answer."""
 
-_OWN_TAG = re.compile(rf"</?(?:{'|'.join(TAGS)})>")
+_TAG = re.compile(rf"</?(?:{'|'.join(TAGS)})>")
 
 _TOLERANCE_FRAMES = 1
 """Calls of uniform_sample whose two ends differ by no more frames are the same (code)."""
@@ -133,7 +133,7 @@ def reference_text_gate(turns: Sequence[tuple[str, str]]) -> GateFindings:
     Args:
         turns: text of each turn, and of the observation that answered it ("" for none).
     """
-    text = "\n".join(part for turn, observation in turns for part in (turn, _OWN_TAG.sub("", observation)))
+    text = "\n".join(part for turn, observation in turns for part in (turn, _TAG.sub("", observation)))
     for tag in TAGS:
         if text.count(f"<{tag}>") != text.count(f"</{tag}>"):
             return GateFindings(f"unbalanced <{tag}>")

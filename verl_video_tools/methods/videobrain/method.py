@@ -165,8 +165,13 @@ class ClipSample(_RangeTool):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        least = self.num_frames
-        vt.require(self, "num_candidates", min(self.num_candidates) >= least, f"at least num_frames, {least}, each")
+        min_candidates = self.num_frames
+        vt.require(
+            self,
+            "num_candidates",
+            min(self.num_candidates) >= min_candidates,
+            f"at least num_frames, {min_candidates}, each",
+        )
         vt.require(self, "deadline_seconds", self.deadline_seconds > 0.0, "above 0")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
@@ -234,7 +239,7 @@ class VideoBrain(vt.Method):
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=16_384, images=56)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (UniformSample.description, ClipSample.description)
-    synthetic_question: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:asked_by_frames"
+    synthetic_question: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:words_by_frames"
 
     max_turns: int = 6
     """Five rounds of sampling (paper 4.1) and the answer."""
@@ -273,8 +278,13 @@ class VideoBrain(vt.Method):
         vt.require_at_least(self, 1, "initial_frames", "call_frames", "clip_frames")
         names = self.tool_names
         vt.require(self, "tool_names", len(set(names)) == len(names) > 0, "one or both of uniform_sample, clip_sample")
-        most = min(CLIP_CANDIDATES)
-        vt.require(self, "clip_frames", self.clip_frames <= most, f"at most {most}, the candidates of a short range")
+        max_frames = min(CLIP_CANDIDATES)
+        vt.require(
+            self,
+            "clip_frames",
+            self.clip_frames <= max_frames,
+            f"at most {max_frames}, the candidates of a short range",
+        )
         vt.require(self, "box", min(self.box) >= 1, "sides of at least 1 pixel")
 
     @property
@@ -404,10 +414,10 @@ class VideoBrain(vt.Method):
         """
         super().check_gradable(sample, judge)
         pays_behavior = any(map(any, (self.direct_behavior, self.adaptive_behavior, self.active_behavior)))
-        given, question_class = self._read_class(sample)
+        label, question_class = self._read_class(sample)
         if pays_behavior and question_class is None:
             raise vt.UsageError(
-                f"extra_info.classification {given!r:.80} is no class, so behaviour earns nothing; write direct, "
+                f"extra_info.classification {label!r:.80} is no class, so behaviour earns nothing; write direct, "
                 "adaptive or active (`vvt data classify` finds which), or train without: set direct_behavior, "
                 "adaptive_behavior and active_behavior to [0,0,0,0]"
             )
@@ -425,19 +435,19 @@ class VideoBrain(vt.Method):
 
     def _question_class(self, sample: vt.Sample) -> QuestionClass | None:
         """The class of a row's question; None, and a warning, where it names none."""
-        given, question_class = self._read_class(sample)
+        label, question_class = self._read_class(sample)
         if question_class is None:
-            _warn_of_class(given)
+            _warn_of_class(label)
         return question_class
 
     def _read_class(self, sample: vt.Sample) -> tuple[str, QuestionClass | None]:
         """What a row names as the class of its question, and that class. Names of classes are ours; the published code
         knows only letters."""
-        told = sample.extra_info.get("classification")
-        given = "" if told is None else str(told).strip().lower()
+        value = sample.extra_info.get("classification")
+        label = "" if value is None else str(value).strip().lower()
         names: dict[str, QuestionClass] = {"direct": "direct", "adaptive": "adaptive", "active": "active"}
-        known = CLASS_OF_LETTER if self.compat == "reference" else {**CLASS_OF_LETTER, **names}
-        return given, known.get(given)
+        classes = CLASS_OF_LETTER if self.compat == "reference" else {**CLASS_OF_LETTER, **names}
+        return label, classes.get(label)
 
     @property
     def _aspect(self) -> Aspect:
@@ -445,11 +455,11 @@ class VideoBrain(vt.Method):
 
 
 @cache
-def _warn_of_class(given: str) -> None:
+def _warn_of_class(label: str) -> None:
     """Once per process and label."""
     logger.warning(
         "rows with extra_info.classification %r earn nothing for their behaviour; it should be direct, adaptive or "
         "active, or one of the letters %s",
-        given,
+        label,
         ", ".join(CLASS_OF_LETTER),
     )

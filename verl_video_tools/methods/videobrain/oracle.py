@@ -39,19 +39,19 @@ class VideoBrainOracle(ScriptedOracle):
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = self._rng(spec, question)
-        asked = asked_by_frames(spec, question)
+        worded = words_by_frames(spec, question)
         words = search_words(spec, question)
         if rng.random() < self.imperfection:
             frames = None if rng.random() < self.skip_rate else self._anywhere(rng, spec)
-            return self._uniform(rng, spec, asked, frames)
+            return self._uniform(rng, spec, worded, frames)
         if words is not None and not self.method.searches:
-            return self._uniform(rng, spec, asked, (0, spec.num_frames))
+            return self._uniform(rng, spec, worded, (0, spec.num_frames))
         if words is not None:
             search = _call(ClipSample.name, start_frame=0, end_frame=spec.num_frames, prompt=words)
-            found = asked.options[asked.answer]
-            answer = self.answer_turn.format(thought=found, answer=self._answer_to(asked, asked.answer))
+            shown_thing = worded.options[worded.answer]
+            answer = self.answer_turn.format(thought=shown_thing, answer=self._answer_to(worded, worded.answer))
             return Script("clip", (f"<thinking>look for {words}</thinking>{search}", answer))
-        return self._uniform(rng, spec, asked, self._range(spec, asked))
+        return self._uniform(rng, spec, worded, self._range(spec, worded))
 
     def _range(self, spec: VideoSpec, question: Question) -> Range | None:
         """What to sample for a question that says where; None if the initial frames tell."""
@@ -97,7 +97,7 @@ def search_words(spec: VideoSpec, question: Question) -> str | None:
     return shape if shapes.count(shape) == 1 else None
 
 
-def asked_by_frames(spec: VideoSpec, question: Question) -> Question:
+def words_by_frames(spec: VideoSpec, question: Question) -> Question:
     """The question as VideoBrain's rows ask it: one with `search_words` asks which thing of that shape is shown,
     wherever it is; elsewhere a clock becomes the frames that show the answer."""
     shape = search_words(spec, question)

@@ -26,7 +26,7 @@ VIDEO_ZOOM = "video_zoom"
 STOP = f"</{VIDEO_ZOOM}>"
 
 _TAGS = tuple(f"<{slash}{name}>" for name in ("think", VIDEO_ZOOM, "answer", "tool_response") for slash in ("", "/"))
-_MOST_OBJECTS = 100
+_MAX_OBJECTS = 100
 """Objects that are read to say why a request cannot be: a policy may write any number of them."""
 _FORM = '{"segment": [start_seconds, end_seconds], "fps": frames_per_second}'
 
@@ -115,12 +115,12 @@ def _read_request_reference(text: str) -> vt.ToolCall:
     """The one object of a turn's requests. Where there is none or are several, the model reads no reason."""
     objects = _objects_on_one_line(text)
     try:
-        found = [vt.load_object(written) for written in objects[:_MOST_OBJECTS]]
+        requests = [vt.load_object(written) for written in objects[:_MAX_OBJECTS]]
     except (ValueError, RecursionError) as error:
         return _malformed(text, str(error))
-    if len(found) != 1:
+    if len(requests) != 1:
         return _malformed(text, "")
-    return vt.ToolCall(VIDEO_ZOOM, found[0])
+    return vt.ToolCall(VIDEO_ZOOM, requests[0])
 
 
 def _is_flat(value: Any) -> bool:
@@ -216,9 +216,9 @@ def grade_letter_reference(answer: str, truth: str) -> bool:
 
 def _boxed(text: str) -> str | None:
     """Content of the last ``\\boxed{}``, inner braces balanced."""
-    _, found, rest = text.rpartition(_BOXED)
+    _, opening, rest = text.rpartition(_BOXED)
     depth = 1
-    for position, character in enumerate(rest if found else ""):
+    for position, character in enumerate(rest if opening else ""):
         depth += (character == "{") - (character == "}")
         if depth == 0:
             return rest[:position].strip()

@@ -169,7 +169,7 @@ class VideoZoom:
 
     def _indices_reference(self, start: float, end: float, fps: float, info: vt.VideoInfo) -> tuple[int, ...]:
         try:
-            count = frames_asked_reference(start, end, fps)
+            count = num_frames_reference(start, end, fps)
             if count > self.max_frames:
                 raise self._too_many(count, start, end, fps)
             first, last = int(start * info.average_fps), int(end * info.average_fps)
@@ -216,7 +216,7 @@ def numbers_reference(arguments: Mapping[str, Any]) -> tuple[float, float, float
     return float(segment[0]), float(segment[1]), float(arguments["fps"])
 
 
-def frames_asked_reference(start: float, end: float, fps: float) -> int:
+def num_frames_reference(start: float, end: float, fps: float) -> int:
     """The number of frames that the published environment takes a request for.
 
     Raises:
@@ -343,7 +343,7 @@ class VideoZoomer(vt.Method):
     def _reason_reference(self, record: vt.CallRecord, error: vt.CallError) -> str:
         """The reason as published, which names no code."""
         if error.code == vt.CallErrorCode.TOO_MANY_FRAMES:
-            requested = frames_asked_reference(*numbers_reference(record.arguments))
+            requested = num_frames_reference(*numbers_reference(record.arguments))
             counts = {"num_frames": str(requested), "max_frames": str(self.call_frames)}
             return vt.content_text(vt.render(self, error.code, **counts))
         is_json = record.arguments.keys() != {"request"}

@@ -33,7 +33,7 @@ Template = Literal["direct", "hit", "progressive", "split", "reflect"]
 Segment = tuple[int, int]
 """First and last frame number, both shown."""
 
-_MOST_FRAMES = 16
+_MAX_FRAMES = 16
 """Frames of one zoom, where the method allows more: the paper's limit."""
 
 _USUAL_RATE = 1.0
@@ -123,10 +123,10 @@ class VideoZoomerOracle(ScriptedOracle):
 
     def _rate(self, spec: VideoSpec, segment: Segment) -> float:
         """One frame per second; half of it, again and again, where that is too much to show."""
-        most_frames = min(_MOST_FRAMES, self.method.call_frames)
+        max_frames = min(_MAX_FRAMES, self.method.call_frames)
         length_seconds = (segment[1] - segment[0]) / spec.fps
         rate = _USUAL_RATE
-        while rate * length_seconds > most_frames:
+        while rate * length_seconds > max_frames:
             rate /= 2
         return rate
 
