@@ -56,7 +56,7 @@ class ToolContext:
     videos: tuple[VideoInfo, ...] = ()
     """Facts of all videos of the row, `info` first; a `FrameRequest` names one by its place here. Other fields are
     about the first. Empty in verl's own tool loop, which binds one."""
-    look: Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]] | None = None
+    decode: Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]] | None = None
     """Decodes frames for the tool itself, which the policy is not shown. Raises VideoError."""
     model: ToolModel | None = None
     """A model that the tool may ask, within the rollout's limits; None where the run has none."""

@@ -332,7 +332,7 @@ class Episode:
             None if retriever is None else RecordingRetriever(retriever, answers),
             shown=self.history.shown,
             videos=infos,
-            look=self._videos.decode,
+            decode=self._videos.decode,
             model=None if model is None or exchanges is None else RecordingToolModel(model, self._spent, exchanges),
             times_of=self._videos.times_of,
         )

@@ -178,12 +178,12 @@ def stop_strings_end_a_call(subject: Subject) -> None:
 
 @holds("tools", requires=("example_turns_work",))
 def plans_open_no_video(subject: Subject) -> None:
-    """A tool plans a call without opening a file, and sees frames only through `context.look`, because the loop checks
+    """A tool plans a call without opening a file, and sees frames only through `context.decode`, because the loop checks
     budgets and deadlines."""
     subject.call_turn()
     for call in subject.plan(subject.example_arguments()):
         if call.error is not None:
-            advice = "plan from context.info, and get frames from `context.look`"
+            advice = "plan from context.info, and get frames from `context.decode`"
             raise fail(f"{call}, an executed call, fails without the file", call.error, advice) from call.error
         if not isinstance(call.plan, ToolPlan):
             raise fail(f"{call} plans", call.plan, "return a ToolPlan")

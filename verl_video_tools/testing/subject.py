@@ -321,7 +321,9 @@ class Subject:
         context = ToolContext(info, sample, envelope, index_at, shown=history.shown, videos=(info,))
         if not with_services:
             return context
-        return replace(context, retriever=RankingRetriever(), look=black_frames, model=tool_model(), times_of=times_of)
+        return replace(
+            context, retriever=RankingRetriever(), decode=black_frames, model=tool_model(), times_of=times_of
+        )
 
     def plan(
         self,

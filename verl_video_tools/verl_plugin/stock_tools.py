@@ -179,7 +179,7 @@ class VideoTool(BaseTool):
             PixelEnvelope(),
             partial(index_at, video, deadline_seconds),
             self._retriever(),
-            look=partial(_look, video, deadline_seconds),
+            decode=partial(_decode, video, deadline_seconds),
             model=self._tool_model(),
         )
         plan = await self._planner(video.info).plan(parameters, context)
@@ -206,7 +206,7 @@ class VideoTool(BaseTool):
         return OpenAIFunctionToolSchema.model_validate(schema)
 
 
-async def _look(video: Video, deadline_seconds: float, request: FrameRequest) -> tuple[ImagePart, ...]:
+async def _decode(video: Video, deadline_seconds: float, request: FrameRequest) -> tuple[ImagePart, ...]:
     batch = await decode_frames(video, request, deadline_seconds=deadline_seconds)
     return tuple(map(ImagePart, batch.records(), batch.frames_THWC))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_video_tools.core.types import Sample, VideoInfo, content_text
-from verl_video_tools.methods import get_method
+from verl_video_tools.methods import compose, get_method
 from verl_video_tools.methods.compose import Compose
 from verl_video_tools.methods.compose.composition import PACKAGED, TOOLS
 from verl_video_tools.methods.toolkit import grammar
@@ -40,7 +41,8 @@ def test_turns_are_read_as_longvts(text: str) -> None:
 
 @pytest.mark.parametrize("name", PACKAGED)
 def test_the_model_is_told_of_every_tool_and_of_no_other(name: str) -> None:
-    method = get_method("compose", file=name)
+    prompt = Path(compose.__file__).with_name("prompt.txt")
+    method = get_method("compose", file=name, prompt_file=str(prompt))
     assert isinstance(method, Compose)
     composition = method.composition
     system, _ = method.prompt(Sample("?", "A", "v.mp4", "mc"), VideoInfo(9.0, 90, 10.0, 64, 36), ())

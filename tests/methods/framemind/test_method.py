@@ -54,14 +54,8 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_ladder() -> None:
     sides = [224, 256, 288, 320, 352, 384, 416, 448]
-    numbers: dict[Any, list[int]] = {
-        "nearest": [64, 59, 55, 50, 46, 41, 37, 32],
-        "floor": [64, 59, 54, 50, 45, 41, 36, 32],
-        "ceil": [64, 60, 55, 51, 46, 42, 37, 32],
-    }
-    assert resolution_ladder(8) == list(zip(numbers["nearest"], sides, strict=True))
-    for rounding, expected in numbers.items():
-        assert resolution_ladder(8, rounding=rounding) == list(zip(expected, sides, strict=True))
+    numbers = [64, 59, 55, 50, 46, 41, 37, 32]
+    assert resolution_ladder(8) == list(zip(numbers, sides, strict=True))
     assert FrameMind().ladder() == resolution_ladder(8)
     assert resolution_ladder(1) == [(64, 224)]
     assert resolution_ladder(3, low=(8, 56), high=(4, 112)) == [(8, 56), (6, 84), (4, 112)]

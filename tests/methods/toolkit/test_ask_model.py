@@ -186,7 +186,7 @@ def context(model: ToolModel, requests: list[FrameRequest] | None = None) -> Too
             requests.append(request)
         return ()
 
-    return ToolContext(INFO, sample("v.mp4"), PixelEnvelope(), index_at, look=look, model=model)
+    return ToolContext(INFO, sample("v.mp4"), PixelEnvelope(), index_at, decode=look, model=model)
 
 
 @pytest.mark.parametrize(

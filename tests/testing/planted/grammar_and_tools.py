@@ -414,13 +414,13 @@ class Brightness:
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         start, end = vt.span_argument(arguments, context.info.duration_seconds)
-        if context.look is None or context.model is None:
+        if context.decode is None or context.model is None:
             raise vt.ToolModelError("no model is set up")
         return await self.described(start, end, context)
 
     async def described(self, start: float, end: float, context: vt.ToolContext) -> vt.ToolPlan:
-        assert context.look is not None and context.model is not None
-        images = await context.look(vt.FrameRequest(width=28, height=28, seconds=(start, end)))
+        assert context.decode is not None and context.model is not None
+        images = await context.decode(vt.FrameRequest(width=28, height=28, seconds=(start, end)))
         brightness = [float(image.pixels_HWC.mean()) for image in images if image.pixels_HWC is not None]
         reply = await context.model.ask((*images, "What is shown?"), 1.0)
         return vt.ToolPlan(text=f"{reply.text} The frames have brightness {brightness}.")

@@ -29,7 +29,10 @@ CORRECT_FROM = 0.5
 """Score from which an answer is correct, so a partly correct one is (ours, gap 23: the paper's judge is described as
 nuanced, its accuracy is 0 or 1)."""
 
-_ROUNDED = {"nearest": lambda exact: math.floor(exact + Fraction(1, 2)), "floor": math.floor, "ceil": math.ceil}
+
+def _rounded(exact: Fraction) -> int:
+    """The nearest whole number; half way the larger one."""
+    return math.floor(exact + Fraction(1, 2))
 
 
 # ------------------------------------------------------------------------------------------------------------ the tools
@@ -179,12 +182,7 @@ def _number_at(seconds: float, info: vt.VideoInfo) -> int:
 # ----------------------------------------------------------------------------------------------------------- the method
 
 
-def resolution_ladder(
-    group_size: int,
-    low: Rung = (64, 224),
-    high: Rung = (32, 448),
-    rounding: Literal["nearest", "floor", "ceil"] = "nearest",
-) -> list[Rung]:
+def resolution_ladder(group_size: int, low: Rung = (64, 224), high: Rung = (32, 448)) -> list[Rung]:
     """The rungs of a group, from many small frames to few large ones, linear in both (paper eq. 2 and 3).
 
     A group of one has the low rung alone.
@@ -193,7 +191,6 @@ def resolution_ladder(
         group_size: rungs, one for each rollout of a group.
         low: first rung; the default is the paper's (4.1).
         high: last rung; likewise.
-        rounding: of the number of frames; sides are rounded to the nearest pixel.
 
     Raises:
         ValueError: group_size < 1.
@@ -202,10 +199,7 @@ def resolution_ladder(
         raise ValueError(f"a ladder has at least 1 rung, got group_size={group_size}")
     shares = [Fraction(number, max(1, group_size - 1)) for number in range(group_size)]
     return [
-        (
-            _ROUNDED[rounding](low[0] + share * (high[0] - low[0])),
-            _ROUNDED["nearest"](low[1] + share * (high[1] - low[1])),
-        )
+        (_rounded(low[0] + share * (high[0] - low[0])), _rounded(low[1] + share * (high[1] - low[1])))
         for share in shares
     ]
 
@@ -311,7 +305,7 @@ class FrameMind(vt.Method):
         if self.low[0] == self.high[0]:
             return num_frames, self.low[1]
         share = min(max(Fraction(self.low[0] - num_frames, self.low[0] - self.high[0]), Fraction(0)), Fraction(1))
-        return num_frames, _ROUNDED["nearest"](self.low[1] + share * (self.high[1] - self.low[1]))
+        return num_frames, _rounded(self.low[1] + share * (self.high[1] - self.low[1]))
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames of the whole video at the rung's number and size; a video of fewer frames shows each of them once.

@@ -226,11 +226,11 @@ class AskModel:
         question = self._question(arguments)
         video, info = video_argument(arguments, context)
         seconds = self._seconds(arguments, info)
-        if context.model is None or context.look is None:
+        if context.model is None or context.decode is None:
             raise ToolModelError("the tool asks a model, and the run has none")
         width, height = frame_size(info, self.min_pixels, self.max_pixels, PixelEnvelope())
         request = FrameRequest(width=width, height=height, seconds=seconds, unique=True, video=video)
-        images = await context.look(request)
+        images = await context.decode(request)
         reply = await context.model.ask(_content(images, question), self.deadline_seconds)
         text, cut = self._shortened(reply)
         return ToolPlan(text=text, result={"model": reply.model, "num_frames": len(images), "cut": cut})
