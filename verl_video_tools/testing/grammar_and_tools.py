@@ -178,8 +178,8 @@ def stop_strings_end_a_call(subject: Subject) -> None:
 
 @holds("tools", requires=("example_turns_work",))
 def plans_open_no_video(subject: Subject) -> None:
-    """A tool plans a call without opening a file, and sees frames only through `context.decode`, because the loop checks
-    budgets and deadlines."""
+    """A tool plans a call without opening a file, and sees frames only through `context.decode`, because the loop
+    checks budgets and deadlines."""
     subject.call_turn()
     for call in subject.plan(subject.example_arguments()):
         if call.error is not None:
