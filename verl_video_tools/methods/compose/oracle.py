@@ -9,17 +9,23 @@ It concludes only from frames that it was shown, so its thoughts are true.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from verl_video_tools.core.machine import page
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.method import Compose
 from verl_video_tools.methods.longvt.method import CropVideo
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, initial_frames_tell, remind, video_info
+from verl_video_tools.methods.toolkit.oracle import (
+    Script,
+    ScriptedOracle,
+    initial_frames_tell,
+    native_call,
+    remind,
+    video_info,
+)
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.spatial import card_at, window_of
 from verl_video_tools.synthetic.world import VideoSpec
@@ -39,6 +45,8 @@ class ComposeOracle(ScriptedOracle):
 
     takes_open_questions: ClassVar[bool] = True
     answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think>\n<answer>{answer}</answer>"
+
+    frame_name: ClassVar[str] = "{seconds:.1f}s"
 
     method: Compose = field(default_factory=Compose)
 
@@ -79,7 +87,7 @@ class ComposeOracle(ScriptedOracle):
         first, last = segment
         start, end = round(first / spec.fps, 1), round((last + 1) / spec.fps, 1)
         thought, arguments = f"between {start:.1f}s and {end:.1f}s", {"start_time": start, "end_time": end}
-        return _call(thought, crop.name, arguments), crop.frame_numbers(start, end, video_info(spec))
+        return native_call(thought, crop.name, arguments), crop.frame_numbers(start, end, video_info(spec))
 
     def _card_script(self, rng: random.Random, spec: VideoSpec, question: Question, crop: CropVideo) -> Script:
         """Whole frames show where a card is, and a zoom what is on it; without a zoom the oracle guesses."""
@@ -93,14 +101,14 @@ class ComposeOracle(ScriptedOracle):
         if not cards:
             return Script("look", (turn, self._card_answer(rng, question, "nothing", None)))
         frame, (place, thing) = cards[0]
-        seen, zoom = f"{self.frame_name(spec, frame)} {place}", self._zoom
+        seen, zoom = f"{self._name(spec, frame)} {place}", self._zoom
         if hurries or zoom is None:
             return Script("look", (turn, self._card_answer(rng, question, seen, None)))
         box = vt.PixelBox(*window_of(place)).in_unit(zoom.unit, spec.side_pixels, spec.side_pixels)
         edges = [int(edge) if edge == int(edge) else edge for edge in box]
         arguments = {"time": round(frame / spec.fps, 2), "box": edges}
-        answer = self._card_answer(rng, question, f"{self.frame_name(spec, frame)} {thing}", thing)
-        return Script("zoom", (turn, _call(seen, zoom.name, arguments), answer))
+        answer = self._card_answer(rng, question, f"{self._name(spec, frame)} {thing}", thing)
+        return Script("zoom", (turn, native_call(seen, zoom.name, arguments), answer))
 
     def _card_answer(self, rng: random.Random, question: Question, seen: str, thing: str | None) -> str:
         """The turn that names the thing, or guesses where it was not seen or is no option."""
@@ -127,11 +135,3 @@ class ComposeOracle(ScriptedOracle):
             return None
         half = spec.fps // 2  # a single frame is no part that a tool shows
         return max(0, first - half), min(spec.num_frames - 1, last + half)
-
-    def frame_name(self, spec: VideoSpec, frame: int) -> str:
-        return f"{frame / spec.fps:.1f}s"
-
-
-def _call(thought: str, name: str, arguments: dict[str, Any]) -> str:
-    call = json.dumps({"name": name, "arguments": arguments})
-    return f"<think>{thought}</think>\n<tool_call>\n{call}\n</tool_call>"

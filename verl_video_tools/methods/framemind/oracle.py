@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from verl_video_tools.methods.framemind.method import FrameMind
 from verl_video_tools.methods.toolkit.oracle import (
@@ -37,6 +38,8 @@ class FrameMindOracle(ScriptedOracle):
         method: gives the frames of a clip.
         refine_share: of the questions about one thing in a part of the video, how many follow template refine.
     """
+
+    frame_name: ClassVar[str] = "{seconds:.1f}s"
 
     method: FrameMind
     refine_share: float = 0.25
@@ -71,9 +74,6 @@ class FrameMindOracle(ScriptedOracle):
             shown = [runs[0][0]]
             turns.append(_frame_at_turn(shown[0] / spec.fps))
         return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
-
-    def frame_name(self, spec: VideoSpec, frame: int) -> str:
-        return f"{frame / spec.fps:.1f}s"
 
 
 def _video_clip_turn(start: float, end: float) -> str:

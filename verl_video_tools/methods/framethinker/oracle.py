@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker.method import FrameThinker
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind, video_info
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, frames_around, remind, video_info
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.world import VideoSpec
 from verl_video_tools.video.sampling import linspace_indices
@@ -66,7 +66,8 @@ class FrameThinkerOracle(ScriptedOracle):
         if question.kind == "between_things":
             return "B", [segment]
         if question.kind == "between_frames":
-            around = self._initial_frames_around(spec, segment)
+            initial_frames = linspace_indices(0, spec.num_frames - 1, self._num_frames(spec))
+            around = frames_around(initial_frames, segment)
             if rng.random() < self.refine_share and around != segment and around != (0, spec.num_frames - 1):
                 return "D", [around, segment]
             return "B", [segment]
@@ -88,11 +89,6 @@ class FrameThinkerOracle(ScriptedOracle):
 
     def _num_frames(self, spec: VideoSpec) -> int:
         return self.method.frames_per_call(video_info(spec))
-
-    def _initial_frames_around(self, spec: VideoSpec, segment: Segment) -> Segment:
-        """The nearest initial frames on both sides of a segment."""
-        frames = linspace_indices(0, spec.num_frames - 1, self._num_frames(spec))
-        return max(f for f in frames if f <= segment[0]), min(f for f in frames if f >= segment[1])
 
 
 def _choose(start: int, end: int) -> str:

@@ -5,7 +5,6 @@ Sources named at the fields: "paper" with its section; "code" is the published t
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,14 @@ from verl_video_tools.grading.overlap import boundary_agreement, temporal_recall
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt import grammar
 from verl_video_tools.methods.toolkit.grammar import tools_section
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, initial_frames_tell, remind, video_info
+from verl_video_tools.methods.toolkit.oracle import (
+    Script,
+    ScriptedOracle,
+    initial_frames_tell,
+    native_call,
+    remind,
+    video_info,
+)
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.seconds import evidence_seconds
 from verl_video_tools.synthetic.world import VideoSpec
@@ -601,6 +607,7 @@ class LongVTOracle(ScriptedOracle):
 
     takes_open_questions: ClassVar[bool] = True
     answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think>\n<answer>{answer}</answer>"
+    frame_name: ClassVar[str] = "{seconds:.1f}s"
 
     method: LongVT
 
@@ -615,22 +622,9 @@ class LongVTOracle(ScriptedOracle):
             segment = None
         if segment is None:
             shown = [question.evidence[0][0]] if is_answerable_at_once else []
-        else:
-            shown = self._frames_of_crop(spec, *segment)
-        answer = self._conclusion(rng, spec, question, shown)
-        if segment is None:
-            return Script("A", (answer,))
-        return Script("B", (*remind(question, [_crop(*segment)]), answer))
-
-    def frame_name(self, spec: VideoSpec, frame: int) -> str:
-        return f"{frame / spec.fps:.1f}s"
-
-    def _frames_of_crop(self, spec: VideoSpec, start: float, end: float) -> list[int]:
-        """Frames that the tool shows of a segment."""
-        return self.method.crop_video().frame_numbers(start, end, video_info(spec))
-
-
-def _crop(start: float, end: float) -> str:
-    call = {"name": "crop_video", "arguments": {"start_time": round(start, 1), "end_time": round(end, 1)}}
-    window = f"between {start:.1f}s and {end:.1f}s"
-    return f"<think>{window}</think>\n<tool_call>\n{json.dumps(call)}\n</tool_call>"
+            return Script("A", (self._conclusion(rng, spec, question, shown),))
+        start, end = segment
+        shown = self.method.crop_video().frame_numbers(start, end, video_info(spec))
+        arguments = {"start_time": round(start, 1), "end_time": round(end, 1)}
+        turn = native_call(f"between {start:.1f}s and {end:.1f}s", CropVideo.name, arguments)
+        return Script("B", (*remind(question, [turn]), self._conclusion(rng, spec, question, shown)))

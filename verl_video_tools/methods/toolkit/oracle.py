@@ -7,9 +7,10 @@ question it guesses. Texts are short and regular, because a model of a million p
 
 from __future__ import annotations
 
+import json
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -63,6 +64,8 @@ class ScriptedOracle:
     """It also answers questions without options, in words."""
     answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think><answer>{answer}</answer>"
     """The last turn in the method's grammar."""
+    frame_name: ClassVar[str] = "frame {frame}"
+    """What thoughts call a frame, by its number `frame` or its time `seconds`."""
 
     seed: int = 0
     imperfection: float = 0.0
@@ -77,17 +80,30 @@ class ScriptedOracle:
     def _rng(self, spec: VideoSpec, question: Question) -> random.Random:
         return random.Random(f"{self.seed}/{spec.seed}/{question.text}")
 
-    def frame_name(self, spec: VideoSpec, frame: int) -> str:
-        """What thoughts call a frame, by its number."""
-        return f"frame {frame}"
+    def _name(self, spec: VideoSpec, frame: int) -> str:
+        return self.frame_name.format(frame=frame, seconds=frame / spec.fps)
 
     def _conclusion(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
         """The turn that answers by the frames shown."""
-        thought, letter = conclude(rng, spec, question, shown, partial(self.frame_name, spec))
+        thought, letter = conclude(rng, spec, question, shown, partial(self._name, spec))
         return self.answer_turn.format(thought=thought, answer=self._answer_to(question, letter))
 
     def _answer_to(self, question: Question, letter: str) -> str:
         return question.options[letter] if self.answers_in_words else letter
+
+
+def frames_around(frames: Sequence[int], segment: tuple[int, int]) -> tuple[int, int]:
+    """The nearest of some ascending frame numbers on both sides of a segment; the last one where none follows."""
+    start, end = segment
+    return max(frame for frame in frames if frame <= start), min(
+        (frame for frame in frames if frame >= end), default=frames[-1]
+    )
+
+
+def native_call(thought: str, name: str, arguments: Mapping[str, Any]) -> str:
+    """A turn that makes a native tool call."""
+    call = json.dumps({"name": name, "arguments": arguments})
+    return f"<think>{thought}</think>\n<tool_call>\n{call}\n</tool_call>"
 
 
 def initial_frame_numbers(method: Method, spec: VideoSpec) -> list[int]:

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.toolkit.oracle import (
     Script,
     ScriptedOracle,
+    frames_around,
     initial_frame_numbers,
     remind,
 )
@@ -55,6 +56,8 @@ class VideoZoomerOracle(ScriptedOracle):
         method: gives the initial frames and the limit of a zoom.
     """
 
+    frame_name: ClassVar[str] = "{seconds:.2f} s"
+
     progressive_share: float = 0.15
     split_share: float = 0.25
     reflect_share: float = 0.1
@@ -75,9 +78,6 @@ class VideoZoomerOracle(ScriptedOracle):
             shown += self._frames_shown(spec, segment)
         return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
 
-    def frame_name(self, spec: VideoSpec, frame: int) -> str:
-        return f"{frame / spec.fps:.2f} s"
-
     def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
         segment = question.evidence[0]
         if question.kind == "direct":
@@ -89,7 +89,7 @@ class VideoZoomerOracle(ScriptedOracle):
             return "reflect", [wrong, segment]
         start, end = segment
         if question.kind == "between_frames" and rng.random() < self.progressive_share:
-            around = self._glance_around(spec, segment)
+            around = self._initial_frames_around(spec, segment)
             if around not in (segment, (0, spec.num_frames - 1)):
                 return "progressive", [around, segment]
         if question.kind in ("order", "count") and rng.random() < self.split_share:
@@ -114,12 +114,8 @@ class VideoZoomerOracle(ScriptedOracle):
         start = rng.choice(starts)
         return start, start + length
 
-    def _glance_around(self, spec: VideoSpec, segment: Segment) -> Segment:
-        """The nearest initial frames on both sides of a segment."""
-        frames = initial_frame_numbers(self.method, spec)
-        before = [frame for frame in frames if frame <= segment[0]]
-        after = [frame for frame in frames if frame >= segment[1]]
-        return before[-1], after[0] if after else spec.num_frames - 1
+    def _initial_frames_around(self, spec: VideoSpec, segment: Segment) -> Segment:
+        return frames_around([*initial_frame_numbers(self.method, spec), spec.num_frames - 1], segment)
 
     def _rate(self, spec: VideoSpec, segment: Segment) -> float:
         """One frame per second; half of it, again and again, where that is too much to show."""
