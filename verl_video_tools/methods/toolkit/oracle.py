@@ -95,9 +95,9 @@ class ScriptedOracle:
 def frames_around(frames: Sequence[int], segment: tuple[int, int]) -> tuple[int, int]:
     """The nearest of some ascending frame numbers on both sides of a segment; the last one where none follows."""
     start, end = segment
-    return max(frame for frame in frames if frame <= start), min(
-        (frame for frame in frames if frame >= end), default=frames[-1]
-    )
+    before = max(frame for frame in frames if frame <= start)
+    after = min((frame for frame in frames if frame >= end), default=frames[-1])
+    return before, after
 
 
 def native_call(thought: str, name: str, arguments: Mapping[str, Any]) -> str:
