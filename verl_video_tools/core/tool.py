@@ -21,19 +21,15 @@ class ShownFrame:
     """One image that the model was shown.
 
     Attributes:
-        position: its place among all images of the rollout, from 0; a call may name it by that.
         index: number of the frame, in presentation order of its video.
         timestamp_seconds: of the frame, as its decoder reported it.
-        label: the words that stood before the image on its line, as the model read them; empty where there were none.
         turn: 0 for the frames shown with the question, n for those that answered the n-th assistant turn.
         region: the part of the displayed frame that was shown; None where all of it was.
         video: which of several videos of the row it is from, from 0.
     """
 
-    position: int
     index: int
     timestamp_seconds: float
-    label: str
     turn: int
     region: PixelBox | None = None
     video: int = 0

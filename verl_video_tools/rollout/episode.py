@@ -39,6 +39,7 @@ from verl_video_tools.core.types import (
     PixelEnvelope,
     Retriever,
     Sample,
+    ShownFrame,
     StopReason,
     Tool,
     ToolCall,
@@ -55,7 +56,6 @@ from verl_video_tools.core.types import (
     with_pixels,
 )
 from verl_video_tools.rollout.observation import (
-    History,
     RolloutVideos,
     decoded_picture_prompt,
     escape_messages,
@@ -63,6 +63,7 @@ from verl_video_tools.rollout.observation import (
     initial_requests,
     planned_picture_prompt,
     prompt_messages,
+    shown_frames,
 )
 from verl_video_tools.rollout.policy import AnswersDetached, BudgetCheck, Policy
 from verl_video_tools.services.retrieval import RecordingRetriever
@@ -94,7 +95,8 @@ class Episode:
     """A model that tools may ask."""
 
     trajectory: Trajectory = field(init=False)
-    history: History = field(default_factory=History, init=False)
+    shown: tuple[ShownFrame, ...] = field(default=(), init=False)
+    """Every image that the model was shown; also those that a context policy drops from later turns."""
     _videos: RolloutVideos = field(init=False)
     _tools: Mapping[str, Tool] = field(default_factory=dict, init=False)
     """None without a video."""
@@ -172,7 +174,7 @@ class Episode:
         self.trajectory.more_videos = infos[1:]
         self.trajectory.initial_frames = [image.record for image in images]
         self._tools = method.tools(infos[0])
-        self.history.show([message.content for message in messages], turn=0)
+        self.shown += shown_frames([message.content for message in messages], turn=0)
         return messages
 
     async def _start_without_video(self) -> list[Message] | None:
@@ -188,7 +190,7 @@ class Episode:
         images = [image for message in messages for image in content_images(message.content)]
         self.trajectory.visuals = "images" if images else "none"
         self.trajectory.initial_frames = [image.record for image in images]
-        self.history.show([message.content for message in messages], turn=0)
+        self.shown += shown_frames([message.content for message in messages], turn=0)
         return messages
 
     async def _exceeds_budget(self, prompt: Sequence[Message], info: VideoInfo | None) -> bool:
@@ -288,7 +290,7 @@ class Episode:
                 self._end(reason)
                 return None
         turn.observation = content_text(observation)
-        self.history.show([observation], turn=len(self.trajectory.turns))
+        self.shown += shown_frames([observation], turn=len(self.trajectory.turns))
         if reason := self.method.stop_reason_after(self.trajectory):
             self._end(reason)
             return None
@@ -330,7 +332,7 @@ class Episode:
             self.envelope,
             self._videos.index_at,
             None if retriever is None else RecordingRetriever(retriever, answers),
-            shown=self.history.shown,
+            shown=self.shown,
             videos=infos,
             decode=self._videos.decode,
             model=None if model is None or exchanges is None else RecordingToolModel(model, self._spent, exchanges),

@@ -1,12 +1,11 @@
-"""What a rollout shows its model: prompts with subtitles, frames of its videos, and the history that tools may read."""
+"""What a rollout shows its model: prompts with subtitles, frames of its videos, and what tools may read of them."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from verl_video_tools.core.errors import FrameRangeError, RetrievalError, VideoError
 from verl_video_tools.core.tool import load_selector
@@ -300,30 +299,9 @@ def _in_video(record: FrameRecord, video: int) -> FrameRecord:
 # ------------------------------------------------------------------------------------------------ what tools may know
 
 
-def labelled_images(content: Content) -> Iterator[tuple[str, Any]]:
-    """Each image of a content after its label: the words before it on its line, back to the image before it."""
-    before = ""
-    for part in content:
-        if isinstance(part, str):
-            before = (before + part).rpartition("\n")[2]
-        else:
-            yield before.strip(), part
-            before = ""
-
-
-class History:
-    """What one rollout has shown. A message is read once, when it is final; no pixels are kept.
-
-    Images stay in it though a context policy drops them from later turns: they were shown.
-    """
-
-    def __init__(self) -> None:
-        self.shown: tuple[ShownFrame, ...] = ()
-
-    def show(self, contents: Sequence[Content], turn: int) -> None:
-        """Messages that the model reads next: the prompt (`turn` 0), or the observation that answers a turn."""
-        images = [(label, image.record) for content in contents for label, image in labelled_images(content)]
-        self.shown += tuple(
-            ShownFrame(position, frame.index, frame.timestamp_seconds, label, turn, frame.region, frame.video)
-            for position, (label, frame) in enumerate(images, start=len(self.shown))
-        )
+def shown_frames(contents: Sequence[Content], turn: int) -> tuple[ShownFrame, ...]:
+    """The images of messages that the model reads next: the prompt (`turn` 0), or what answers a turn."""
+    records = [image.record for content in contents for image in content_images(content)]
+    return tuple(
+        ShownFrame(record.index, record.timestamp_seconds, turn, record.region, record.video) for record in records
+    )

@@ -33,7 +33,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.rollout.cost import planned_images
 from verl_video_tools.rollout.episode import Episode
-from verl_video_tools.rollout.observation import History
+from verl_video_tools.rollout.observation import shown_frames
 from verl_video_tools.rollout.policy import ScriptedPolicy
 from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.synthetic.seconds import WorldJudge
@@ -315,10 +315,9 @@ class Subject:
             records = [image.record for image in planned_images(request, info)]
             return tuple(ImagePart(record, np.zeros((record.height, record.width, 3), np.uint8)) for record in records)
 
-        history = History()
         prompt = self.method.prompt(sample, info, self.initial_images(info, envelope))
-        history.show([message.content for message in prompt], turn=0)
-        context = ToolContext(info, sample, envelope, index_at, shown=history.shown, videos=(info,))
+        shown = shown_frames([message.content for message in prompt], turn=0)
+        context = ToolContext(info, sample, envelope, index_at, shown=shown, videos=(info,))
         if not with_services:
             return context
         return replace(

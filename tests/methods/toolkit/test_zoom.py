@@ -108,7 +108,7 @@ async def test_refusals(arguments: Any, error: str) -> None:
 
 
 def seen(*parts: PixelBox | None) -> tuple[ShownFrame, ...]:
-    return tuple(ShownFrame(number, 30 * number, float(number), "", 0, part) for number, part in enumerate(parts))
+    return tuple(ShownFrame(30 * number, float(number), 0, part) for number, part in enumerate(parts))
 
 
 def with_shown(shown: tuple[ShownFrame, ...]) -> ToolContext:
