@@ -29,10 +29,10 @@ def parse_turn(text: str) -> vt.ParsedTurn:
     calls = tuple(_read_call(block.inner) for block in vt.find_blocks(outside, "tool_call"))
     summaries, answers = vt.find_blocks(outside, "turn_sum"), vt.find_blocks(outside, "answer")
     return vt.ParsedTurn(
-        thought=thoughts[0].inner.strip() if thoughts else None,
+        thought=vt.first_text(thoughts),
         calls=calls,
-        answer=answers[-1].inner.strip() if answers else None,
-        summary=summaries[-1].inner.strip() if summaries else None,
+        answer=vt.last_text(answers),
+        summary=vt.last_text(summaries),
         well_formed=is_valid_turn(text) and all(call.error is None for call in calls),
     )
 

@@ -41,11 +41,10 @@ def parse_turn(text: str) -> vt.ParsedTurn:
     `multiple_calls`, and no answer is taken.
     """
     thoughts, actions = vt.find_blocks(text, "think"), vt.find_blocks(text, "action")
-    thought = thoughts[0].inner.strip() if len(thoughts) == 1 else None
+    thought = vt.first_text(thoughts) if len(thoughts) == 1 else None
     readings = [_read_action(action.inner.strip()) for action in actions]
     if len(readings) > 1:
-        message = f"{len(readings)} actions in one turn; write exactly one <action> block"
-        error = vt.CallError(vt.CallErrorCode.MULTIPLE_CALLS, message)
+        error = vt.multiple_calls(len(readings), "actions", "<action> block")
         calls = [replace(reading, error=error) for reading in readings if isinstance(reading, vt.ToolCall)]
         return vt.ParsedTurn(thought, tuple(calls) or (vt.ToolCall(vt.UNKNOWN, error=error),))
     calls_read = tuple(reading for reading in readings if isinstance(reading, vt.ToolCall))
@@ -62,10 +61,10 @@ def parse_turn_reference(text: str) -> vt.ParsedTurn:
     neither ends the rollout, be it an answer or not.
     """
     thoughts, actions = vt.find_blocks(text, "think"), vt.find_blocks(text, "action")
-    thought = thoughts[-1].inner.strip() if thoughts else None
-    if not actions:
+    thought = vt.last_text(thoughts)
+    action = vt.last_text(actions)
+    if action is None:
         return vt.ParsedTurn(thought)
-    action = actions[-1].inner.strip()
     reading: vt.ToolCall | str
     if time := _GET_REFERENCE.match(action):
         reading = vt.ToolCall(GET_FRAME_NUMBER, {"time": time[1]})

@@ -49,9 +49,9 @@ def parse_turn_reference(text: str, tool_names: Collection[str]) -> vt.ParsedTur
     thoughts = vt.find_blocks(text, "think")
     answers = [] if known_calls else vt.find_blocks(text, "answer")
     return vt.ParsedTurn(
-        thought=thoughts[0].inner.strip() if thoughts else None,
+        thought=vt.first_text(thoughts),
         calls=known_calls,
-        answer=answers[-1].inner.strip() if answers else None,
+        answer=vt.last_text(answers),
         well_formed=tags_in_order(text) and bool(known_calls or answers),
     )
 

@@ -262,6 +262,11 @@ def malformed_call(text: str, why: str, advice: str, name: str = UNKNOWN) -> Too
     return ToolCall(name, {"text": text.strip()[:200]}, error)
 
 
+def multiple_calls(count: int, calls: str, block: str) -> CallError:
+    """Why none of several calls of a turn is carried out, where the grammar takes one."""
+    return CallError(CallErrorCode.MULTIPLE_CALLS, f"{count} {calls} in one turn; write exactly one {block}")
+
+
 def refuse_surplus_calls(parsed: ParsedTurn, max_calls: int) -> ParsedTurn:
     """The turn with its calls beyond the first `max_calls` refused (`multiple_calls`); malformed ones stay so."""
     error = CallError(CallErrorCode.MULTIPLE_CALLS, f"at most {max_calls} calls in one turn are carried out")

@@ -60,6 +60,16 @@ def find_between(text: str, opening: str, closing: str) -> list[Block]:
     return blocks
 
 
+def first_text(blocks: Sequence[Block]) -> str | None:
+    """What the first block holds, stripped; None without blocks."""
+    return blocks[0].inner.strip() if blocks else None
+
+
+def last_text(blocks: Sequence[Block]) -> str | None:
+    """What the last block holds, stripped; None without blocks."""
+    return blocks[-1].inner.strip() if blocks else None
+
+
 def without_blocks(text: str, blocks: Sequence[Block]) -> str:
     """`text` with each block replaced by a space, so that its neighbours do not join to a tag.
 
@@ -110,9 +120,9 @@ def parse_turn(text: str) -> ParsedTurn:
     answers = [] if calls else find_blocks(outside, "answer")
     well_formed = tags_in_order(text) and all(call.error is None for call in calls)
     return ParsedTurn(
-        thought=thoughts[0].inner.strip() if thoughts else None,
+        thought=first_text(thoughts),
         calls=calls,
-        answer=answers[-1].inner.strip() if answers else None,
+        answer=last_text(answers),
         well_formed=well_formed and bool(calls or answers),
     )
 

@@ -48,18 +48,17 @@ def parse_turn(text: str) -> vt.ParsedTurn:
     (`multiple_calls`). Of several answers the last counts. Words outside the blocks are allowed.
     """
     thoughts = vt.find_blocks(text, "thinking")
-    thought = thoughts[0].inner.strip() if thoughts else None
+    thought = vt.first_text(thoughts)
     outside = vt.without_blocks(text, thoughts)
     calls = tuple(read_call(block.inner, takes_parameters=False) for block in vt.find_blocks(outside, "tool_call"))
     if len(calls) > 1:
-        message = f"{len(calls)} calls in one turn; write exactly one <tool_call>"
-        error = vt.CallError(vt.CallErrorCode.MULTIPLE_CALLS, message)
+        error = vt.multiple_calls(len(calls), "calls", "<tool_call>")
         return vt.ParsedTurn(thought, tuple(replace(call, error=error) for call in calls))
     if calls:
         is_good = calls[0].error is None and _is_in_order(text, thoughts, vt.find_blocks(text, "tool_call"))
         return vt.ParsedTurn(thought, calls, well_formed=is_good)
     answers = vt.find_blocks(outside, "answer")
-    answer = answers[-1].inner.strip() if answers else ""
+    answer = vt.last_text(answers)
     is_good = bool(answer) and _is_in_order(text, thoughts, vt.find_blocks(text, "answer"))
     return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
 
@@ -67,12 +66,12 @@ def parse_turn(text: str) -> vt.ParsedTurn:
 def parse_turn_reference(text: str) -> vt.ParsedTurn:
     """Read one turn as the published environment does."""
     thoughts, calls = vt.find_blocks(text, "thinking"), vt.find_blocks(text, "tool_call")
-    thought = thoughts[0].inner.strip() if thoughts else None
+    thought = vt.first_text(thoughts)
     if calls:
         call = read_call(calls[-1].inner, takes_parameters=False)
         return vt.ParsedTurn(thought, (call,), well_formed=call.error is None and _is_in_order(text, thoughts, calls))
     answers = vt.find_blocks(text, "answer")
-    answer = answers[-1].inner.strip() if answers else ""
+    answer = vt.last_text(answers)
     is_good = bool(answer) and _is_in_order(text, thoughts, answers)
     return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
 

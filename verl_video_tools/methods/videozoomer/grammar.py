@@ -40,8 +40,7 @@ def parse_turn(text: str) -> vt.ParsedTurn:
     """
     requests = vt.find_blocks(text, VIDEO_ZOOM)
     if len(requests) > 1:
-        message = f"{len(requests)} requests in one turn; write exactly one <video_zoom>"
-        error = vt.CallError(vt.CallErrorCode.MULTIPLE_CALLS, message)
+        error = vt.multiple_calls(len(requests), "requests", "<video_zoom>")
         return vt.ParsedTurn(_thought(text), tuple(_refused(request.inner, error) for request in requests))
     if requests:
         body = requests[0].inner.strip()
@@ -88,7 +87,7 @@ def _last_answer(text: str) -> str:
 
 def _thought(text: str) -> str | None:
     thoughts = vt.find_blocks(text, "think")
-    return thoughts[0].inner.strip() if len(thoughts) == 1 else None
+    return vt.first_text(thoughts) if len(thoughts) == 1 else None
 
 
 def _is_to_the_letter(text: str, actions: Sequence[vt.Block]) -> bool:
