@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from verl_video_tools.core.types import Content, FrameRecord, ImagePart, StopRea
 from verl_video_tools.rollout.tokens import TokenCounter
 from verl_video_tools.verl_plugin import agent_loop
 from verl_video_tools.verl_plugin.images import block_name
-from verl_video_tools.video import Video
 
 END = "<|im_end|>"
 LOOK_TWICE = [get("0:03"), choose(20, 60), answer("B")]
@@ -329,23 +326,6 @@ async def test_an_invariant_that_breaks_on_the_way_flags_the_rollout(monkeypatch
 
 
 # ------------------------------------------------------------------------------------------------------------- faults
-
-
-async def test_a_frame_number_is_looked_up_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader may be busy with another rollout's frames, or hang: all rollouts of the worker share the loop."""
-    asked, release = threading.Event(), threading.Event()
-
-    def waiting(self: Video, seconds: float) -> int:
-        asked.set()
-        assert release.wait(20), "the event loop was held meanwhile"
-        return 15
-
-    monkeypatch.setattr(Video, "index_at", waiting)
-    task = asyncio.create_task(run_loop([get("0:03"), answer("B")]))
-    while not asked.is_set():
-        await asyncio.sleep(0.01)
-    release.set()
-    assert (await task).trajectory.executed_calls()[0].result == {"frame_number": 15}
 
 
 async def test_missing_video_is_a_flagged_rollout() -> None:

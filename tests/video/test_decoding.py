@@ -25,9 +25,9 @@ from verl_video_tools.core.errors import (
     VideoNotFoundError,
 )
 from verl_video_tools.core.types import FrameRequest
-from verl_video_tools.video import Video, decode_frames, decoding, open_video
-from verl_video_tools.video.identity import FileIdentity, file_identity
+from verl_video_tools.video import Video, decode_frames, decoding, index_at, open_video, planned_frames
 from verl_video_tools.video.source import Deadline
+from verl_video_tools.video.video import FileIdentity, file_identity
 
 
 @pytest.fixture
@@ -85,6 +85,33 @@ async def test_works_on_a_reader_take_turns_and_know_the_time_left(path: Path) -
     left = await asyncio.gather(*(decoding._on_reader(video, work, 30.0, "sleep") for _ in range(3)))
     assert all(end <= start for (_, end), (start, _) in pairwise(sorted(spans)))
     assert 0 < min(left) <= 30.0 - 0.1 < max(left) < 30.0
+
+
+async def test_what_the_index_tells_waits_for_no_turn(path: Path, release: threading.Event) -> None:
+    """All rollouts of a worker look frames up while one of them decodes, or hangs."""
+    video, started = await open_video(path), threading.Event()
+
+    def work(_: Video) -> bool:
+        started.set()
+        return release.wait(30)
+
+    hanging = asyncio.create_task(on_reader(video, work))
+    await until(started.is_set)
+    assert await index_at(video, 0.0, 0.5) == 15
+    (record,) = await planned_frames(video, frame(30), 0.0)
+    assert (record.index, record.timestamp_seconds) == (30, 1.0)
+    assert not hanging.done()
+    release.set()
+    await hanging
+
+
+async def test_the_index_of_a_reader_that_was_closed_is_made_anew(path: Path) -> None:
+    video = await open_video(path)
+    video.close()
+    write_video(path, num_frames=20)
+    with pytest.raises(FrameRangeError):
+        await planned_frames(video, frame(30), 30.0)
+    assert await index_at(video, 30.0, 0.5) == 15
 
 
 async def test_errors_of_the_work_arrive(path: Path) -> None:

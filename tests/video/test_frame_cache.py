@@ -16,6 +16,7 @@ from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, UsageError
 from verl_video_tools.core.types import FrameBatch, FrameRequest
 from verl_video_tools.video import Video, decode_frames, decoding, open_video
+from verl_video_tools.video.batch import DecodedFrame, FrameView
 from verl_video_tools.video.frame_cache import DEFAULT_BYTES, ENTRY_BYTES, FrameCache, capacity_bytes
 from verl_video_tools.video.source import Deadline
 
@@ -50,13 +51,13 @@ def opened(path: Path) -> Iterator[Video]:
 def decoded(opened: Video, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Indices that `opened` is asked to decode, in order."""
     indices: list[int] = []
-    decode_many = opened.decode_many
+    decode = opened.decode
 
-    def note_and_decode(requests: Sequence[FrameRequest], *arguments: Any) -> list[FrameBatch]:
-        indices.extend(sorted({index for request in requests for index in request.indices or ()}))
-        return decode_many(requests, *arguments)
+    def note_and_decode(views: Sequence[FrameView], *arguments: Any) -> dict[FrameView, DecodedFrame]:
+        indices.extend(sorted({view.frame_index for view in views}))
+        return decode(views, *arguments)
 
-    monkeypatch.setattr(opened, "decode_many", note_and_decode)
+    monkeypatch.setattr(opened, "decode", note_and_decode)
     return indices
 
 

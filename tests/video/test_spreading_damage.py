@@ -37,6 +37,11 @@ def packets_of(path: Path) -> Packets:
         return [packet for packet in container.demux(video=0) if packet.size]
 
 
+def _start_seconds(video: Video) -> float:
+    """Time of the first frame on the file's own clock."""
+    return float(video._first_pts * video._time_base)
+
+
 def flagged(damaged: Path, whole: Path) -> list[int]:
     """Frames, by their number in the whole file, that others stand in for; each other one is checked to be right.
 
@@ -44,11 +49,13 @@ def flagged(damaged: Path, whole: Path) -> list[int]:
     """
     with Video(whole) as video:
         sound = video.frames_at_indices(range(NUM_FRAMES)).frames_THWC.astype(np.int16)
-        start_seconds = video.start_seconds
+        start_seconds = _start_seconds(video)
     with Video(damaged) as video:
         count = video.info.num_frames
         # Where the bytes that hold its time are lost, a frame is not in the file any more.
-        numbers = np.rint((video.timestamps_seconds() + video.start_seconds - start_seconds) * 30).astype(int).tolist()
+        numbers = (
+            np.rint((video.timestamps_seconds() + _start_seconds(video) - start_seconds) * 30).astype(int).tolist()
+        )
         batch = video.frames_at_indices(range(count))
         for index in range(0, count, 7):
             alone = video.frames_at_indices([index])

@@ -26,6 +26,7 @@ from verl_video_tools.core.types import Box, FrameRequest, PixelBox, Region, Ret
 from verl_video_tools.services.config import RetrievalConfig as RetrievalConfig
 from verl_video_tools.video import Video, decode_frames, open_video
 from verl_video_tools.video.decoding import identify
+from verl_video_tools.video.video import FileIdentity
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")
@@ -78,8 +79,8 @@ class RetrievalService:
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vvt-encoder")
-        self._videos: OrderedDict[str, Embeddings] = OrderedDict()
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._videos: OrderedDict[FileIdentity, Embeddings] = OrderedDict()
+        self._locks: WeakValueDictionary[FileIdentity, asyncio.Lock] = WeakValueDictionary()
         self._slots = asyncio.Semaphore(_VIDEOS_AT_ONCE)
 
     async def best_frames(
@@ -115,12 +116,12 @@ class RetrievalService:
 
     async def _embeddings(self, video_path: str, indices: Sequence[int], end: float) -> Embeddings:
         """Embeddings of at least these frames; each is encoded once, however many queries wait for it."""
-        digest = (await identify(video_path, _left_seconds(end))).digest
-        known = self._videos.setdefault(digest, {})
-        self._videos.move_to_end(digest)
+        file = await identify(video_path, _left_seconds(end))
+        known = self._videos.setdefault(file, {})
+        self._videos.move_to_end(file)
         if known.keys() >= set(indices):
             return known
-        async with self._locks.setdefault(digest, asyncio.Lock()):
+        async with self._locks.setdefault(file, asyncio.Lock()):
             missing = sorted(set(indices) - known.keys())
             async with self._slots:
                 video = await open_video(video_path, _left_seconds(end))

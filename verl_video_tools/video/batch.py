@@ -1,56 +1,54 @@
-"""A `FrameBatch` in the making, filled frame by frame in any order."""
+"""Decoded frames, and the batch that a request gets of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.core.types import FrameBatch, PixelBox
+from verl_video_tools.core.types import FrameBatch, FrameRequest, PixelBox
+
+
+class FrameView(NamedTuple):
+    """A frame of a video, or a part of it, at a size."""
+
+    frame_index: int
+    width: int
+    height: int
+    region: PixelBox | None
 
 
 @dataclass(frozen=True, slots=True)
-class FrameFacts:
-    """What belongs to the pixels of one frame."""
+class DecodedFrame:
+    """Pixels and labels of one frame, as `FrameBatch` has them."""
 
+    pixels_HWC: npt.NDArray[np.uint8]
     index: int
-    """Of the frame shown, which stands in for the one asked for where that is damaged."""
+    """Of the frame shown: another one replaces the requested frame where that is damaged."""
     timestamp_seconds: float
     corrupt: bool
 
 
-class BatchBuilder:
-    """Rows of a batch of `num_frames` images, of a region or whole; `frames_THWC` is theirs to write into."""
+def batch_of(
+    frames: Sequence[DecodedFrame], request: FrameRequest, region: PixelBox | None, num_cached: int = 0
+) -> FrameBatch:
+    """The batch of a request.
 
-    def __init__(self, num_frames: int, height: int, width: int, region: PixelBox | None = None) -> None:
-        self.height = height
-        self.width = width
-        self.region = region
-        self.frames_THWC: npt.NDArray[np.uint8] = np.empty((num_frames, height, width, 3), dtype=np.uint8)
-        self._timestamps_seconds = np.empty(num_frames, dtype=np.float64)
-        self._corrupt = np.zeros(num_frames, dtype=np.bool_)
-        self._indices = np.empty(num_frames, dtype=np.int64)
-        self._num_cached = 0
-
-    def put(self, row: int, pixels_HWC: npt.NDArray[np.uint8], facts: FrameFacts, cached: bool = False) -> None:
-        """Copy pixels into a row, and label it."""
-        self.frames_THWC[row] = pixels_HWC
-        self.label(row, facts, cached)
-
-    def label(self, row: int, facts: FrameFacts, cached: bool = False) -> None:
-        """Say what was put into a row."""
-        self._timestamps_seconds[row] = facts.timestamp_seconds
-        self._corrupt[row] = facts.corrupt
-        self._indices[row] = facts.index
-        self._num_cached += cached
-
-    def build(self) -> FrameBatch:
-        """The batch; every row must have been written and labelled."""
-        return FrameBatch(
-            *(self.frames_THWC, self._timestamps_seconds, self._corrupt, self._indices, self._num_cached, self.region)
-        )
-
-
-BatchRow = tuple[BatchBuilder, int]
-"""One row of one of the batches in the making."""
+    Args:
+        frames: all of the request, in its order and at its size.
+        region: the part of each frame, in pixels.
+    """
+    frames_THWC: npt.NDArray[np.uint8] = np.empty((len(frames), request.height, request.width, 3), dtype=np.uint8)
+    for row, frame in enumerate(frames):
+        frames_THWC[row] = frame.pixels_HWC
+    return FrameBatch(
+        frames_THWC=frames_THWC,
+        timestamps_seconds=np.array([frame.timestamp_seconds for frame in frames], dtype=np.float64),
+        corrupt=np.array([frame.corrupt for frame in frames], dtype=np.bool_),
+        indices=np.array([frame.index for frame in frames], dtype=np.int64),
+        num_cached=num_cached,
+        region=region,
+    )

@@ -22,9 +22,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from verl_video_tools.core.errors import ClosedVideoError, VideoError
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest
 from verl_video_tools.video.frame_cache import CacheStats, FrameCache, capacity_bytes
-from verl_video_tools.video.identity import FileIdentity, file_identity
 from verl_video_tools.video.source import Deadline
-from verl_video_tools.video.video import Video
+from verl_video_tools.video.video import FileIdentity, Video, file_identity
 
 Result = TypeVar("Result")
 
@@ -268,28 +267,31 @@ async def open_video(path: str | os.PathLike[str], deadline_seconds: float | Non
 
 
 async def index_at(video: Video, deadline_seconds: float, seconds: float) -> int:
-    """Await the index of the frame shown at a time: another rollout's decode may hold the reader meanwhile.
+    """The index of the frame shown at a time.
 
     Raises:
         FrameRangeError: the time is outside the video.
-        DeadlineError: not done by the deadline.
     """
-    return await _on_reader(video, lambda reader, _: reader.index_at(seconds), deadline_seconds, "index of a frame")
+    return await _from_index(video, lambda reader: reader.index_at(seconds), deadline_seconds)
 
 
 async def planned_frames(video: Video, request: FrameRequest, deadline_seconds: float) -> list[FrameRecord]:
-    """Await indices and presentation times of the frames of a request; none is decoded. See `Video.planned`.
+    """Indices and presentation times of the frames of a request; none is decoded. See `Video.planned`.
 
     Raises:
-        DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
         VideoError: see `Video.frames_at`.
     """
-    return await _on_reader(
-        video,
-        lambda reader, _: reader.planned(request),
-        deadline_seconds,
-        f"find {len(request)} frames",
-    )
+    return await _from_index(video, lambda reader: reader.planned(request), deadline_seconds)
+
+
+async def _from_index(video: Video, look_up: Callable[[Video], Result], deadline_seconds: float) -> Result:
+    """What the index in memory tells. It needs neither the file nor a turn, so the event loop answers at once, while a
+    thread decodes. Only a reader that was closed, since its file failed, is opened again first."""
+    while True:
+        try:
+            return look_up(video)
+        except ClosedVideoError:
+            video = await open_video(video.path, deadline_seconds)
 
 
 async def decode_frames(

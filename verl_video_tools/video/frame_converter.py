@@ -78,7 +78,7 @@ class FrameConverter:
         pixels_HWC = rgb.to_ndarray()
         return np.rot90(np.flipud(pixels_HWC) if is_mirrored(frame) else pixels_HWC, turns)
 
-    def cut(
+    def crop(
         self, frame: av.VideoFrame, width: int, height: int, region: PixelBox, region_of: tuple[int, int]
     ) -> npt.NDArray[np.uint8]:
         """As `convert`, of a part of the frame: all of it in RGB at its own size, cut, and then resized.
@@ -90,9 +90,9 @@ class FrameConverter:
             region: of the upright frame.
             region_of: width and height of the frame that `region` counts the pixels of.
         """
-        own_width, own_height = display_size(frame)
-        left, top, right, bottom = scaled(region, region_of, (own_width, own_height))
-        part_HWC = np.ascontiguousarray(self.convert(frame, own_width, own_height)[top:bottom, left:right])
+        size = display_size(frame)
+        left, top, right, bottom = scaled(region, region_of, size)
+        part_HWC = np.ascontiguousarray(self.convert(frame, *size)[top:bottom, left:right])
         if self._parts is None:
             self._parts = FrameConverter()
         return self._parts.convert(av.VideoFrame.from_ndarray(part_HWC, format="rgb24"), width, height)

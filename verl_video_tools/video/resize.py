@@ -22,24 +22,24 @@ Aspect = Literal["fit", "stretch"]
 """What becomes of an image of another shape than its box: shrunk to fit in, or stretched to fill it."""
 
 
-def missing_sides(height: int | None, width: int | None, own_size: tuple[int, int]) -> tuple[int, int]:
-    """(height, width) of a picture: its own size if neither side is given, in proportion if only one is.
+def missing_sides(width: int | None, height: int | None, original_size: tuple[int, int]) -> tuple[int, int]:
+    """(width, height) of a picture: its original size if both sides are None, in proportion if one of them is.
 
     Args:
-        own_size: height and width in pixels.
+        original_size: width and height in pixels.
 
     Raises:
         ValueError: a side is below one pixel.
     """
-    own_height, own_width = own_size
+    original_width, original_height = original_size
     if height is None:
-        height = own_height if width is None else max(1, round(own_height * width / own_width))
-        width = own_width if width is None else width
+        height = original_height if width is None else max(1, round(original_height * width / original_width))
+        width = original_width if width is None else width
     elif width is None:
-        width = max(1, round(own_width * height / own_height))
+        width = max(1, round(original_width * height / original_height))
     if height < 1 or width < 1:
         raise ValueError(f"height and width must be at least 1 pixel, got {height} and {width}")
-    return height, width
+    return width, height
 
 
 def fit_box(
@@ -204,14 +204,14 @@ def envelope_of(processor: Any, overrides: Mapping[str, Any] | None = None) -> P
             f"{type(image_processor).__name__} has no patch_size, merge_size and size with shortest_edge and "
             "longest_edge; expected the processor of a Qwen2-VL, Qwen2.5-VL or Qwen3-VL model"
         ) from error
-    given = {name: value for name, value in (overrides or {}).items() if value is not None}
-    if ("min_pixels" in given) != ("max_pixels" in given):
-        raise UsageError(f"mm_processor_kwargs must give both min_pixels and max_pixels or neither, got {given}")
-    if "min_pixels" in given:
+    bounds = {name: value for name, value in (overrides or {}).items() if value is not None}
+    if ("min_pixels" in bounds) != ("max_pixels" in bounds):
+        raise UsageError(f"mm_processor_kwargs must give both min_pixels and max_pixels or neither, got {bounds}")
+    if "min_pixels" in bounds:
         try:
-            min_pixels, max_pixels = int(given["min_pixels"]), int(given["max_pixels"])
+            min_pixels, max_pixels = int(bounds["min_pixels"]), int(bounds["max_pixels"])
         except (TypeError, ValueError) as error:
-            raise UsageError(f"min_pixels and max_pixels of mm_processor_kwargs must be whole, got {given}") from error
+            raise UsageError(f"min_pixels and max_pixels of mm_processor_kwargs must be whole, got {bounds}") from error
     envelope = PixelEnvelope(factor=factor, min_pixels=min_pixels, max_pixels=max_pixels)
     try:  # here, at the start: later it would fail the frames of every rollout
         fit_envelope(factor, factor, envelope)

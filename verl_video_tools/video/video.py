@@ -6,36 +6,35 @@ import logging
 import math
 import os
 import threading
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import NamedTuple
 
 import av
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.core.errors import ClosedVideoError, FrameRangeError, UnreadableVideoError, VideoToolsError
+from verl_video_tools.core.errors import (
+    ClosedVideoError,
+    FrameRangeError,
+    UnreadableVideoError,
+    VideoNotFoundError,
+    VideoToolsError,
+)
 from verl_video_tools.core.sample import read_clip
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, PixelBox, VideoInfo
-from verl_video_tools.video.backends import chosen_backend, open_backend
-from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
+from verl_video_tools.video.backends import TorchcodecDecoder, chosen_backend
+from verl_video_tools.video.batch import DecodedFrame, FrameView, batch_of
 from verl_video_tools.video.frame_converter import FrameConverter
-from verl_video_tools.video.identity import file_identity
 from verl_video_tools.video.reader import IndexMismatch, open_reader
 from verl_video_tools.video.resize import missing_sides
 from verl_video_tools.video.source import MAX_DURATION_SECONDS, NEVER, Deadline, LostFileError, VideoSource
 
 logger = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
-
-_Wanted = tuple[list[int], tuple[int, int, PixelBox | None]]
-"""Indices of frames; their height and width, and the part of each."""
 
 HALF_WAY_TOLERANCE_SECONDS = 2e-6
 """Keeps float error from taking half way between two frames for nearer to the earlier one."""
@@ -45,6 +44,38 @@ CLIP_ROUNDING_SECONDS = 0.0005
 
 EVEN_TOLERANCE_SECONDS = 0.002
 """Frames at a constant rate may be this far from even: containers round times, often to a millisecond."""
+
+
+class FileIdentity(NamedTuple):
+    """A file as it was at one time; a file that is written again becomes another one."""
+
+    path: str
+    """Absolute, symbolic links resolved."""
+    size_bytes: int
+    modified_ns: int
+    clip: str = ""
+    """Which part of the file is meant, in words; empty: all of it."""
+
+
+def file_identity(path: str | os.PathLike[str]) -> FileIdentity:
+    """Identity of the file that is at `path` now, or of a part of it (`core.sample`).
+
+    Raises:
+        VideoNotFoundError: there is no such file.
+        UnreadableVideoError: the file system does not let us look, or the path can be none.
+    """
+    file, seconds = read_clip(path)
+    try:
+        resolved = Path(file).resolve()
+        status = resolved.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise VideoNotFoundError(f"{path}: no such video file ({error.strerror})") from error
+    except OSError as error:
+        raise UnreadableVideoError(f"{path}: cannot be read ({error.strerror})") from error
+    except (RuntimeError, ValueError) as error:  # a loop of symbolic links, before Python 3.13; a NUL in the path
+        raise UnreadableVideoError(f"{path}: cannot be read ({error})") from error
+    clip = "" if seconds is None else "{} to {}".format(*seconds)
+    return FileIdentity(str(resolved), status.st_size, status.st_mtime_ns, clip)
 
 
 @contextmanager
@@ -79,11 +110,11 @@ class Video:
     Args:
         path: a local file, or a part of one (`core.sample`), which then is all that there is to see.
         deadline_seconds: time that opening may take.
-        backend: what decodes the frames: "pyav", "torchcodec" or "decord" (see `video.backends`); None takes the
-            environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" replaces damaged
-            frames: those that FFmpeg notices, and what is predicted from them, up to the next key frame. Much damage
-            goes unnoticed in HEVC and VP9, some in H.264, and in AV1 that of the first picture hit. Without
-            `is_random_access`, the frames predicted from a damaged one are neither replaced nor marked.
+        backend: what decodes the frames: "pyav" or "torchcodec" (see `video.backends`); None takes the environment
+            variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" replaces damaged frames: those
+            that FFmpeg notices, and what is predicted from them, up to the next key frame. Much damage goes unnoticed
+            in HEVC and VP9, some in H.264, and in AV1 that of the first picture hit. Without `is_random_access`, the
+            frames predicted from a damaged one are neither replaced nor marked.
 
     Raises:
         VideoNotFoundError: there is no such file.
@@ -111,8 +142,8 @@ class Video:
                 self._reader = open_reader(source, deadline)
                 self._frames = self._frames_of_clip(clip_seconds)
                 self.info = self._info(source)
-                # Only now: other decoders than ours have no limits.
-                self._backend = open_backend(self.backend, source, self._reader, deadline)
+                # Only now: torchcodec has no limits of its own.
+                self._torchcodec = None if self.backend == "pyav" else TorchcodecDecoder(source, self._reader)
             except BaseException:
                 source.close()
                 raise
@@ -200,10 +231,8 @@ class Video:
             UnreadableVideoError: no frame near a damaged one can be decoded.
             DeadlineError: decoding took too long.
         """
-        size = self._sides(height, width)
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(seconds)} frames")
-
-        return self._batches([([self.index_at(time) for time in seconds], (*size, None))], deadline)[0]
+        return self.frames(FrameRequest(*self._size(width, height), seconds=tuple(seconds)), deadline)
 
     def frames_at_indices(
         self,
@@ -213,9 +242,8 @@ class Video:
         deadline_seconds: float | None = None,
     ) -> FrameBatch:
         """Frames by their index in presentation order, 0 <= index < num_frames; else as `frames_at`."""
-        checked, size = self._checked(indices), self._sides(height, width)
-        deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(checked)} frames")
-        return self._batches([(checked, (*size, None))], deadline)[0]
+        deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(indices)} frames")
+        return self.frames(FrameRequest(*self._size(width, height), indices=tuple(indices)), deadline)
 
     def timestamps_seconds(self) -> npt.NDArray[np.float64]:
         """Presentation times of all frames, from the first one: float64, shape (num_frames,). Nothing is decoded."""
@@ -227,11 +255,6 @@ class Video:
         """Whether a frame is reached from a key frame near it, and not only by decoding all that comes before."""
         return self._reader.index.is_random_access
 
-    @property
-    def start_seconds(self) -> float:
-        """Time of the first frame on the file's own clock."""
-        return float(self._first_pts * self._time_base)
-
     def frames(self, request: FrameRequest, deadline: Deadline = NEVER) -> FrameBatch:
         """Frames of a request; see `frames_at`."""
         return self.decode_many([request], deadline)[0]
@@ -242,9 +265,43 @@ class Video:
         Raises:
             VideoError: as `frames_at`; one request that cannot be met fails all.
         """
-        views = [(*self._sides(each.height, each.width), self.region_of(each)) for each in requests]
-        wanted = [(self.indices_of(each), view) for each, view in zip(requests, views, strict=True)]
-        return list(self._batches(wanted, deadline))
+        views = [self.views_of(request) for request in requests]
+        decoded = self.decode({view for each in views for view in each}, deadline)
+        return [
+            batch_of([decoded[view] for view in each], request, self.region_of(request))
+            for each, request in zip(views, requests, strict=True)
+        ]
+
+    def views_of(self, request: FrameRequest) -> list[FrameView]:
+        """What has to be decoded for a request, in its order.
+
+        Raises:
+            FrameRangeError: a time, an index or the region is outside the video.
+            ValueError: a side is below one pixel.
+        """
+        size = self._size(request.width, request.height)
+        region = self.region_of(request)
+        return [FrameView(index, *size, region) for index in self.indices_of(request)]
+
+    def decode(self, views: Collection[FrameView], deadline: Deadline = NEVER) -> dict[FrameView, DecodedFrame]:
+        """Frames in one pass: each is decoded once, and scaled to every size that is requested of it.
+
+        Raises:
+            VideoError: as `frames_at`.
+        """
+        views_by_index: dict[int, list[FrameView]] = {}
+        for view in views:
+            views_by_index.setdefault(self._frames[view.frame_index], []).append(view)
+        decoded: dict[FrameView, DecodedFrame] = {}
+        with self._locked(deadline) as source:
+            source.wake()  # torchcodec opens the file itself, and it must be the same one still
+            decode = None if self._torchcodec is None else self._torchcodec.decode
+            for requested, shown, frame in self._reader.frames(sorted(views_by_index), self._frames, deadline, decode):
+                index = shown - self._frames[0]
+                corrupt = shown != requested or frame.is_corrupt
+                for view in views_by_index[requested]:
+                    decoded[view] = DecodedFrame(self._scaled(frame, view), index, self._time_of(index), corrupt)
+        return decoded
 
     def region_of(self, request: FrameRequest) -> PixelBox | None:
         """The part of each displayed frame that a request asks for, in whole pixels; None for all of it.
@@ -332,13 +389,13 @@ class Video:
 
     def _free(self) -> None:
         assert self._source is not None
-        if self._backend is not None:
-            self._backend.close()
+        if self._torchcodec is not None:
+            self._torchcodec.close()
         self._source.close()
         self._converter = FrameConverter()
 
     @contextmanager
-    def _held(self, deadline: Deadline) -> Iterator[VideoSource]:
+    def _locked(self, deadline: Deadline) -> Iterator[VideoSource]:
         """The opened file, for a thread that reads it. What was read from a file that changed meanwhile is refused."""
         left_seconds = deadline.left_seconds()
         if not self._lock.acquire(timeout=-1 if left_seconds is None else left_seconds):
@@ -385,30 +442,12 @@ class Video:
                 )
         return [int(index) for index in indices]
 
-    def _batches(self, wanted: Sequence[_Wanted], deadline: Deadline) -> list[FrameBatch]:
-        """One batch for each (indices, (height, width, region)), decoded in one pass."""
-        builders = [BatchBuilder(len(indices), *view) for indices, view in wanted]
-        rows_of_index: dict[int, list[BatchRow]] = defaultdict(list)
-        for builder, (indices, _) in zip(builders, wanted, strict=True):
-            for row, index in enumerate(indices):
-                rows_of_index[self._frames[index]].append((builder, row))
-        with self._held(deadline) as source:
-            source.wake()  # other decoders open the file themselves, and it must be the same one still
-            decode = None if self._backend is None else self._backend.decode
-            for asked, shown, frame in self._reader.frames(sorted(rows_of_index), self._frames, deadline, decode):
-                shown_index = shown - self._frames[0]
-                facts = FrameFacts(shown_index, self._time_of(shown_index), corrupt=shown != asked or frame.is_corrupt)
-                rows = rows_of_index[asked]
-                views = dict.fromkeys((builder.width, builder.height, builder.region) for builder, _ in rows)
-                scaled_HWC = {view: self._scaled(frame, *view) for view in views}
-                for builder, row in rows:
-                    builder.put(row, scaled_HWC[builder.width, builder.height, builder.region], facts)
-        return [builder.build() for builder in builders]
+    def _scaled(self, frame: av.VideoFrame, view: FrameView) -> npt.NDArray[np.uint8]:
+        """A copy, since PyAV's array shares the memory of its frame, which has lines beyond the picture."""
+        if view.region is None:
+            return self._converter.convert(frame, view.width, view.height).copy()
+        size = (self.info.width, self.info.height)
+        return self._converter.crop(frame, view.width, view.height, view.region, size).copy()
 
-    def _scaled(self, frame: av.VideoFrame, width: int, height: int, region: PixelBox | None) -> npt.NDArray[np.uint8]:
-        if region is None:
-            return self._converter.convert(frame, width, height)
-        return self._converter.cut(frame, width, height, region, (self.info.width, self.info.height))
-
-    def _sides(self, height: int | None, width: int | None) -> tuple[int, int]:
-        return missing_sides(height, width, (self.info.height, self.info.width))
+    def _size(self, width: int | None, height: int | None) -> tuple[int, int]:
+        return missing_sides(width, height, (self.info.width, self.info.height))

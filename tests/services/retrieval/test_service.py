@@ -19,7 +19,7 @@ from verl_video_tools.services import retrieval as retrieval_service
 from verl_video_tools.services.encoders import covering_size
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService
 from verl_video_tools.video import decoding
-from verl_video_tools.video.identity import FileIdentity, file_identity
+from verl_video_tools.video.video import FileIdentity, file_identity
 
 SECONDS = 30.0
 
