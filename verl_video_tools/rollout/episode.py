@@ -315,7 +315,7 @@ class Episode:
             except CallRejected as rejection:
                 record.error = rejection.error
             except (RetrievalError, ToolModelError, VideoError) as error:  # a tool that asks or looks; not its fault
-                code = _failure_code(error)
+                code = failure_code(error)
                 record.error = CallError(code, str(error))
                 self.trajectory.flags.append(code.value)
         record.latency_ms = (time.perf_counter() - started) * 1e3
@@ -350,7 +350,7 @@ class Episode:
             record.frames = [image.record for image in images]
             return ToolOutcome(record, images, info)
         except VideoError as error:
-            code = _failure_code(error)
+            code = failure_code(error)
             self._fail([record], code, str(error))
             self.trajectory.flags.append(code.value)
             return ToolOutcome(record, video=info)
@@ -378,7 +378,7 @@ class Episode:
                 return
             images = await self._videos.decode(request)
         except VideoError as error:
-            trajectory.flags.append(_failure_code(error).value)
+            trajectory.flags.append(failure_code(error).value)
             verification.error = str(error)
             return
         verification.frames = [image.record for image in images]
@@ -421,7 +421,7 @@ def _records(outcomes: Sequence[ToolOutcome]) -> list[list[FrameRecord]]:
     return [[image.record for image in outcome.images] for outcome in outcomes]
 
 
-def _failure_code(error: RetrievalError | ToolModelError | VideoError) -> CallErrorCode:
+def failure_code(error: RetrievalError | ToolModelError | VideoError) -> CallErrorCode:
     """The code of a call that failed through no fault of the policy."""
     if isinstance(error, RetrievalError):
         return CallErrorCode.RETRIEVAL_ERROR

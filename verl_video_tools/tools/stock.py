@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from verl_video_tools.verl_plugin.stock_tools import SearchTool, VideoTool
-from verl_video_tools.verl_plugin.stock_tools import ZoomTool as ZoomTool
 
 
 class ChooseFramesTool(VideoTool):

@@ -14,20 +14,20 @@ from __future__ import annotations
 import random
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-_MAX_SHARDS = 100_000
-"""Placed ones that are remembered. Those whose worker died never end."""
+_MAX_GROUPS = 10_000
+"""Groups that are remembered. Those whose worker died never end."""
 
 
 class RequestId(NamedTuple):
-    """What the router is told of a rollout, as the id of all its requests.
+    """What the router knows about a rollout: the id of all its requests.
 
     Attributes:
         group_size: rollouts of its group.
-        num_groups: groups that a step asks for at once.
+        num_groups: groups of a step, which run at once.
     """
 
     uid: str
@@ -41,12 +41,12 @@ class RequestId(NamedTuple):
 
     @classmethod
     def of(cls, uid: str, session_id: int, group_size: int, num_groups: int) -> RequestId:
-        """Of a rollout that starts now. A group that is asked for again gets other ids."""
+        """For a rollout that starts now. A group that runs again gets other ids."""
         return cls(uid, session_id, max(group_size, session_id + 1), max(1, num_groups), uuid4().hex)
 
     @classmethod
     def parse(cls, text: str) -> RequestId | None:
-        """None if it is no id of ours."""
+        """None for an id of another agent loop."""
         parts = text.rsplit(":", 4)
         if len(parts) != 5 or not all(number.isdecimal() for number in parts[1:4]):
             return None
@@ -62,7 +62,7 @@ class _Shard:
         open: numbers of those that have not ended, whether they have started or not.
     """
 
-    open: set[int]
+    open: set[int] = field(default_factory=set)
     server_id: str | None = None
 
 
@@ -79,9 +79,8 @@ class GroupRouter:
         self._inflight: Counter[str] = Counter(dict.fromkeys(servers, 0))
         self._open: Counter[str] = Counter(dict.fromkeys(servers, 0))
         self._placed: Counter[str] = Counter()
-        self._shards: OrderedDict[tuple[str, int, int], _Shard] = OrderedDict()
-        self._ended_early: OrderedDict[tuple[str, int], set[int]] = OrderedDict()
-        """Rollouts that ended before any of their group had asked, by group."""
+        self._groups: OrderedDict[tuple[str, int], list[_Shard]] = OrderedDict()
+        """Shards of the groups with open rollouts, by uid and size."""
 
     # ----------------------------------------------------------------------------------------------------- requests
 
@@ -94,7 +93,7 @@ class GroupRouter:
         if not self._servers:
             raise RuntimeError("No available servers in load balancer")
         request = RequestId.parse(request_id)
-        server_id = self._least(self._inflight) if request is None else self._server_of(request)
+        server_id = self._least(self._inflight) if request is None else self._place(self._open_shard(request))
         self._inflight[server_id] += 1
         return server_id, self._servers[server_id]
 
@@ -107,16 +106,16 @@ class GroupRouter:
         """A rollout has ended, however it did."""
         if (request := RequestId.parse(request_id)) is None:
             return
-        keys = self._keys_of_group(request)
-        if not keys:
-            self._remember_end(request)
-        for key in [key for key in keys if request.session_id in self._shards[key].open]:
-            shard = self._shards[key]
-            shard.open.discard(request.session_id)
-            if shard.server_id is not None:
-                self._open[shard.server_id] -= 1
-            if not shard.open:
-                del self._shards[key]
+        group = request.uid, request.group_size
+        if group not in self._groups:  # it ends before any of its group has sent a request
+            self._split(request)
+        for shard in self._groups[group]:
+            if request.session_id in shard.open:
+                shard.open.discard(request.session_id)
+                if shard.server_id is not None:
+                    self._open[shard.server_id] -= 1
+        if not any(shard.open for shard in self._groups[group]):
+            del self._groups[group]
 
     def require_acquire_fields(self) -> list[str]:
         return []
@@ -136,7 +135,7 @@ class GroupRouter:
         for server_id in server_ids:
             for counts in (self._servers, self._inflight, self._open):
                 counts.pop(server_id, None)
-        for shard in self._shards.values():
+        for shard in self._placed_shards():
             if shard.server_id in server_ids:
                 shard.server_id = None
 
@@ -144,8 +143,8 @@ class GroupRouter:
         return list(self._servers)
 
     def clear_sticky_cache(self) -> dict[str, Any]:
-        """Let every open shard be placed anew when one of its rollouts asks next."""
-        placed = [shard for shard in self._shards.values() if shard.server_id is not None]
+        """Place every open shard anew at its next request."""
+        placed = self._placed_shards()
         for shard in placed:
             shard.server_id = None
         self._open = Counter(dict.fromkeys(self._servers, 0))
@@ -173,35 +172,27 @@ class GroupRouter:
 
     # ------------------------------------------------------------------------------------------------------ internals
 
-    def _server_of(self, request: RequestId) -> str:
-        for key in self._keys_of_group(request):
-            if request.session_id in self._shards[key].open:
-                return self._place(self._shards[key])
-        # The first rollout of a group that asks: the group is cut up by the servers that there are now.
-        for key in self._keys_of_group(request):
-            self._forget(key)  # of an earlier attempt at it
-        ended = self._ended_early.pop((request.uid, request.group_size), set()) - {request.session_id}
-        num_shards = min(-(-len(self._servers) // request.num_groups), request.group_size)
-        for number in range(num_shards):
-            members = {i for i in range(request.group_size) if i * num_shards // request.group_size == number} - ended
-            if members:
-                self._shards[(request.uid, request.group_size, number)] = _Shard(members)
-        while len(self._shards) > _MAX_SHARDS:
-            self._forget(next(iter(self._shards)))
-        return self._server_of(request)
+    def _open_shard(self, request: RequestId) -> _Shard:
+        for shard in self._groups.get((request.uid, request.group_size), ()):
+            if request.session_id in shard.open:
+                return shard
+        self._split(request)
+        return self._open_shard(request)
 
-    def _remember_end(self, request: RequestId) -> None:
+    def _split(self, request: RequestId) -> None:
+        """Split the group of a rollout into shards, for as many servers as there are now."""
         group = request.uid, request.group_size
-        ended = self._ended_early.setdefault(group, set())
-        ended.add(request.session_id)
-        if len(ended) == request.group_size:
-            del self._ended_early[group]
-        while len(self._ended_early) > _MAX_SHARDS:
-            self._ended_early.popitem(last=False)
+        self._forget(group)  # of an earlier attempt at it
+        num_shards = min(-(-len(self._servers) // request.num_groups), request.group_size)
+        shards = [_Shard() for _ in range(max(1, num_shards))]
+        for session_id in range(request.group_size):
+            shards[session_id * len(shards) // request.group_size].open.add(session_id)
+        self._groups[group] = shards
+        if len(self._groups) > _MAX_GROUPS:
+            self._forget(next(iter(self._groups)))
 
-    def _keys_of_group(self, request: RequestId) -> list[tuple[str, int, int]]:
-        keys = ((request.uid, request.group_size, number) for number in range(request.group_size))
-        return [key for key in keys if key in self._shards]
+    def _placed_shards(self) -> list[_Shard]:
+        return [shard for shards in self._groups.values() for shard in shards if shard.server_id is not None]
 
     def _place(self, shard: _Shard) -> str:
         if shard.server_id is None:
@@ -215,14 +206,14 @@ class GroupRouter:
         fewest = min(counts[server_id] for server_id in self._servers)
         return random.choice([server_id for server_id in self._servers if counts[server_id] == fewest])
 
-    def _forget(self, key: tuple[str, int, int]) -> None:
-        shard = self._shards.pop(key)
-        if shard.server_id is not None:
-            self._open[shard.server_id] -= len(shard.open)
+    def _forget(self, group: tuple[str, int]) -> None:
+        for shard in self._groups.pop(group, ()):
+            if shard.server_id is not None:
+                self._open[shard.server_id] -= len(shard.open)
 
 
 def finish_rollout(server_manager: Any, request_id: str) -> None:
-    """Tell the router of a run that a rollout has ended; nothing to tell where verl's own balances.
+    """Report the end of a rollout to the router of a run, unless the router is verl's own.
 
     Args:
         server_manager: verl's `LLMServerClient`, which has no call for it.

@@ -6,17 +6,14 @@ import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 
 from tests.verl_plugin.stock_tools.shown import ZOOM, numbers
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import Box, FrameRequest, Region
 from verl_video_tools.tools.stock import (
     ChooseFramesTool,
     ClipSampleTool,
@@ -25,10 +22,8 @@ from verl_video_tools.tools.stock import (
     UniformSampleTool,
     VideoClipTool,
     VideoZoomTool,
-    ZoomTool,
 )
 from verl_video_tools.verl_plugin import stock_tools as stock
-from verl_video_tools.video import Video
 
 
 async def call(tool: BaseTool, arguments: Any, video: Path | str | None) -> tuple[ToolResponse, float, dict[str, Any]]:
@@ -41,10 +36,7 @@ async def call(tool: BaseTool, arguments: Any, video: Path | str | None) -> tupl
         await tool.release(instance_id)
 
 
-async def test_choose_frames_shows_the_frames_and_lists_them_in_order(
-    video: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stock, "time", SimpleNamespace(perf_counter=iter([2.0, 2.25]).__next__))
+async def test_choose_frames_shows_the_frames_and_lists_them_in_order(video: Path) -> None:
     tool = ChooseFramesTool(config={"type": "native"})
     response, reward, metrics = await call(tool, {"start_frame": 100, "end_frame": 200}, video)
     assert numbers(response.image) == ZOOM
@@ -53,23 +45,21 @@ async def test_choose_frames_shows_the_frames_and_lists_them_in_order(
         f"frame {index} ({index / 30:.2f} s)" for index in ZOOM
     )
     assert reward == 0.0
-    assert metrics == {"ok": True, "error": None, "num_frames": 8, "latency_ms": 250.0}
+    assert metrics == {}
 
 
 async def test_get_frame_number_answers_in_a_sentence(video: Path) -> None:
     tool = GetFrameNumberTool(config={"type": "native"})
-    response, reward, metrics = await call(tool, {"time": "0:05"}, video)
+    response, _, _ = await call(tool, {"time": "0:05"}, video)
     assert response.text == "Frame number at time 0:05 is: 150."
     assert response.image is None
-    assert (reward, metrics["ok"], metrics["num_frames"]) == (0.0, True, 0)
 
 
 async def test_video_zoom_shows_the_frames_and_lists_their_times(video: Path) -> None:
     tool = VideoZoomTool(config={"type": "native", "call_frames": 4})
-    response, _, metrics = await call(tool, {"segment": [4, 6], "fps": 2}, video)
+    response, _, _ = await call(tool, {"segment": [4, 6], "fps": 2}, video)
     assert numbers(response.image) == [120, 140, 160, 180]
     assert response.text == "Shown above, in order: 4.00 s, 4.67 s, 5.33 s, 6.00 s"
-    assert metrics["ok"] is True
     response, _, _ = await call(tool, {"segment": [4, 6], "fps": 3}, video)
     assert response.text == (
         "too_many_frames: 3 fps over [4, 6] are 6 frames; a zoom shows at most 4: shorten the segment or lower fps"
@@ -77,9 +67,9 @@ async def test_video_zoom_shows_the_frames_and_lists_their_times(video: Path) ->
 
 
 async def test_framemind_shows_frames_and_lists_their_times(video: Path) -> None:
-    response, _, metrics = await call(FrameAtTool(config={"type": "native"}), {"t": 4.99}, video)
+    response, _, _ = await call(FrameAtTool(config={"type": "native"}), {"t": 4.99}, video)
     assert (numbers(response.image), response.text) == ([150], "Shown above, in order: 5.00 s")
-    assert [image.size for image in response.image or []] == [(448, 448)] and metrics["ok"] is True
+    assert [image.size for image in response.image or []] == [(448, 448)]
     clip = VideoClipTool(config={"type": "native", "min_call_frames": 3, "call_frames": 3})
     response, _, _ = await call(clip, {"t_start": 2, "t_end": 4}, video)
     assert (numbers(response.image), response.text) == ([60, 90, 120], "Shown above, in order: 2.00 s, 3.00 s, 4.00 s")
@@ -91,22 +81,6 @@ async def test_uniform_sample_shows_the_frames_and_lists_them(video: Path) -> No
     assert response.text.startswith("Shown above, in order: frame 0 (0.00 s), frame 1 (0.03 s), ")
 
 
-async def test_zoom_shows_the_part_and_repeats_its_box(video: Path) -> None:
-    tool = ZoomTool(config={"type": "native", "min_pixels": 1, "min_side_pixels": 8})
-    response, reward, metrics = await call(tool, {"time": 4, "box": [0.25, 0, 0.75, 0.5]}, video)
-    assert response.text == "Shown above: 4.00 s, part [0.25, 0, 0.75, 0.5]"
-    (picture,) = response.image or []
-    request = FrameRequest(*picture.size, indices=(120,), region=Region(Box(0.25, 0, 0.75, 0.5), "normalised"))
-    with Video(video) as opened:
-        np.testing.assert_array_equal(np.asarray(picture), opened.frames(request).frames_THWC[0])
-    assert (reward, metrics["ok"], metrics["num_frames"]) == (0.0, True, 1)
-    box = tool.tool_schema.function.parameters.properties["box"]
-    assert box.type == "array" and "shares of the frame's width" in box.description
-    own = ZoomTool(config={"type": "native", "unit": "thousandths", "min_side_pixels": 8})
-    response, _, _ = await call(own, {"time": 4, "box": [250, 0, 750, 500]}, video)
-    assert response.text == "Shown above: 4.00 s, part [250, 0, 750, 500]"
-
-
 async def test_clip_sample_asks_the_retriever_of_its_config(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class LastFirst:
         async def best_frames(
@@ -116,7 +90,7 @@ async def test_clip_sample_asks_the_retriever_of_its_config(video: Path, monkeyp
             return list(candidates)[::-1][:num_frames]
 
     tool = ClipSampleTool(config={"type": "native", "clip_frames": 2, "retrieval": {"model": "encoder"}})
-    monkeypatch.setattr(tool, "_connected", LastFirst())
+    monkeypatch.setattr("verl_video_tools.verl_plugin.retrieval_actor.connect", lambda config: LastFirst())
     response, _, _ = await call(tool, {"start_frame": 100, "end_frame": 200, "prompt": "dog"}, video)
     assert numbers(response.image) == [198, 199]
     assert response.text == "Shown above, in order: frame 198 (6.60 s), frame 199 (6.63 s)"
@@ -124,9 +98,8 @@ async def test_clip_sample_asks_the_retriever_of_its_config(video: Path, monkeyp
 
 async def test_clip_sample_without_a_retriever_says_so(video: Path, caplog: pytest.LogCaptureFixture) -> None:
     tool = ClipSampleTool(config={"type": "native"})
-    response, _, metrics = await call(tool, {"start_frame": 100, "end_frame": 200, "prompt": "dog"}, video)
-    assert response.text == "retrieval_error: frames could not be searched"
-    assert (response.image, metrics["error"]) == (None, "retrieval_error")
+    response, _, _ = await call(tool, {"start_frame": 100, "end_frame": 200, "prompt": "dog"}, video)
+    assert (response.text, response.image) == ("retrieval_error: frames could not be searched", None)
     assert "no retriever is set up" in caplog.text
 
 
@@ -153,20 +126,14 @@ async def test_clip_sample_without_a_retriever_says_so(video: Path, caplog: pyte
         (VideoZoomTool, {"segment": [0, 10], "fps": 2}, "too_many_frames: 2 fps over [0, 10] are 20 frames; a zoom"),
         (VideoZoomTool, {"segment": 4, "fps": 2}, "malformed_call: segment"),
         (VideoZoomTool, {"segment": [2, 4]}, "malformed_call: fps"),
-        (ZoomTool, {"time": 11, "box": [0, 0, 1, 1]}, "out_of_range: time 11 is outside the video, which lasts from 0"),
-        (ZoomTool, {"frame": 0, "box": [0, 0, 1, 1]}, "malformed_call: time"),
-        (ZoomTool, {"time": 4, "box": [0.5, 0, 0.4, 1]}, "reversed_box: "),
-        (ZoomTool, {"time": 4, "box": [0, 0, 2, 1]}, "box_outside: "),
-        (ZoomTool, {"time": 4, "box": [0, 0, 0.1, 1]}, "box_too_small: "),
     ],
 )
 async def test_a_refused_call_is_answered_with_its_error(
     tool_class: type[BaseTool], arguments: Any, error: str, video: Path
 ) -> None:
-    response, reward, metrics = await call(tool_class(config={"type": "native"}), arguments, video)
+    response, reward, _ = await call(tool_class(config={"type": "native"}), arguments, video)
     assert response.text.startswith(error)
-    assert response.image is None
-    assert (reward, metrics["ok"], metrics["error"]) == (0.0, False, error.partition(":")[0])
+    assert (response.image, reward) == (None, 0.0)
 
 
 async def test_the_model_cannot_name_the_video(video: Path, slow_video: Path) -> None:
@@ -180,9 +147,8 @@ async def test_a_missing_video_is_an_error_text_without_its_path(
     tool_class: type[BaseTool], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     missing = tmp_path / "answer_is_b.mp4"
-    response, reward, metrics = await call(tool_class(config={"type": "native"}), {}, missing)
+    response, _, _ = await call(tool_class(config={"type": "native"}), {}, missing)
     assert response.text == "video_error: the video cannot be read"
-    assert (reward, metrics["error"]) == (0.0, "video_error")
     assert str(missing) in caplog.text, "who runs the training needs the path"
 
 
@@ -204,9 +170,8 @@ async def test_a_missed_deadline_is_an_error_text(video: Path, tmp_path: Path) -
     """Of a file of its own: frames that another test has decoded may be there before the clock is looked at."""
     tool = ChooseFramesTool(config={"type": "native", "tool_deadline_seconds": 1e-6})
     unread = shutil.copy(video, tmp_path / "unread.mp4")
-    response, _, metrics = await call(tool, {"start_frame": 100, "end_frame": 200}, unread)
-    assert response.text == "deadline: the frames were not ready within 1e-06 s"
-    assert metrics["error"] == "deadline"
+    response, _, _ = await call(tool, {"start_frame": 100, "end_frame": 200}, unread)
+    assert response.text == "deadline: the frames were not ready in time"
 
 
 async def test_a_bug_is_logged_and_does_not_reach_the_loop(
@@ -215,23 +180,11 @@ async def test_a_bug_is_logged_and_does_not_reach_the_loop(
     async def broken(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(stock, "open_video", broken)
-    response, _, metrics = await call(GetFrameNumberTool(config={"type": "native"}), {"time": "0:05"}, "clip.mp4")
+    monkeypatch.setattr(stock.RolloutVideos, "open", broken)
+    response, _, _ = await call(GetFrameNumberTool(config={"type": "native"}), {"time": "0:05"}, "clip.mp4")
     assert response.text == "video_error: the tool failed unexpectedly"
-    assert metrics["ok"] is False
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert "planted" in caplog.text
-
-
-def test_config_of_a_tool_of_no_method_takes_its_own_fields() -> None:
-    with pytest.raises(UsageError, match="Zoom has no field 'max_pixel'"):
-        ZoomTool(config={"type": "native", "max_pixel": 3})
-    with pytest.raises(UsageError, match=r"Zoom.unit takes .*, got 'percent'"):
-        ZoomTool(config={"type": "native", "unit": "percent"})
-    with pytest.raises(UsageError, match="ZoomTool takes frame_by='time' alone, got 'frame'"):
-        ZoomTool(config={"type": "native", "frame_by": "frame"})
-    with pytest.raises(UsageError, match="tool_deadline_seconds must be above 0"):
-        ZoomTool(config={"type": "native", "tool_deadline_seconds": 0})
 
 
 async def test_config_takes_the_fields_of_the_method(video: Path) -> None:
