@@ -72,4 +72,4 @@ class InstrumentedServer(CpuVllmServer):
 
 
 class InstrumentedReplica(CpuVllmReplica):
-    own_server = InstrumentedServer
+    http_server_class = InstrumentedServer

@@ -124,11 +124,11 @@ async def test_sampling_is_what_was_asked_for(server: JudgeServer, sample: Sampl
     assert not {"stop", "include_stop_str_in_output", "seed", "max_tokens"} & set(server.requests[-1])
 
 
-async def test_an_instruction_joins_the_system_prompt_and_given_turns_come_first(
+async def test_an_instruction_joins_the_system_prompt_and_prefix_turns_come_first(
     server: JudgeServer, sample: Sample
 ) -> None:
     server.reply = scripted({QUESTION: [ANSWER]}, num_given=1)
-    result = await rollout(server, sample, given_turns=[ZOOM], instruction="Mind the gap.")
+    result = await rollout(server, sample, prefix_turns=[ZOOM], instruction="Mind the gap.")
     assert [turn.text for turn in result.trajectory.turns] == [ZOOM, ANSWER]
     (request,) = server.requests
     assert request["messages"][0]["content"].endswith("\n\nMind the gap.")
@@ -137,8 +137,8 @@ async def test_an_instruction_joins_the_system_prompt_and_given_turns_come_first
     assert len(pictures_of(request["messages"][3])) == len(result.trajectory.executed_calls()[0].frames) > 0
 
 
-async def test_given_turns_that_end_the_rollout_are_told(server: JudgeServer, sample: Sample) -> None:
-    trajectory = (await rollout(server, sample, given_turns=[ZOOM, ANSWER])).trajectory
+async def test_prefix_turns_that_end_the_rollout_are_told(server: JudgeServer, sample: Sample) -> None:
+    trajectory = (await rollout(server, sample, prefix_turns=[ZOOM, ANSWER])).trajectory
     assert (trajectory.stop_reason, trajectory.flags) == (StopReason.ABORTED, ["aborted"])
     assert "do not replay: answer after 2 of 2" in str(trajectory.error)
     assert server.requests == []

@@ -527,8 +527,8 @@ class RolloutMaker:
             made = await self.chat.rollout(
                 variant,
                 sample,
-                given_turns=task.given_turns,
-                given_initial_frames=task.given_initial_frames,
+                prefix_turns=task.given_turns,
+                prefix_initial_frames=task.given_initial_frames,
                 instruction="\n\n".join(text for text in instructions if text) or None,
                 seed=self._seed_of(task, number),
                 retriever=self.retriever,

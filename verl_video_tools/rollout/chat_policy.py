@@ -15,7 +15,7 @@ from typing import Any
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import EndpointError, PolicyError
-from verl_video_tools.core.reasoning import CLOSING, ParsedCompletion, split_reasoning
+from verl_video_tools.core.reasoning import CLOSING, ParsedCompletion, lacks_opening, split_reasoning
 from verl_video_tools.core.types import (
     FrameRecord,
     Message,
@@ -29,7 +29,6 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.observation import visible_messages
-from verl_video_tools.rollout.opened_reasoning import OpenedReasoning
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.services.chat import restore_stop, to_chat_message
 from verl_video_tools.services.config import EndpointConfig
@@ -114,7 +113,7 @@ class Usage:
         self.completion_tokens += completion.num_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(own + further for own, further in zip(astuple(self), astuple(other), strict=True)))
+        return Usage(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,8 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         self._refusal: EndpointError | None = None
         """An option of sampling is refused: so will every other request be."""
         self._knows_keep_stop = True
-        self._opened_reasoning = OpenedReasoning(self._asked_aside)
+        self._template_opens_reasoning = False
+        """A reply has closed a reasoning that it did not open, so the chat template does with every turn."""
         self._names_stop = False
         """A reasoning has been seen to name the stop string, which ended it there."""
 
@@ -153,8 +153,8 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         method: Method,
         sample: Sample,
         *,
-        given_turns: Sequence[str] = (),
-        given_initial_frames: Sequence[int] | None = None,
+        prefix_turns: Sequence[str] = (),
+        prefix_initial_frames: Sequence[int] | None = None,
         instruction: str | None = None,
         seed: int | None = None,
         retriever: Retriever | None = None,
@@ -169,9 +169,9 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         Each request shows what the method's context policy leaves of the images, as in training.
 
         Args:
-            given_turns: assistant turns that come first, executed and not sampled.
-            given_initial_frames: indices of the frames that these turns were written about; where others are shown, the
-                rollout is aborted before the endpoint is asked.
+            prefix_turns: assistant turns that come first, executed and not sampled.
+            prefix_initial_frames: indices of the frames that these turns were written about; where others are shown,
+                the rollout is aborted before the endpoint is asked.
             instruction: appended to the method's system prompt.
             seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
             retriever: for tools that find frames by text.
@@ -180,12 +180,12 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         """
         episode = Episode(method, sample, self.config.envelope, retriever=retriever, tool_model=tool_model)
         with self.client.route() as route:
-            dialogue = _Dialogue(self, route, episode, given_turns, given_initial_frames, instruction, seed, watch)
+            dialogue = _Dialogue(self, route, episode, prefix_turns, prefix_initial_frames, instruction, seed, watch)
             trajectory = await episode.run(dialogue)
         num_turns = len(trajectory.turns)
-        if given_turns and num_turns <= len(given_turns) and not trajectory.flags:
+        if prefix_turns and num_turns <= len(prefix_turns) and not trajectory.flags:
             reason = trajectory.stop_reason
-            episode.abort(f"the given turns do not replay: {reason} after {num_turns} of {len(given_turns)}")
+            episode.abort(f"the given turns do not replay: {reason} after {num_turns} of {len(prefix_turns)}")
         return ChatRollout(trajectory, dialogue.num_generated_tokens, dialogue.usage)
 
     async def check_usable(self) -> None:
@@ -195,39 +195,39 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         await self.client.check_reachable()
 
     async def next_turn(
-        self, route: Route, method: Method, asked: dict[str, Any], *, may_exceed: bool
+        self, route: Route, method: Method, request: dict[str, Any], *, may_exceed: bool
     ) -> tuple[AssistantTurn, Completion | None]:
         """The model's next turn in a dialogue, and the reply that it was read from.
 
         Args:
-            asked: `messages`, and further fields of the request.
+            request: `messages`, and further fields.
             may_exceed: a request that is longer than the server takes gives an empty turn that was cut, and no reply.
 
         Raises:
             EndpointError: there is none.
         """
         try:
-            completion = await self._complete(route, method, asked)
+            completion = await self._complete(route, method, request)
         except EndpointError as error:
             if not may_exceed or not _TOO_LONG.search(str(error)):
                 raise
             return AssistantTurn("", truncated=True), None
-        said = await self._spoken(completion, method, route)
-        truncated = completion.finish_reason == "length" and not said.text.endswith(method.stop)
-        return AssistantTurn(said.text, truncated, said.reasoning), completion
+        parsed = self._parsed(completion, method)
+        truncated = completion.finish_reason == "length" and not parsed.text.endswith(method.stop)
+        return AssistantTurn(parsed.text, truncated, parsed.reasoning), completion
 
     async def __aexit__(self, *error: object) -> None:
         await self.client.aclose()
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    async def _complete(self, route: Route, method: Method, asked: dict[str, Any]) -> Completion:
+    async def _complete(self, route: Route, method: Method, request: dict[str, Any]) -> Completion:
         """The next assistant turn, with the stop string that ended it.
 
         Raises:
             EndpointError: there is none.
         """
-        body = {**asked, **self.config.sampling_fields()}
+        body = {**request, **self.config.sampling_fields()}
         if method.max_turn_tokens is not None:
             body["max_tokens"] = method.max_turn_tokens
         if method.stop and not self._names_stop:
@@ -246,22 +246,14 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
 
     async def _fitted(self, route: Route, body: dict[str, Any]) -> Completion:
         try:
-            return await self._asked(route, body)
+            return await self._send(route, body)
         except EndpointError as error:
             if "max_tokens" not in body or not _TOO_LONG.search(str(error)):
                 raise
             del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
-            return await self._asked(route, body)
+            return await self._send(route, body)
 
-    async def _asked_aside(self, route: Route, asked: dict[str, Any]) -> Completion:
-        """The reply to a request that belongs to no rollout, and is none of its cost.
-
-        Raises:
-            EndpointError: there is none.
-        """
-        return await self._fitted(route, {**asked, **self.config.sampling_fields()})
-
-    async def _asked(self, route: Route, body: dict[str, Any]) -> Completion:
+    async def _send(self, route: Route, body: dict[str, Any]) -> Completion:
         keeps_stop = self._knows_keep_stop and "stop" in body
         try:
             sent = {**body, _KEEP_STOP: True} if keeps_stop else body
@@ -269,7 +261,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         except EndpointError as error:
             if keeps_stop and _KEEP_STOP in str(error):
                 self._knows_keep_stop = False
-                return await self._asked(route, body)
+                return await self._send(route, body)
             if (name := self.config.refused_field(error)) is None:
                 raise
             self._refusal = EndpointError(
@@ -278,14 +270,15 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             )
             raise self._refusal from error
 
-    async def _spoken(self, completion: Completion, method: Method, route: Route) -> ParsedCompletion:
+    def _parsed(self, completion: Completion, method: Method) -> ParsedCompletion:
         """What the model says, up to its first stop string, and what it thought before."""
         cut = completion.finish_reason == "length"
-        opened = cut and await self._opened_reasoning.before(completion, route)
-        said = split_reasoning(completion.text, method, reasoning=completion.reasoning, opened=opened, cut=cut)
-        self._opened_reasoning.see(completion.text)
-        ends = [end for string in method.stop if (end := said.text.find(string) + len(string)) >= len(string)]
-        return replace(said, text=said.text[: min(ends, default=None)])
+        # A cut turn bears no sign of a reasoning that the template opened. Whole replies are shorter, and come first.
+        self._template_opens_reasoning |= lacks_opening(completion.text)
+        opened = cut and self._template_opens_reasoning
+        parsed = split_reasoning(completion.text, method, reasoning=completion.reasoning, opened=opened, cut=cut)
+        ends = [end for string in method.stop if (end := parsed.text.find(string) + len(string)) >= len(string)]
+        return replace(parsed, text=parsed.text[: min(ends, default=None)])
 
 
 @dataclass
@@ -295,8 +288,8 @@ class _Dialogue:
     chat: ChatPolicy
     route: Route
     episode: Episode
-    given_turns: Sequence[str]
-    given_initial_frames: Sequence[int] | None
+    prefix_turns: Sequence[str]
+    prefix_initial_frames: Sequence[int] | None
     instruction: str | None
     seed: int | None
     watch: Watch | None = None
@@ -313,40 +306,40 @@ class _Dialogue:
             await asyncio.to_thread(self.watch, self.episode.trajectory, messages)
         await self._add(messages)
         number = len(self.episode.trajectory.turns)
-        if number < len(self.given_turns):
-            turn = AssistantTurn(self.given_turns[number])
+        if number < len(self.prefix_turns):
+            turn = AssistantTurn(self.prefix_turns[number])
         else:
-            turn = await self._asked(number)
+            turn = await self._sampled_turn(number)
         await self._add([Message("assistant", (turn.text,))])
         return turn
 
-    async def _asked(self, number: int) -> AssistantTurn:
+    async def _sampled_turn(self, number: int) -> AssistantTurn:
         visible = visible_messages(self.episode.method.context_policy(), self._messages)
-        request = [  # what has lost its images is text, and cheap to encode
+        encoded = [  # what has lost its images is text, and cheap to encode
             done if seen is whole else to_chat_message(seen)
             for whole, seen, done in zip(self._messages, visible, self._encoded, strict=True)
         ]
-        asked: dict[str, Any] = {"messages": request}
+        request: dict[str, Any] = {"messages": encoded}
         if self.seed is not None:
-            asked["seed"] = self.seed + number
+            request["seed"] = self.seed + number
         method, trajectory = self.episode.method, self.episode.trajectory
         if method.initial_frames_as_video and trajectory.video is not None:
-            asked |= video_fields(trajectory.video, trajectory.initial_frames)
-        return await self._spoken(asked, may_exceed=number > 0)
+            request |= video_fields(trajectory.video, trajectory.initial_frames)
+        return await self._sample(request, may_exceed=number > 0)
 
     async def fits_detached(self, messages: Sequence[Message]) -> bool:
         return True  # the server alone knows
 
     async def detached(self, messages: Sequence[Message]) -> AssistantTurn:
         encode = partial(to_chat_message, jpeg_quality=self.chat.config.jpeg_quality)
-        asked: dict[str, Any] = {"messages": await asyncio.to_thread(lambda: list(map(encode, messages)))}
+        request: dict[str, Any] = {"messages": await asyncio.to_thread(lambda: list(map(encode, messages)))}
         if self.seed is not None:
-            asked["seed"] = self.seed + len(self.episode.trajectory.turns)
-        return await self._spoken(asked, may_exceed=True)
+            request["seed"] = self.seed + len(self.episode.trajectory.turns)
+        return await self._sample(request, may_exceed=True)
 
-    async def _spoken(self, asked: dict[str, Any], *, may_exceed: bool) -> AssistantTurn:
+    async def _sample(self, request: dict[str, Any], *, may_exceed: bool) -> AssistantTurn:
         try:
-            turn, reply = await self.chat.next_turn(self.route, self.episode.method, asked, may_exceed=may_exceed)
+            turn, reply = await self.chat.next_turn(self.route, self.episode.method, request, may_exceed=may_exceed)
         except EndpointError as error:
             raise PolicyError(str(error)) from error
         if reply is not None:
@@ -355,9 +348,9 @@ class _Dialogue:
         return turn
 
     def _check_initial_frames(self) -> None:
-        if self.given_initial_frames is None:
+        if self.prefix_initial_frames is None:
             return
-        if difference := self.episode.trajectory.initial_frames_difference(self.given_initial_frames):
+        if difference := self.episode.trajectory.initial_frames_difference(self.prefix_initial_frames):
             raise PolicyError(
                 f"the given turns do not replay: {difference}; give the method the fields that it was recorded with"
             )

@@ -77,9 +77,9 @@ def visible_messages(policy: ContextPolicy, messages: Sequence[Message]) -> list
     if policy == "append":
         return list(messages)
     showing = [number for number, message in enumerate(messages) if content_images(message.content)]
-    kept = {*showing[-1:], *(showing[:1] if policy == "initial_plus_last" else ())}
+    visible = {*showing[-1:], *(showing[:1] if policy == "initial_plus_last" else ())}
     return [
-        _without_images(message) if number in showing and number not in kept else message
+        _without_images(message) if number in showing and number not in visible else message
         for number, message in enumerate(messages)
     ]
 
@@ -174,8 +174,8 @@ def with_subtitles(messages: Sequence[Message], subtitles: Sequence[Subtitle]) -
     if not subtitles:
         return list(messages)
     shows = [number for number, message in enumerate(messages) if content_images(message.content)]
-    asks = [number for number, message in enumerate(messages) if message.role == "user"]
-    place = (shows or asks)[0]
+    user_messages = [number for number, message in enumerate(messages) if message.role == "user"]
+    place = (shows or user_messages)[0]
     return [
         Message(message.role, interleaved(message.content, subtitles)) if number == place else message
         for number, message in enumerate(messages)

@@ -55,7 +55,7 @@ class TokenPolicy:
     """Of the first turn's prompt, those that the engine found in its prefix cache; None if it does not tell."""
     _has_turned: bool = False
     generation_seconds: float = 0.0
-    own_seconds: float = 0.0
+    policy_seconds: float = 0.0
     """What the policy took, generation included; what a rollout takes beside is its tools' and observations'."""
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn:
@@ -64,8 +64,8 @@ class TokenPolicy:
         await asyncio.to_thread(self.tokens.append, messages)
         if is_observation:
             started = time.perf_counter()
-        turn = await self._spoken(self.tokens.current, self.budget.tokens_left())
-        self.own_seconds += time.perf_counter() - started
+        turn = await self._sampled_turn(self.tokens.current, self.budget.tokens_left())
+        self.policy_seconds += time.perf_counter() - started
         return turn
 
     async def fits_detached(self, messages: Sequence[Message]) -> bool:
@@ -77,16 +77,16 @@ class TokenPolicy:
         stream = TokenStream(self.tokens.counter)
         await asyncio.to_thread(stream.start, messages)
         tokens_left = await asyncio.to_thread(self.budget.tokens_detached, messages)
-        turn = await self._spoken(stream, tokens_left)
-        self.own_seconds += time.perf_counter() - started
+        turn = await self._sampled_turn(stream, tokens_left)
+        self.policy_seconds += time.perf_counter() - started
         return turn
 
-    async def _spoken(self, stream: TokenStream, tokens_left: int) -> AssistantTurn:
+    async def _sampled_turn(self, stream: TokenStream, tokens_left: int) -> AssistantTurn:
         # The template may open a reasoning; the turn's text is then without the tag that began it.
         opened = opens_reasoning(self.decode(stream.ids[-_TAIL_TOKENS:]))
         text, truncated = await self._generate(stream, tokens_left)
-        said = split_reasoning(text, self.method, opened=True, cut=truncated) if opened else ParsedCompletion(text)
-        return AssistantTurn(said.text, truncated, said.reasoning)
+        parsed = split_reasoning(text, self.method, opened=True, cut=truncated) if opened else ParsedCompletion(text)
+        return AssistantTurn(parsed.text, truncated, parsed.reasoning)
 
     async def _generate(self, stream: TokenStream, tokens_left: int) -> tuple[str, bool]:
         """Sample one turn; returns its text without the end-of-turn token, and whether it was cut by its limit.

@@ -35,7 +35,7 @@ class CircuitBreaker:
         self._silence_seconds = silence_seconds
         self.replied_at = float("-inf")
         self._fault: EndpointError | None = None
-        self._asked_again_at = 0.0
+        self._next_probe_at = 0.0
 
     def check(self) -> bool:
         """Whether a request is the one that finds out; False where the model is not down.
@@ -46,12 +46,12 @@ class CircuitBreaker:
         if self._fault is None:
             return False
         now = time.monotonic()
-        if now < self._asked_again_at:
+        if now < self._next_probe_at:
             raise EndpointError(
                 f"not asked: the {self._name} counts as down and is asked again every {self._silence_seconds:g} s; "
                 f"{self._fault}"
             )
-        self._asked_again_at = now + self._silence_seconds
+        self._next_probe_at = now + self._silence_seconds
         return True
 
     def replied(self) -> None:
@@ -65,7 +65,7 @@ class CircuitBreaker:
         """The model was not available."""
         now = time.monotonic()
         if self._fault is None and now - self.replied_at > self._silence_seconds:
-            self._fault, self._asked_again_at = error, now + self._silence_seconds
+            self._fault, self._next_probe_at = error, now + self._silence_seconds
             logger.error("the %s counts as down: %s", self._name, error)
 
 

@@ -13,7 +13,7 @@ from verl_video_tools.services.attempts import ATTEMPTS, NO_RETRY, BrokenReply
 MAX_REPLY_BYTES = 8 << 20
 """Of a reply's body. The longest completions, with their reasoning, take about 1 MB."""
 
-_KEPT_HEADER = "retry-after"
+_RETRY_HEADER = "retry-after"
 
 
 class BoundedHttpClient(DefaultAsyncHttpxClient):
@@ -47,7 +47,7 @@ class BoundedHttpClient(DefaultAsyncHttpxClient):
             raise
         if response.is_error:
             attempts.last_failure = f"HTTP {response.status_code}: {' '.join(content.decode().split()):.200}"
-        headers = [(name, value) for name, value in response.headers.items() if name.lower() == _KEPT_HEADER]
+        headers = [(name, value) for name, value in response.headers.items() if name.lower() == _RETRY_HEADER]
         attempts.num_internal_errors += response.status_code == 500
         if attempts.fails_on_this():
             headers.append(NO_RETRY)

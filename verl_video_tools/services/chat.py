@@ -28,10 +28,10 @@ def restore_stop(completion: Completion, stop: Sequence[str]) -> str:
         return text + str(completion.stop_reason)
     if completion.reports_stop:
         return text
-    spoken = text.rpartition("</think>")[2]
+    after_reasoning = text.rpartition("</think>")[2]
     for string in stop:
         closing = re.fullmatch(r"</(\w+)>", string)
-        if closing is not None and spoken.count(f"<{closing[1]}>") > spoken.count(string):
+        if closing is not None and after_reasoning.count(f"<{closing[1]}>") > after_reasoning.count(string):
             return text + string
     return text
 

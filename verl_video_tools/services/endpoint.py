@@ -45,7 +45,7 @@ _GET_SECONDS = 30.0
 """For a reply about the server itself. One that is busy may be slow to tell."""
 _CONNECT_SECONDS = 10.0
 """For a connection to be made: a machine that is switched off does not even refuse one."""
-_OWN_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+_LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 _BUSY = frozenset({408, 409, 429})
 """HTTP codes that the `openai` package retries, beside 5xx."""
 _OF_THE_REQUEST = frozenset({400, 413, 422})
@@ -130,13 +130,13 @@ def read_completion(reply: Any) -> Completion:
     return Completion(text, finish_reason, stop_reason, reports_stop, num_tokens, reasoning, num_prompt_tokens)
 
 
-def _text(given: Any) -> str | None:
-    return given if isinstance(given, str) else None
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
-def _count(given: Any) -> int:
+def _count(value: Any) -> int:
     """Python's JSON has an infinity, which is no whole number."""
-    return given if isinstance(given, int) and given > 0 else 0
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 class _Address:
@@ -279,15 +279,15 @@ class EndpointClient:
                     if number == MAX_REPLIES:
                         kind = Refused if isinstance(error, UnusableReply) else EndpointError
                         raise kind(
-                            f"no usable reply from {self._asked(taken)} in {MAX_REPLIES} attempts; "
+                            f"no usable reply from {self._addresses(taken)} in {MAX_REPLIES} attempts; "
                             f"the last failed with: {error}"
                         ) from error
                     if isinstance(error, BrokenReply):
                         taken.leave()
                         await asyncio.sleep(BROKEN_PAUSE_SECONDS)
                     elif error.reminder is not None:
-                        said = {"role": "assistant", "content": completion.text}
-                        body["messages"] = [*body["messages"], said, {"role": "user", "content": error.reminder}]
+                        reply = {"role": "assistant", "content": completion.text}
+                        body["messages"] = [*body["messages"], reply, {"role": "user", "content": error.reminder}]
 
     async def served_models(self) -> list[str]:
         """Names of the models that the endpoint lists.
@@ -372,7 +372,7 @@ class EndpointClient:
                 except (TimeoutError, Unavailable) as error:
                     why = f"the last attempt failed with: {attempts.last_failure}"
                     late = Unavailable(
-                        f"no usable reply from {self._asked(taken)} within {min(seconds, patience_seconds):g} s; "
+                        f"no usable reply from {self._addresses(taken)} within {min(seconds, patience_seconds):g} s; "
                         f"{why if attempts.last_failure else 'it did not reply'}"
                     )
                     taken.leave()
@@ -385,7 +385,7 @@ class EndpointClient:
                     logger.exception("a request to a model failed in an unforeseen way")
                     raise EndpointError(f"{type(error).__name__}: {error}") from error
 
-    def _asked(self, route: Route) -> str:
+    def _addresses(self, route: Route) -> str:
         return ", ".join(address.base_url for address in route.addresses)
 
 
@@ -419,7 +419,7 @@ def _openai_client(base_url: str, config: EndpointConfig) -> AsyncOpenAI:
     from verl_video_tools.services.bounded_http import BoundedHttpClient
 
     # The machine's proxy must not be asked for its own servers.
-    is_here = urlsplit(base_url).hostname in _OWN_NAMES
+    is_here = urlsplit(base_url).hostname in _LOCAL_HOSTS
     seconds = config.deadline_seconds
     return AsyncOpenAI(
         http_client=BoundedHttpClient(trust_env=not is_here),

@@ -99,7 +99,7 @@ class VerdictCache:
             with whole_file(path) as partial:
                 partial.write_text(json.dumps(_cache_entry(key, verdict)), encoding="utf-8")
         except OSError as error:
-            logger.warning("nothing could be kept in %s: %s", self._folder, error)
+            logger.warning("nothing could be cached in %s: %s", self._folder, error)
 
     def _path(self, key: CacheKey) -> Path:
         digest = _digest(asdict(key))
@@ -154,7 +154,7 @@ class LLMJudge(EndpointClient):
                 return AnswerLabel(await self._verdict(question, truth, _as_read(answer)))
             except Refused as error:
                 if not self.has_answered:
-                    await self._ask(_QUESTION, _TRUTH, _KNOWN_ANSWERS[AnswerLabel.INCORRECT])
+                    await self._ask(_QUESTION, _TRUTH, _EXAMPLE_ANSWERS[AnswerLabel.INCORRECT])
                 logger.warning("an answer that the judge does not judge counts as incorrect: %s", error)
                 return AnswerLabel.INCORRECT
         except EndpointError as error:
@@ -174,11 +174,11 @@ class LLMJudge(EndpointClient):
         temperature, model = self.config.temperature, await self.model()
         named = model if temperature == 0 else f"{model} at temperature {temperature:g}"
         key = CacheKey(question, truth, answer, self._prompt, named)
-        kept = None if self._cache is None else await asyncio.to_thread(self._cache.get, key)
-        # Another profile with the same instructions may have kept a label that this one does not know.
-        if kept in [label.value for label in self._profile.labels]:
+        cached = None if self._cache is None else await asyncio.to_thread(self._cache.get, key)
+        # Another profile with the same instructions may have cached a label that this one does not know.
+        if cached in [label.value for label in self._profile.labels]:
             self.counters.cache_hits += 1
-            return str(kept)
+            return str(cached)
         verdict = await self._ask(question, truth, answer)
         if self._cache is not None:
             await asyncio.to_thread(self._cache.put, key, verdict)
@@ -186,8 +186,8 @@ class LLMJudge(EndpointClient):
 
     async def _ask(self, question: str, truth: str, answer: str) -> str:
         # JSON is the fence: a string ends where its quotation mark does, whatever the answer holds.
-        shown = {"question": question} if question else {}
-        data = {**shown, "reference": truth, "answer": without_labels(answer)}
+        fields = {"question": question} if question else {}
+        data = {**fields, "reference": truth, "answer": without_labels(answer)}
         user = {"role": "user", "content": json.dumps(data, ensure_ascii=False)}
         body: dict[str, Any] = {
             "messages": [{"role": "system", "content": self._prompt}, user],
@@ -232,7 +232,7 @@ def _as_read(answer: str) -> str:
 
 _QUESTION = "Which animal crosses the road, and when?"
 _TRUTH = "a brown dog, after the lorry has passed"
-_KNOWN_ANSWERS = {
+_EXAMPLE_ANSWERS = {
     AnswerLabel.CORRECT: "A brown dog, once the lorry has passed.",
     AnswerLabel.INCORRECT: "No animal crosses the road at any time.",
 }
@@ -250,7 +250,7 @@ class Finding:
 async def examine_judge(config: JudgeConfig) -> list[Finding]:
     """Is a judge reachable, and does it tell a right answer from a wrong one?
 
-    Verdicts are neither read from a cache nor kept.
+    Verdicts are neither read from a cache nor cached.
     """
     async with LLMJudge(replace(config, cache_dir=None)) as judge:
         try:
@@ -258,12 +258,12 @@ async def examine_judge(config: JudgeConfig) -> list[Finding]:
             findings = [Finding("endpoint", f"{await judge.model()} at {', '.join(config.base_urls)}")]
         except EndpointError as error:
             return [Finding("endpoint", fault=str(error))]
-        for wanted, answer in _KNOWN_ANSWERS.items():
+        for expected, answer in _EXAMPLE_ANSWERS.items():
             try:
                 label = await judge.judge(_QUESTION, _TRUTH, answer)
             except JudgeError as error:
-                findings.append(Finding(f"known {wanted.value} answer", fault=str(error)))
+                findings.append(Finding(f"known {expected.value} answer", fault=str(error)))
                 continue
-            fault = "" if label is wanted else f"was called {label.value}: this model cannot judge with this prompt"
-            findings.append(Finding(f"known {wanted.value} answer", label.value, fault))
+            fault = "" if label is expected else f"was called {label.value}: this model cannot judge with this prompt"
+            findings.append(Finding(f"known {expected.value} answer", label.value, fault))
         return findings

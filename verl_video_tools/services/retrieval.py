@@ -66,7 +66,7 @@ class Encoder(Protocol):
 
 
 Embeddings = dict[int, npt.NDArray[np.float32]]
-"""What is known of one video: the embedding (D,) of a frame by its index."""
+"""Those of one video: the embedding (D,) of a frame by its index."""
 
 
 class RetrievalService:
@@ -106,10 +106,10 @@ class RetrievalService:
         if not candidates:
             return []
         # A query that fails on its text has its frames encoded all the same: the next one will want them.
-        text_1D, known = await asyncio.gather(
+        text_1D, embeddings = await asyncio.gather(
             self._on_encoder(self._encoder.encode_texts, [text]), self._embeddings(video_path, candidates, end)
         )
-        embeddings_TD = np.stack([known[index] for index in candidates])
+        embeddings_TD = np.stack([embeddings[index] for index in candidates])
         similarities = np.round(embeddings_TD @ text_1D[0], _SIMILARITY_DECIMALS)
         best = np.argsort(-similarities, kind="stable")[:num_frames]
         return [int(candidates[place]) for place in best]
@@ -117,21 +117,21 @@ class RetrievalService:
     async def _embeddings(self, video_path: str, indices: Sequence[int], end: float) -> Embeddings:
         """Embeddings of at least these frames; each is encoded once, however many queries wait for it."""
         file = await identify(video_path, _left_seconds(end))
-        known = self._videos.setdefault(file, {})
+        embeddings = self._videos.setdefault(file, {})
         self._videos.move_to_end(file)
-        if known.keys() >= set(indices):
-            return known
+        if embeddings.keys() >= set(indices):
+            return embeddings
         async with self._locks.setdefault(file, asyncio.Lock()):
-            missing = sorted(set(indices) - known.keys())
+            missing = sorted(set(indices) - embeddings.keys())
             async with self._slots:
                 video = await open_video(video_path, _left_seconds(end))
                 for start in range(0, len(missing), _IMAGE_BATCH_SIZE):
                     batch = missing[start : start + _IMAGE_BATCH_SIZE]
                     rows_TD = await self._encoded(video, batch, end)
                     # Kept at once: after a deadline the next query goes on from here.
-                    known.update(zip(batch, rows_TD, strict=True))
+                    embeddings.update(zip(batch, rows_TD, strict=True))
                     self._forget_oldest(rows_TD[0].nbytes)
-        return known
+        return embeddings
 
     def _forget_oldest(self, row_bytes: int) -> None:
         while sum(map(len, self._videos.values())) * row_bytes > MEMORY_BYTES:

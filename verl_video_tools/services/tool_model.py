@@ -169,21 +169,21 @@ class RecordedToolModel:
         """
         if self._next >= len(self._exchanges):
             raise ToolModelError("no further reply is recorded; export the rollout again from its record")
-        found = self._exchanges[self._next]
+        exchange = self._exchanges[self._next]
         self._next += 1
         request = content_text(content)
-        if found["request"] != request:
+        if exchange["request"] != request:
             raise ToolModelError(
-                f"the reply recorded next answers {found['request']!r:.100} and not {request!r:.100}; export the "
+                f"the reply recorded next answers {exchange['request']!r:.100} and not {request!r:.100}; export the "
                 "rollout again with these settings"
             )
-        if found.get("reply") is None:
-            error = str(found.get("error"))
+        if exchange.get("reply") is None:
+            error = str(exchange.get("error"))
             if error.startswith(f"{CallErrorCode.NO_REPLY}:"):
                 raise CallRejected(CallErrorCode.NO_REPLY, "the model gave no reply that can be used")
             raise ToolModelError(error)
-        tokens = int(found.get("prompt_tokens", 0)), int(found.get("completion_tokens", 0))
-        return ModelReply(str(found["reply"]), str(found.get("model")), *tokens, bool(found.get("cut", False)))
+        tokens = int(exchange.get("prompt_tokens", 0)), int(exchange.get("completion_tokens", 0))
+        return ModelReply(str(exchange["reply"]), str(exchange.get("model")), *tokens, bool(exchange.get("cut", False)))
 
 
 SCRIPTED = "scripted"

@@ -100,7 +100,7 @@ def without_labels(answer: str) -> str:
     """An answer in which nothing would be read as a label, were it quoted: braces become parentheses, words such as
     "label" or "score" lose the colon behind them, and no tag ends a reasoning, after which alone a reply is read."""
     plain = _REASONING_TAG.sub(r"(\1)", answer.translate(_BRACES))
-    return _AFTER_LABEL_WORD.sub(lambda found: found[1] + found[2].translate(_SEPARATORS), plain)
+    return _AFTER_LABEL_WORD.sub(lambda match: match[1] + match[2].translate(_SEPARATORS), plain)
 
 
 @dataclass(frozen=True)

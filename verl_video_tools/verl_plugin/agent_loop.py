@@ -258,7 +258,7 @@ async def _run_timed(episode: Episode, policy: TokenPolicy, timing: AgentLoopMet
         await episode.run(policy)
     finally:
         timing.generate_sequences = policy.generation_seconds
-        timing.tool_calls = time.perf_counter() - started - policy.own_seconds
+        timing.tool_calls = time.perf_counter() - started - policy.policy_seconds
 
 
 if os.environ.get("VERL_LOGGING_LEVEL"):

@@ -159,7 +159,7 @@ class RolloutGroup:
         names = ("score", "acc", *self.method.reward_components)
         rewards = [{name: rollout.info[name] for name in names} for rollout in compared]
         try:
-            found = group_rewards(self.method, trajectories, rewards, self.sample)
+            group = group_rewards(self.method, trajectories, rewards, self.sample)
         except GroupScoreError as error:
             logger.exception("group of row %s: %s", self.sample.extra_info.get("index"), error)
             zero = {**zero_reward(self.method), "acc": 0.0, "flagged": 1.0}
@@ -168,7 +168,7 @@ class RolloutGroup:
                 trajectory.error = str(error)
                 rollout.rewrite(rollout.info | zero, trajectory)
             return compared
-        for rollout, reward in zip(compared, found, strict=True):
+        for rollout, reward in zip(compared, group, strict=True):
             rollout.rewrite(rollout.info | reward)
         return compared
 

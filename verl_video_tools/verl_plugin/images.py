@@ -97,7 +97,7 @@ async def fetch_missing(sent: Sequence[SentImages], is_cached: Sequence[bool]) -
     for piece in sent:
         cached = is_cached[len(images) : len(images) + len(piece.names)]
         stored = [] if all(cached) else await piece.reference
-        images += [None if known else stored[piece.first + number] for number, known in enumerate(cached)]
+        images += [None if is_present else stored[piece.first + number] for number, is_present in enumerate(cached)]
     return images
 
 
@@ -120,10 +120,10 @@ def store(images: Sequence[ImagePart]) -> ImageObject:
     return ImageObject(ray.put(arrays), [image_name(array) for array in arrays if array is not None])
 
 
-_Shown = tuple[str, tuple[FrameRecord, ...]]
+_InitialFrames = tuple[str, tuple[FrameRecord, ...]]
 """A group, and which frames its rollouts start with."""
-_initial: WeakValueDictionary[_Shown, ImageObject] = WeakValueDictionary()
-_in_progress: dict[_Shown, asyncio.Task[ImageObject]] = {}
+_initial: WeakValueDictionary[_InitialFrames, ImageObject] = WeakValueDictionary()
+_in_progress: dict[_InitialFrames, asyncio.Task[ImageObject]] = {}
 
 
 class ImageSender:
@@ -136,14 +136,14 @@ class ImageSender:
     def __init__(self, group: str) -> None:
         self._group = group
         self._places: dict[int, tuple[ImageObject, int]] = {}
-        self._kept: list[ImagePart] = []  # an identity is an image's only while it lives
+        self._sent: list[ImagePart] = []  # an identity is an image's only while it lives
 
     async def send(self, images: Sequence[ImagePart]) -> list[SentImages]:
         """References to images, in their order. Those that no turn has shown before are stored first."""
         if new := [image for image in images if id(image) not in self._places]:
             stored = await (asyncio.to_thread(store, new) if self._places else self._shared(new))
             self._places |= {id(image): (stored, number) for number, image in enumerate(new)}
-            self._kept += new
+            self._sent += new
         pieces: list[tuple[ImageObject, int, int]] = []
         for stored, number in (self._places[id(image)] for image in images):
             if pieces and pieces[-1][0] is stored and pieces[-1][2] == number:
@@ -154,8 +154,8 @@ class ImageSender:
 
     async def _shared(self, images: Sequence[ImagePart]) -> ImageObject:
         key = self._group, tuple(image.record for image in images)
-        if (found := _initial.get(key)) is not None:
-            return found
+        if (initial := _initial.get(key)) is not None:
+            return initial
         task = _in_progress.get(key)
         if task is None:
             task = _in_progress[key] = asyncio.create_task(asyncio.to_thread(store, images))

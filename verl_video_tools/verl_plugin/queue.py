@@ -42,8 +42,8 @@ def write(
     columns = TensorDict({}, batch_size=len(keys))
     for name, values in fields.items():
         columns[name] = values
-    given = {} if tags is None else {"tags": list(tags)}
-    tq.kv_batch_put(keys=list(keys), partition_id=partition_id, fields=columns, **given)
+    options = {} if tags is None else {"tags": list(tags)}
+    tq.kv_batch_put(keys=list(keys), partition_id=partition_id, fields=columns, **options)
 
 
 def write_rows(keys: Sequence[str], partition_id: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -65,7 +65,7 @@ class VideoToolsRewardManager(RewardManagerBase):
         trajectory = unpack_record(item.non_tensor_batch["tool_extra_fields"])
         method = method_of_rollout(self._method(trajectory.method), trajectory.settings)
         reward = zero_reward(method)
-        flagged, spared, unjudged, sample = bool(trajectory.flags), False, False, None
+        flagged, skipped, unjudged, sample = bool(trajectory.flags), False, False, None
         counters = JudgeCounters()
         if not flagged:
             sample = Sample.from_row(item.non_tensor_batch)
@@ -79,9 +79,9 @@ class VideoToolsRewardManager(RewardManagerBase):
                 logger.exception("rollout of row %s: its reward failed", sample.extra_info.get("index"))
                 flagged = True
             answered_open = sample.question_type == "open" and trajectory.answer is not None
-            spared = answered_open and decided_by_rule(trajectory.answer, sample) is not None
+            skipped = answered_open and decided_by_rule(trajectory.answer, sample) is not None
         info = reward_info(method, reward, sample, flagged, self._configured)
-        info |= judge_info(counters, spared, unjudged)
+        info |= judge_info(counters, skipped, unjudged)
         info["unread"] = float(sample is not None and is_unread(trajectory.answer, sample))
         return {"reward_score": reward["score"], "reward_extra_info": info}
 
@@ -98,11 +98,11 @@ def _finite(reward: dict[str, float], method: Method) -> dict[str, float]:
     return reward
 
 
-def judge_info(counters: JudgeCounters, spared: bool, unjudged: bool) -> dict[str, float]:
+def judge_info(counters: JudgeCounters, skipped: bool, unjudged: bool) -> dict[str, float]:
     """What one rollout asked of the judge, under the keys that every row of a run shares.
 
     Args:
-        spared: a rule decided on the answer to an open question.
+        skipped: a rule decided on the answer to an open question.
         unjudged: the rollout is flagged for want of a verdict; the trainer and dynamic sampling read it from here.
     """
     return {
@@ -112,7 +112,7 @@ def judge_info(counters: JudgeCounters, spared: bool, unjudged: bool) -> dict[st
         "judge_attempts": float(counters.attempts),
         "judge_failed_attempts": float(counters.failed_attempts),
         "judge_latency_ms": counters.latency_ms_p50,
-        "judge_spared": float(spared),
+        "judge_spared": float(skipped),
     }
 
 

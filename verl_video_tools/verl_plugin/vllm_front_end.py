@@ -98,7 +98,7 @@ class RequestPreparer:
                 self._cache.touch_sender_cache_item(image_hash)
         token_ids: list[int] = []
         items: list[Any] = []
-        found_hashes: list[str] = []
+        image_hashes: list[str] = []
         places: list[Any] = []
         number = 0
         for piece, num_images in split_prompt(ids, self._image_token_id, len(names)):
@@ -111,10 +111,10 @@ class RequestPreparer:
             ]
             token_ids += done["prompt_token_ids"]
             items += done["mm_kwargs"][_MODALITY]
-            found_hashes += done["mm_hashes"][_MODALITY]
+            image_hashes += done["mm_hashes"][_MODALITY]
         self._renderer.update_mm_cache_stats()
         return self._mm_input(
-            token_ids, self._kwargs_items({_MODALITY: items}), {_MODALITY: found_hashes}, {_MODALITY: places}
+            token_ids, self._kwargs_items({_MODALITY: items}), {_MODALITY: image_hashes}, {_MODALITY: places}
         )
 
     def _inputs(self, ids: list[int], images: Sequence[Any], names: Sequence[str], kwargs: Mapping[str, Any]) -> Any:
@@ -235,8 +235,8 @@ class FrontEndServer(vLLMHttpServer):
 class FrontEndReplica(vLLMReplica):
     """verl's replica, launching `FrontEndServer`, or what a subclass says."""
 
-    own_server: ClassVar[type] = FrontEndServer
+    http_server_class: ClassVar[type] = FrontEndServer
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(self.own_server)
+        self.server_class = ray.remote(self.http_server_class)

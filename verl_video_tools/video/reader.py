@@ -1,4 +1,4 @@
-"""Where the frames of a file are, and their decoding: from a key frame up to the last frame that is wanted.
+"""Where the frames of a file are, and their decoding: from a key frame up to the last frame that is requested.
 
 All files have one kind of index, made when they are opened: of MP4 from the tables of the file, of Matroska, MPEG-TS
 and FLV from one pass over the packets, of all others from one pass of decoding.
@@ -284,7 +284,7 @@ class FrameReader:
     def frames(
         self, indices: Sequence[int], within: range, deadline: Deadline, decode: Decode | None = None
     ) -> Iterator[tuple[int, int, av.VideoFrame]]:
-        """(wanted index, shown index, frame) for ascending distinct indices: the nearest sound frame for a damaged one.
+        """(requested index, shown index, frame) for ascending distinct indices: the nearest sound frame for a bad one.
 
         Args:
             within: indices of frames that may replace a damaged one.
@@ -314,25 +314,25 @@ class FrameReader:
             return
         waiting = list(indices)
         while waiting:
-            start, end, wanted = self._first_run(waiting)
+            start, end, requested = self._first_run(waiting)
             done = set()
             try:
-                for frame in self._decode_run(start, end, wanted.keys(), deadline):
-                    if frame.pts in wanted:
-                        done.add(wanted[frame.pts])
-                        yield wanted[frame.pts], frame
+                for frame in self._decode_run(start, end, requested.keys(), deadline):
+                    if frame.pts in requested:
+                        done.add(requested[frame.pts])
+                        yield requested[frame.pts], frame
             except _Restart:
                 waiting = [index for index in waiting if index not in done]
             else:
-                del waiting[: len(wanted)]
+                del waiting[: len(requested)]
 
     def _decode_in_order(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, av.VideoFrame]]:
-        wanted = set(indices)
-        if not wanted:
+        requested = set(indices)
+        if not requested:
             return
         self._source.rewind()
         for index, frame in enumerate(_decoded(self._source, deadline)):
-            if index in wanted:
+            if index in requested:
                 yield index, frame
             if index == indices[-1]:
                 return
@@ -341,18 +341,18 @@ class FrameReader:
         """Positions of the first and the last packet to decode for the first indices, and {time: index} of these."""
         index = self.index
         start, end = int(index.keys[index.groups[indices[0]]]), -1
-        wanted: dict[int, int] = {}
+        requested: dict[int, int] = {}
         for number in indices:
-            if wanted and index.keys[index.groups[number]] > end:
+            if requested and index.keys[index.groups[number]] > end:
                 break
             end = max(end, int(index.positions[number]))
-            wanted[int(index.frame_pts[number])] = number
-        return start, end, wanted
+            requested[int(index.frame_pts[number])] = number
+        return start, end, requested
 
     def _decode_run(
-        self, start: int, end: int, wanted_pts: Collection[int], deadline: Deadline
+        self, start: int, end: int, requested_pts: Collection[int], deadline: Deadline
     ) -> Iterator[av.VideoFrame]:
-        """Sound frames of the packets from a key frame to an end; of those that are not wanted some may be left out.
+        """Sound frames of the packets from a key frame to an end; of those that are not requested some may be left out.
 
         Raises:
             _Restart: decoding cannot start where it did, or the seek went astray.
@@ -361,7 +361,7 @@ class FrameReader:
         for position, packet in self._packets(start, end, deadline):
             is_unreferenced = self._can_skip and _is_unreferenced(packet, source.codec_name, self._extradata)
             if self._can_skip:  # only such pictures: while it may leave out a picture, the decoder reports no damage
-                source.skip_unreferenced(is_unreferenced and packet.pts not in wanted_pts)
+                source.skip_unreferenced(is_unreferenced and packet.pts not in requested_pts)
             run.sent(position, packet, is_unreferenced)
             frames = source.decode(packet)
             if frames is None and not is_unreferenced:
@@ -444,7 +444,7 @@ class _Run:
         self._start_came = False
         self._sent: dict[int, _Sent] = {}
         self._latest_pts = int(reader.index.pts[start])
-        self._held: deque[tuple[_Sent, av.VideoFrame]] = deque()
+        self._decoded_ahead: deque[tuple[_Sent, av.VideoFrame]] = deque()
         self._damaged: list[_Sent] = []
         """Of each group the first."""
 
@@ -476,10 +476,10 @@ class _Run:
             if self._checks_keys:
                 self._check_key(sent, frame)
             if not frame.is_corrupt:
-                self._held.append((sent, frame))
+                self._decoded_ahead.append((sent, frame))
             elif not sent.is_unreferenced:
                 self.mark_damaged(sent.pts)
-            while self._held and self._held[0][0].latest_pts <= sent.pts:
+            while self._decoded_ahead and self._decoded_ahead[0][0].latest_pts <= sent.pts:
                 yield from self._let_go()
 
     def rest(self) -> Iterator[av.VideoFrame]:
@@ -487,11 +487,11 @@ class _Run:
         if self._checks_keys and self._start_is_missing():
             self._reader.drop_key(self._start)
             raise _Restart
-        while self._held:
+        while self._decoded_ahead:
             yield from self._let_go()
 
     def _let_go(self) -> Iterator[av.VideoFrame]:
-        sent, frame = self._held.popleft()
+        sent, frame = self._decoded_ahead.popleft()
         if self._is_sound(sent):
             yield frame
 
@@ -666,7 +666,7 @@ def _sample_table(path: Path, track_id: int) -> _SampleTable | None:
         with path.open("rb") as file:
             boxes = _Mp4Boxes(file)
             moov, track = boxes.track(track_id)
-            if any(boxes.within(moov, b"mvex")) or _num_stretches(boxes, track) > 1:
+            if any(boxes.within(moov, b"mvex")) or _num_runs(boxes, track) > 1:
                 return None  # fragments follow; or hidden packets have the times of shown ones
             stbl = next(boxes.within(track, b"mdia", b"minf", b"stbl"))
             common_size, num_samples = boxes.numbers(next(boxes.within(stbl, b"stsz")), 4, 2)
@@ -698,8 +698,8 @@ def _expanded(runs: npt.NDArray[Any], num_samples: int) -> Integers:
     return np.repeat(runs["f1"].astype(np.int64), counts)
 
 
-def _num_stretches(boxes: _Mp4Boxes, track: Span) -> int:
-    """How many stretches of its media a track is put together from, by its edit list."""
+def _num_runs(boxes: _Mp4Boxes, track: Span) -> int:
+    """How many parts of its media a track is put together from, by its edit list."""
     for span in boxes.within(track, b"edts", b"elst"):
         dtype = ">i8,>i8,>i4" if boxes.numbers(span, 0, 1)[0] >> 24 else ">i4,>i4,>i4"
         edits = boxes.entries(span, dtype, MAX_EDITS)

@@ -65,4 +65,4 @@ class CpuVllmServer(FrontEndServer):
 class CpuVllmReplica(FrontEndReplica):
     """verl's replica, launching `CpuVllmServer`."""
 
-    own_server = CpuVllmServer
+    http_server_class = CpuVllmServer
