@@ -171,12 +171,12 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         Args:
             prefix_turns: assistant turns that come first, executed and not sampled.
             prefix_initial_frames: indices of the frames that these turns were written about; where others are shown,
-                the rollout is aborted before the endpoint is asked.
+                the rollout is aborted before any request.
             instruction: appended to the method's system prompt.
             seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
             retriever: for tools that find frames by text.
             tool_model: for tools that ask a model.
-            watch: called before each turn is asked for.
+            watch: called before each turn.
         """
         episode = Episode(method, sample, self.config.envelope, retriever=retriever, tool_model=tool_model)
         with self.client.route() as route:
@@ -204,7 +204,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             may_exceed: a request that is longer than the server takes gives an empty turn that was cut, and no reply.
 
         Raises:
-            EndpointError: there is none.
+            EndpointError: the request failed.
         """
         try:
             completion = await self._complete(route, method, request)
@@ -225,7 +225,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         """The next assistant turn, with the stop string that ended it.
 
         Raises:
-            EndpointError: there is none.
+            EndpointError: the request failed.
         """
         body = {**request, **self.config.sampling_fields()}
         if method.max_turn_tokens is not None:

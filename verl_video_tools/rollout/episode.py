@@ -1,8 +1,8 @@
 """A rollout without a model: what the environment does between two assistant turns.
 
-`Episode` is the single place where turns are parsed, calls executed, budgets asked, records written and stop reasons
+`Episode` is the single place where turns are parsed, calls executed, budgets checked, records written and stop reasons
 decided. The token-level loop, `vvt replay`, the writers of training data and the evaluation are policies that
-`Episode.run` asks for turns, so they cannot disagree. It knows nothing of tokens: a `BudgetCheck` answers for those.
+`Episode.run` calls, so they cannot disagree. Tokens are the business of the `BudgetCheck`.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Episode:
             requests = await initial_requests(method, sample, self.envelope, context)
             planned = [image for request in requests for image in await self._videos.planned(request)]
             messages = prompt_messages(method, sample, infos, planned)
-            if await self._exceeds_budget(messages, infos[0]):  # asked before anything is decoded
+            if await self._exceeds_budget(messages, infos[0]):  # checked before anything is decoded
                 return None
             prefetch: tuple[FrameRequest, ...] = ()
             if len(requests) == 1 and method.initial_frames_selector is None:  # else the group's are not known
@@ -166,7 +166,7 @@ class Episode:
             return None
         if [image.record for image in images] == [image.record for image in planned]:
             messages = [Message(message.role, with_pixels(message.content, images)) for message in messages]
-        else:  # another frame stands in for a damaged one, and labels tell what is shown
+        else:  # another frame replaces a damaged one, and labels name what is shown
             messages = prompt_messages(method, sample, infos, images)
             if await self._exceeds_budget(messages, infos[0]):
                 return None
@@ -181,7 +181,7 @@ class Episode:
         """The prompt of a row with images, or with neither images nor a video. No tool can show more."""
         try:
             messages = await planned_picture_prompt(self.method, self.sample, self.envelope)
-            if await self._exceeds_budget(messages, None):  # asked before anything is decoded
+            if await self._exceeds_budget(messages, None):  # checked before anything is decoded
                 return None
             messages = await decoded_picture_prompt(messages, self.sample, self.envelope)
         except (RowError, UsageError) as error:
@@ -265,7 +265,7 @@ class Episode:
 
         planned = [await self._take(record, plan, self._videos.planned) for record, plan in plans]
         observation = escape_special_tokens(self.method.observe(planned, turns_left))
-        if reason := await self._refuses(observation):  # asked before anything is decoded
+        if reason := await self._refuses(observation):  # checked before anything is decoded
             self._fail(turn.calls, CallErrorCode(reason), "does not fit")
             if self.method.ends_on_budget() or not turn.calls:  # no refusal can take the place of an answer to no call
                 self._end(reason)
@@ -283,7 +283,7 @@ class Episode:
         images = [image for outcome in outcomes for image in outcome.images]
         if _records(outcomes) == _records(planned):
             observation = with_pixels(observation, images)
-        else:  # a call was refused or failed, or another frame stands in for a damaged one
+        else:  # a call was refused or failed, or another frame replaces a damaged one
             observation = escape_special_tokens(self.method.observe(outcomes, turns_left))
             if reason := await self._refuses(observation):
                 self._fail(turn.calls, CallErrorCode(reason), "does not fit")
@@ -373,7 +373,7 @@ class Episode:
         try:
             planned = await self._videos.planned(request)
             messages = escape_messages(self.method.verification_prompt(self.sample, video, planned))
-            if not await policy.fits_detached(messages):  # asked before anything is decoded
+            if not await policy.fits_detached(messages):  # checked before anything is decoded
                 verification.error = "does not fit"
                 return
             images = await self._videos.decode(request)

@@ -258,7 +258,7 @@ class RolloutVideos:
         frame turns out to be damaged.
 
         Raises:
-            VideoError: they cannot be told, or not in time.
+            VideoError: a frame or the region is outside the video.
         """
         records = await planned_frames(self._video_of(request), request, self.deadline_seconds)
         return tuple(ImagePart(_in_video(record, request.video)) for record in records)

@@ -1,4 +1,4 @@
-"""What `Episode.run` asks: a policy for each turn of the assistant, a budget whether a message fits."""
+"""The two sides that `Episode.run` calls: a policy gives each turn of the assistant, a budget checks each message."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Policy(Protocol):
 
 @runtime_checkable
 class AnswersDetached(Protocol):
-    """A policy that can be asked outside its dialogue. One that cannot, such as recorded turns, is not asked."""
+    """A policy that also answers requests outside its dialogue. Recorded turns, for one, cannot."""
 
     async def fits_detached(self, messages: Sequence[Message]) -> bool:
         """Whether a request fits; images come without pixels."""

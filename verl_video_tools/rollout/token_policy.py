@@ -36,7 +36,7 @@ class TokenPolicy:
     decode: Callable[[Sequence[int]], str]
     """Tokens to text, special tokens included."""
     request_id: str
-    """Of all requests of the rollout; tells the server's router that they belong together."""
+    """Of all requests of the rollout; by it the server's router knows that they belong together."""
     send_images: Callable[[Sequence[ImagePart]], Awaitable[list[Any]]]
     """Makes of a sequence's images what the server takes as its `image_data`."""
     sampling_params: Mapping[str, Any]
@@ -112,7 +112,7 @@ class TokenPolicy:
         if not token_ids or output.stop_reason in _ENGINE_ABORT_REASONS:
             reason = f"stop reason {output.stop_reason!r} after {len(token_ids)} tokens"
             raise PolicyError(f"the inference engine gave no whole turn: {reason}; its log may say why")
-        # Not asked for any, the engine gives None, and verl an empty list where it has joined interrupted requests.
+        # Unrequested ones are None from the engine, and an empty list where verl has joined interrupted requests.
         logprobs = list(output.log_probs or ()) if self.with_logprobs else None
         if num_surplus := len(token_ids) - length_to_stop(token_ids, self.method.stop, self.decode):
             del token_ids[-num_surplus:]

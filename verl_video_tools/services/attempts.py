@@ -12,7 +12,7 @@ from verl_video_tools.core.errors import EndpointError
 logger = logging.getLogger(__name__)
 
 MAX_REPLIES = 4
-"""Unusable replies before a request fails: a model that is asked the same seldom does better later."""
+"""Unusable replies before a request fails: a repeated question seldom gets a better reply."""
 
 
 class BrokenReply(EndpointError):

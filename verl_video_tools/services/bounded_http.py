@@ -1,4 +1,4 @@
-"""What comes in from an endpoint: bounded in size, in Unicode, and from the server that was asked."""
+"""What comes in from an endpoint: bounded in size, in Unicode, and from the server of the request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RETRY_HEADER = "retry-after"
 class BoundedHttpClient(DefaultAsyncHttpxClient):
     """The client of the `openai` package, which would read a body of any size into memory and follow redirects.
 
-    Compressed bodies are refused, since a small one may hold any number of bytes; servers are asked not to send them.
+    Compressed bodies are refused, since a small one may hold any number of bytes; requests say so.
     Of a reply's headers only `Retry-After` has a meaning here.
     """
 

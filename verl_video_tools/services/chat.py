@@ -37,7 +37,7 @@ def restore_stop(completion: Completion, stop: Sequence[str]) -> str:
 
 
 VIDEO_JPEG_QUALITY = 95
-"""Of the frames of a video, which travel as JPEG where nothing else is asked for."""
+"""Of the frames of a video, which travel as JPEG by default."""
 
 
 def to_chat_message(message: Message, jpeg_quality: int | None = None, *, as_video: bool = False) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointConfig:
-    """Where a model is served, and how it is asked.
+    """Where a model is served, and limits of its requests.
 
     Raises:
         UsageError: a value outside its range.
@@ -57,7 +57,7 @@ class EndpointConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeConfig(EndpointConfig):
-    """Where the judge is, and how it is asked. Its key is the environment variable VVT_JUDGE_API_KEY.
+    """Where the judge is, and how it judges. Its key is the environment variable VVT_JUDGE_API_KEY.
 
     Raises:
         UsageError: a value outside its range.

@@ -55,14 +55,14 @@ _UNFINISHED = frozenset({"abort", "aborted", "error"})
 
 
 class Unavailable(EndpointError):
-    """The endpoint gave no reply: busy, failing, or not reached. That says nothing about what was asked."""
+    """The endpoint gave no reply: busy, failing, or not reached. That says nothing about the request."""
 
 
 class Refused(EndpointError):
     """The endpoint gave no usable reply to this request: HTTP 400, 413 or 422, replies that `read` refused, or HTTP 500
     several times while it answered others.
 
-    Where it answers others (`has_answered`), that is because of what was asked.
+    Where it answers others (`has_answered`), the request is the cause.
     """
 
 
@@ -70,7 +70,7 @@ class UnusableReply(EndpointError):
     """Why a reply cannot be used.
 
     Args:
-        reminder: what the model is told before it replies again: asked the same, it says the same again.
+        reminder: a message before the model replies again, since the same request gets the same reply.
     """
 
     def __init__(self, reason: str, reminder: str | None = None) -> None:
@@ -224,7 +224,7 @@ class EndpointClient:
 
     @property
     def has_answered(self) -> bool:
-        """Whether a reply could be used before: the endpoint works, and is asked as it should be."""
+        """Whether a reply could be used before: the endpoint works, and so do our requests."""
         return self._session().has_answered
 
     def route(self) -> Route:
@@ -235,7 +235,7 @@ class EndpointClient:
         """The configured model, or the first that is served.
 
         Raises:
-            EndpointError: the endpoint cannot be asked, or lists none.
+            EndpointError: the endpoint cannot be reached, or lists no model.
         """
         session, config = self._session(), self._endpoint_config
         if config.model is None and session.first_model is None:
@@ -319,7 +319,7 @@ class EndpointClient:
             return  # it answers, if not to this
 
     async def server_version(self) -> str | None:
-        """The version that the server tells at `/version`, beside `/v1`, as vLLM does; None where it does not."""
+        """The version that vLLM reports at `/version`, beside `/v1`; None for other servers."""
         with suppress(EndpointError):
             async with self._exchange() as route:
                 url = f"{route.address.base_url.rstrip('/').removesuffix('/v1')}/version"
@@ -418,7 +418,7 @@ def _openai_client(base_url: str, config: EndpointConfig) -> AsyncOpenAI:
 
     from verl_video_tools.services.bounded_http import BoundedHttpClient
 
-    # The machine's proxy must not be asked for its own servers.
+    # Servers of this machine are not reached through its proxy.
     is_here = urlsplit(base_url).hostname in _LOCAL_HOSTS
     seconds = config.deadline_seconds
     return AsyncOpenAI(

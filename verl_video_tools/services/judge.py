@@ -1,4 +1,5 @@
-"""A language model as judge of free-form answers: `LLMJudge` asks many at a time, and says so when it could not.
+"""A language model as judge of free-form answers: `LLMJudge` sends many requests at a time, and raises where it gets
+no verdict.
 
 `VerdictCache` keeps verdicts on disk. `examine_judge` says whether a judge can be reached and tells right from wrong.
 """
@@ -41,7 +42,7 @@ class JudgeCounters:
     """What became of judgements."""
 
     calls: int = 0
-    """Judgements asked for."""
+    """Requested judgements."""
     cache_hits: int = 0
     """Those answered from disk."""
     failures: int = 0
@@ -107,7 +108,7 @@ class VerdictCache:
 
 
 def _cache_entry(key: CacheKey, label: str) -> dict[str, str]:
-    """What a file holds. The checksum tells a label that was changed."""
+    """What a file holds. The checksum reveals a label that was changed."""
     entry = {**asdict(key), "label": label}
     return {**entry, "sha256": _digest(entry)}
 
@@ -217,7 +218,7 @@ class LLMJudge(EndpointClient):
         except JudgeError as error:
             raise UnusableReply(str(error), self._profile.reminder) from error
         if label not in self._profile.labels:
-            fault = f"the judge's label {label.value!r} is none of the profile {self.config.profile!r}"
+            fault = f"the judge's label {label.value!r} does not belong to the profile {self.config.profile!r}"
             raise UnusableReply(fault, self._profile.reminder)
         return label.value
 

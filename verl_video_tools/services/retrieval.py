@@ -191,7 +191,7 @@ class RecordingRetriever:
     """A `core.types.Retriever` that notes another's answers.
 
     Args:
-        retriever: asked.
+        retriever: finds the frames.
         answers: each answer is appended to it.
     """
 
@@ -229,7 +229,7 @@ class RecordedRetriever:
         """The next recorded answer.
 
         Raises:
-            RetrievalError: there is none, or it is no answer to this query: the rollout does not replay.
+            RetrievalError: no answer is left, or the next one is for another query: the rollout does not replay.
         """
         answer = next(self._answers, None)
         if answer is None:

@@ -2,7 +2,7 @@
 
 `EndpointToolModel` asks it at an OpenAI-compatible endpoint. `RecordingToolModel` notes the exchanges of a rollout and
 keeps it within its limits; `RecordedToolModel` gives them again, so that a record replays without a model.
-`ScriptedToolModel` and `FunctionToolModel` stand in for it in tests.
+`ScriptedToolModel` and `FunctionToolModel` replace it in tests.
 
 A failure is that of one question only where the endpoint has shown that it works: it has given a usable reply before,
 and is still there. Everything else, such as a wrong address, a refused key or a server that is down, says nothing of
@@ -89,7 +89,7 @@ def connected(config: ToolModelConfig) -> EndpointToolModel:
 
 @dataclass
 class Spent:
-    """What a rollout has asked so far."""
+    """Requests of a rollout so far."""
 
     calls: int = 0
 
@@ -98,7 +98,7 @@ class RecordingToolModel:
     """A `ToolModel` of one call that notes its exchanges, and keeps the rollout within the model's limits.
 
     Args:
-        model: asked.
+        model: replies.
         spent: of the rollout; grows.
         exchanges: of the call; each is appended.
     """
@@ -137,8 +137,8 @@ class RecordingToolModel:
 
 
 def recorded_exchanges(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """What a rollout asked of its tools' model, in order, JSON-able: the argument of `RecordedToolModel`. Without
-    frames: the replay has its own."""
+    """The exchanges of a rollout with its tools' model, in order, JSON-able: the argument of `RecordedToolModel`.
+    Without frames: the replay has its own."""
     exchanges = (exchange for call in trajectory.calls() for exchange in call.model_calls)
     return [asdict(replace(exchange, frames=[])) for exchange in exchanges]
 
@@ -156,7 +156,7 @@ class RecordedToolModel:
 
     @property
     def limits(self) -> ModelLimits:
-        """As many questions as are recorded: what the rollout asked beyond them was refused."""
+        """As many requests as are recorded: the rollout's further ones were refused."""
         return ModelLimits(calls=len(self._exchanges))
 
     async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
@@ -164,8 +164,8 @@ class RecordedToolModel:
 
         Raises:
             CallRejected: as recorded.
-            ToolModelError: as recorded; or there is none, or it is one to another question: the rollout does not
-                replay.
+            ToolModelError: as recorded; or no reply is left, or the next one is for another message: the rollout
+                does not replay.
         """
         if self._next >= len(self._exchanges):
             raise ToolModelError("no further reply is recorded; export the rollout again from its record")
@@ -191,7 +191,7 @@ SCRIPTED = "scripted"
 
 
 class FunctionToolModel:
-    """Replies what a function makes of the message, and remembers what it was asked.
+    """Replies what a function makes of the message, and remembers the messages.
 
     Args:
         function: gives the reply's text, or a whole reply; what it raises is raised.
@@ -210,7 +210,7 @@ class FunctionToolModel:
 
 
 class ScriptedToolModel(FunctionToolModel):
-    """Gives replies in order, whatever it is asked.
+    """Gives replies in order, whatever the message.
 
     Args:
         replies: texts; an exception among them is raised in its place. After the last one, ToolModelError.

@@ -62,7 +62,7 @@ def read_verdict(reply: str) -> AnswerLabel:
     """The label that a reply states.
 
     Raises:
-        JudgeError: there is none, several that differ, or words that contradict it.
+        JudgeError: it states no label, several that differ, or words that contradict it.
     """
     text = without_reasoning(reply)
     stated: list[Any] = []  # values of labels
@@ -113,7 +113,7 @@ class Profile:
 
     @property
     def reminder(self) -> str:
-        """What a judge is told whose reply could not be read."""
+        """The message to a judge after a reply that could not be read."""
         *others, last = (label.value for label in self.labels)
         return (
             "That reply could not be read. Reply with one JSON object and nothing else, such as "

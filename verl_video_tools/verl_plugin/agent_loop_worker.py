@@ -8,14 +8,14 @@ They score and validate without pixels. For scoring verl runs the processor over
 training, and keeps what comes out while a judge thinks; for validation it keeps tensors that nobody reads. Rewards read
 the record, and need none.
 
-They leave the processor to whoever runs the model (`images`): a row refers to its images, which lie in the queue once.
-verl would run it here, on the event loop that all rollouts of the worker share, and keep its tensors in the queue for
+They leave the processor to the process that runs the model (`images`): a row refers to its images, which lie in the
+queue once. verl would run it here, on the event loop that all rollouts of the worker share, and keep its tensors in the queue for
 each rollout. With `video_tools.stored_images=false` the rows hold verl's tensors, in the precision in which the model
 will read them: verl keeps the processor's float32, though FSDP casts it to bfloat16 before anything else.
 
 They compare the rollouts of a group where the method does (`Method.score_group`). verl scores each rollout by itself,
-writes its rows to TransferQueue, and puts the tag `finished` on the group once its last rollout has ended; whoever
-reads rewards waits for that tag. So the last rollout to end compares all of them and writes rewards and records again
+writes its rows to TransferQueue, and puts the tag `finished` on the group once its last rollout has ended; readers
+of rewards wait for that tag. So the last rollout to end compares all of them and writes rewards and records again
 before it ends: filtering, metrics, records and advantages see one value. Nothing happens for methods without
 `group_components`, nor in validation.
 
@@ -97,7 +97,7 @@ class StoredRollout:
 
 @dataclass
 class RolloutGroup:
-    """The rollouts of one question while they run; `compare` is called once, when the last of them has settled."""
+    """The rollouts of one question while they run; `compare` is called once, when the last of them has ended."""
 
     num_running: int = 0
     method: Method | None = None
@@ -106,7 +106,7 @@ class RolloutGroup:
     rollouts: dict[int, StoredRollout] = field(default_factory=dict)
     """By the number of the rollout in the group. One whose loop, scoring or storing failed is missing."""
     validates: bool | None = None
-    """Whether it is one of validation; None where nobody has said so."""
+    """Whether it is one of validation; None where it is not known."""
 
     def check_scored(self, output: AgentLoopOutput) -> None:
         """Called before verl stores a rollout's rows, which it would train on even if the group has failed.
@@ -256,7 +256,7 @@ class BackgroundLoop:
 
 
 # verl exports the Ray actor; a class can only inherit from the one inside. That one has no name to be found by, so Ray
-# sends it to its workers by value; the class below must not have one either, or the two would come apart there.
+# sends it to its workers by value; the class below must not have one either, or the two would not match there.
 _Worker: Any = AgentLoopWorkerTQ.__ray_actor_class__
 
 
@@ -275,7 +275,7 @@ class RolloutTask:
     Attributes:
         takes_image_parts: the agent loop may hand over its images as they are, not as PIL images for verl.
         needs_pixels: verl's methods are called for a row that is trained on, not for the reward worker or validation.
-        rows: of the rollout's sequences, in order, each still to be asked for.
+        rows: of the rollout's sequences, in order, each still to be taken by verl.
     """
 
     takes_image_parts: bool
@@ -403,7 +403,7 @@ class VideoAgentLoopWorker(_Worker):
         await super()._run_prompt(*args, trajectory=trajectory, **kwargs)
 
     def _run_agent_loop(self, *args: Any, **kwargs: Any) -> Any:
-        """A coroutine for one rollout. verl asks for those of all rollouts of a group before it starts any."""
+        """A coroutine for one rollout. verl makes those of all rollouts of a group before it starts any."""
         from verl_video_tools.verl_plugin.agent_loop_worker import running_group
 
         if (group := running_group()) is not None:
@@ -424,7 +424,7 @@ class VideoAgentLoopWorker(_Worker):
                 await self._finished.run(self._compare(group))
 
     async def _compare(self, group: Any) -> None:
-        """All rollouts of a group have settled; verl's task of the group has not been told of this one yet."""
+        """All rollouts of a group have ended; verl's task of the group does not know about the last one yet."""
         from verl_video_tools.verl_plugin.agent_loop_worker import remove_rows, write_rewards
 
         try:
@@ -501,7 +501,7 @@ class VideoAgentLoopWorker(_Worker):
     def _compute_position_ids(self, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Of shape (1, 4, L) for training, (1, L) for the reward worker and for validation, where nobody reads them.
 
-        verl asks for a sequence's positions right after its other inputs, and for one sequence after the other.
+        verl computes a sequence's positions right after its other inputs, and for one sequence after the other.
         """
         from verl_video_tools.verl_plugin.agent_loop_worker import rollout_task
 

@@ -88,7 +88,7 @@ class GroupRouter:
         """The server for the next turn of a rollout.
 
         Raises:
-            RuntimeError: there is none (verl's clients look for this text).
+            RuntimeError: no server is left (verl's clients look for this text).
         """
         if not self._servers:
             raise RuntimeError("No available servers in load balancer")

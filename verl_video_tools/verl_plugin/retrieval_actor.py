@@ -35,7 +35,7 @@ class RetrievalActor:
 
 
 def node_actor(config: RetrievalConfig) -> Any:
-    """Handle of this node's actor; made by whoever asks first. It lives as long as that process keeps its handle."""
+    """Handle of this node's actor; made by the first caller. It lives as long as that process keeps its handle."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -88,14 +88,14 @@ class RayRetriever:
         return answer
 
     def start(self) -> None:
-        """Have the actor started, if there is none yet; it loads its encoder in its own process."""
+        """Start the actor of this node unless it runs; it loads its encoder in its own process."""
         if self._actor is None:
             self._actor = node_actor(self._config)
 
 
 @cache
 def connect(config: RetrievalConfig) -> RayRetriever:
-    """The retriever of this process for a config: a client of its node's actor, which is started if there is none.
+    """The retriever of this process for a config: a client of its node's actor, which is started unless it runs.
 
     Raises:
         SetupError: this process has no connection to Ray.

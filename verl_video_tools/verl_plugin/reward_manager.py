@@ -99,7 +99,7 @@ def _finite(reward: dict[str, float], method: Method) -> dict[str, float]:
 
 
 def judge_info(counters: JudgeCounters, skipped: bool, unjudged: bool) -> dict[str, float]:
-    """What one rollout asked of the judge, under the keys that every row of a run shares.
+    """The judge's part in one reward, under the keys that every row of a run shares.
 
     Args:
         skipped: a rule decided on the answer to an open question.

@@ -36,7 +36,7 @@ MAX_ABANDONED = 16
 and its decoder."""
 
 MAX_OPEN_SECONDS = 300.0
-"""Bound on opening one file, however long those who asked for it are ready to wait."""
+"""Bound on opening one file, however late the deadlines of its callers are."""
 
 
 class OpenVideos:
@@ -143,7 +143,7 @@ class _Decoding:
     def _forget(self, identity: FileIdentity, task: asyncio.Task[Video]) -> None:
         del self._opening[identity]
         if not task.cancelled():
-            task.exception()  # it counts as seen, though all who asked may have given up
+            task.exception()  # retrieved, though all callers may have given up
 
 
 _threads_lock = threading.Lock()
@@ -285,8 +285,8 @@ async def planned_frames(video: Video, request: FrameRequest, deadline_seconds: 
 
 
 async def _from_index(video: Video, look_up: Callable[[Video], Result], deadline_seconds: float) -> Result:
-    """What the index in memory tells. It needs neither the file nor a turn, so the event loop answers at once, while a
-    thread decodes. Only a reader that was closed, since its file failed, is opened again first."""
+    """An answer of the index in memory. It needs neither the file nor a turn, so the event loop answers at once, while
+    a thread decodes. Only a reader that was closed, since its file failed, is opened again first."""
     while True:
         try:
             return look_up(video)
@@ -299,10 +299,10 @@ async def decode_frames(
 ) -> FrameBatch:
     """Await the frames of a request, from the process's cache or decoded on a thread.
 
-    Those who ask for frames of one video at the same time take turns, so that each frame is decoded once.
+    Requests for frames of one video take turns, so that each frame is decoded once.
 
     Args:
-        prefetch: what others are about to ask of the video; see `FrameCache.decode`.
+        prefetch: what others are about to request of the video; see `FrameCache.decode`.
 
     Raises:
         DeadlineError: not done by the deadline, the time spent waiting for a free thread included.

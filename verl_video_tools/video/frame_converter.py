@@ -1,4 +1,4 @@
-"""From a decoded frame to RGB pixels at the asked size."""
+"""From a decoded frame to RGB pixels at the requested size."""
 
 from __future__ import annotations
 

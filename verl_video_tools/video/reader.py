@@ -385,7 +385,7 @@ class FrameReader:
             yield position, packet
 
     def drop_key(self, position: int) -> None:
-        """A packet that is marked as a key frame is none."""
+        """A packet is marked as a key frame, and decoding cannot start there."""
         if position == self.index.keys[0]:
             raise IndexMismatch(f"{self._source.path}: no key frame to start from")
         self.index = self.index.without_key(position)

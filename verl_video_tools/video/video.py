@@ -260,7 +260,7 @@ class Video:
         return self.decode_many([request], deadline)[0]
 
     def decode_many(self, requests: Sequence[FrameRequest], deadline: Deadline = NEVER) -> list[FrameBatch]:
-        """Frames of several requests in one pass: each frame is decoded once and scaled to every size asked of it.
+        """Frames of several requests in one pass: each frame is decoded once and scaled to every requested size.
 
         Raises:
             VideoError: as `frames_at`; one request that cannot be met fails all.
@@ -304,7 +304,7 @@ class Video:
         return decoded
 
     def region_of(self, request: FrameRequest) -> PixelBox | None:
-        """The part of each displayed frame that a request asks for, in whole pixels; None for all of it.
+        """The part of each displayed frame that a request shows, in whole pixels; None for all of it.
 
         Raises:
             FrameRangeError: it leaves the frame.
@@ -312,7 +312,7 @@ class Video:
         return None if request.region is None else request.region.in_pixels(self.info.width, self.info.height)
 
     def indices_of(self, request: FrameRequest) -> list[int]:
-        """Indices of the frames that a request asks for; none is decoded.
+        """Indices of the frames of a request; nothing is decoded.
 
         Raises:
             FrameRangeError: a time or index is outside the video.
@@ -406,7 +406,7 @@ class Video:
                 yield source
                 source.check_unchanged()
         except LostFileError:
-            self._close()  # so that whoever asks next for the file opens it anew
+            self._close()  # so that the next caller opens the file again
             raise
         finally:
             self._lock.release()
