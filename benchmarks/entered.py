@@ -1,9 +1,11 @@
-"""How much of the package one executed call and one reward go through: functions entered, and the files they stand in.
+"""How much of the package a call, a reward and a training step go through: functions entered, and their files.
 
     python -m benchmarks.entered [--list]
 
 A call is FrameThinker's `choose_frames`, from `Episode.step(text)` to the observation that answers it. A reward is the
-score of that rollout, from its record. Lambdas and comprehensions count, and so do threads that decode.
+score of that rollout, from its record. A step of GRPO is what the trainer does with a batch of rollouts in an in-memory
+queue: balancing, advantages, records and metrics, without the workers, engine and hooks of a run. Lambdas and
+comprehensions count, and so do threads that decode.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import threading
 from collections import Counter
 from pathlib import Path
 from types import CodeType, FrameType
+
+import pytest
 
 from tests.videos.files import write_video
 from verl_video_tools.core.types import Sample, Trajectory
@@ -57,6 +61,16 @@ class Recorder:
             self.entered.add(code)
 
 
+def training_step(folder: Path) -> dict[str, set[CodeType]]:
+    """What is entered by the trainer of a step, by its name."""
+    from tests.verl_plugin.test_run_logging import Told  # imports verl
+
+    recorder = Recorder()
+    with pytest.MonkeyPatch.context() as patch, recorder as entered:
+        Told(patch, folder).metrics()
+    return {"a step of GRPO, in the trainer": entered}
+
+
 async def call_and_reward(video: str) -> dict[str, set[CodeType]]:
     """What is entered by each, by its name."""
     method = get_method("framethinker")
@@ -81,7 +95,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         video = str(write_video(Path(folder) / "video.mp4", num_frames=300, fps=30, width=96, height=64))
-        measured = asyncio.run(call_and_reward(video))
+        measured = asyncio.run(call_and_reward(video)) | training_step(Path(folder))
     for name, entered in measured.items():
         files = Counter(code.co_filename for code in entered)
         print(f"{name}: {len(entered)} functions in {len(files)} files")

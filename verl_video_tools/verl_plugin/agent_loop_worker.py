@@ -9,9 +9,9 @@ training, and keeps what comes out while a judge thinks; for validation it keeps
 the record, and need none.
 
 They leave the processor to the process that runs the model (`images`): a row refers to its images, which lie in the
-queue once. verl would run it here, on the event loop that all rollouts of the worker share, and keep its tensors in the queue for
-each rollout. With `video_tools.stored_images=false` the rows hold verl's tensors, in the precision in which the model
-will read them: verl keeps the processor's float32, though FSDP casts it to bfloat16 before anything else.
+queue once. verl would run it here, on the event loop that all rollouts of the worker share, and keep its tensors in the
+queue for each rollout. With `video_tools.stored_images=false` the rows hold verl's tensors, in the precision in which
+the model will read them: verl keeps the processor's float32, though FSDP casts it to bfloat16 before anything else.
 
 They compare the rollouts of a group where the method does (`Method.score_group`). verl scores each rollout by itself,
 writes its rows to TransferQueue, and puts the tag `finished` on the group once its last rollout has ended; readers

@@ -55,7 +55,6 @@ def test_the_packaged_file_gives_verl_every_tool_with_flat_parameters(packaged_t
         "VideoClip": {"t_start": "number", "t_end": "number"},
         "uniform_sample": {"start_frame": "number", "end_frame": "number"},
         "clip_sample": {"start_frame": "number", "end_frame": "number", "prompt": "string"},
-        "zoom": {"time": "number", "box": "array"},
     }
     assert {name: fields["required"] for name, fields in parameters.items()} == {
         "choose_frames": ["start_frame", "end_frame"],
@@ -66,7 +65,6 @@ def test_the_packaged_file_gives_verl_every_tool_with_flat_parameters(packaged_t
         "VideoClip": ["t_start", "t_end"],
         "uniform_sample": ["start_frame", "end_frame"],
         "clip_sample": ["start_frame", "end_frame", "prompt"],
-        "zoom": ["time", "box"],
     }
 
 
