@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from PIL import Image
 from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 from verl.utils.rollout_trace import rollout_trace_op
@@ -31,6 +30,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.grammar import tool_schema as schema_of
 from verl_video_tools.rollout.episode import failure_code
 from verl_video_tools.rollout.observation import RolloutVideos, escape_text
+from verl_video_tools.rollout.tokens import pil_images
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class VideoTool(BaseTool):
         text = text if plan.text is None else f"{text}\n{plan.text}"
         if not images:  # verl takes an absent list of images, but no empty one
             return ToolResponse(text=text)
-        return ToolResponse(text=text, image=[Image.fromarray(image.pixels_HWC) for image in images])
+        return ToolResponse(text=text, image=pil_images(images))
 
     def _text(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
         """The text of a call that was carried out; its images stand before it."""
