@@ -28,6 +28,7 @@ Selected by the trainer `video_tools` through verl's option `rollout.agent.agent
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -255,11 +256,6 @@ class BackgroundLoop:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
 
-# verl exports the Ray actor; a class can only inherit from the one inside. That one has no name to be found by, so Ray
-# sends it to its workers by value; the class below must not have one either, or the two would not match there.
-_Worker: Any = AgentLoopWorkerTQ.__ray_actor_class__
-
-
 @dataclass
 class RowInputs:
     """What a training row holds of one sequence beside its tokens."""
@@ -290,7 +286,7 @@ _rollout_task: ContextVar[RolloutTask] = ContextVar("rollout_task")
 
 
 def rollout_task() -> RolloutTask:
-    """Of the running asyncio task. The methods below import it, since a context variable cannot be sent by value."""
+    """Of the running asyncio task."""
     if (task := _rollout_task.get(None)) is None:
         task = begin_rollout(takes_image_parts=False)
     return task
@@ -377,14 +373,13 @@ def _row(
     return RowInputs(inputs, position_ids_4L(processor, [*output.prompt_ids, *output.response_ids], inputs))
 
 
-@ray.remote
-class VideoAgentLoopWorker(_Worker):
+_Base: Any = object  # the methods below are those of verl's worker, which the class is combined with
+
+
+class RolloutWorker(_Base):
+    """What `VideoAgentLoopWorker` does otherwise than verl's worker."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        import gc
-
-        from verl_video_tools.verl_plugin.agent_loop_worker import BackgroundLoop, stores_images
-        from verl_video_tools.verl_plugin.images import BlockWriter
-
         super().__init__(*args, **kwargs)
         self._writer = BlockWriter()
         self._start = asyncio.Lock()
@@ -397,23 +392,17 @@ class VideoAgentLoopWorker(_Worker):
 
     async def _run_prompt(self, *args: Any, trajectory: Mapping[str, Any], **kwargs: Any) -> None:
         """Each group is an asyncio task of its own, and ends with the tag that lets others read its rewards."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import begin_group
-
         begin_group(validates=bool(trajectory["validate"]))
         await super()._run_prompt(*args, trajectory=trajectory, **kwargs)
 
     def _run_agent_loop(self, *args: Any, **kwargs: Any) -> Any:
         """A coroutine for one rollout. verl makes those of all rollouts of a group before it starts any."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import running_group
-
         if (group := running_group()) is not None:
             group.num_running += 1
         return self._run_rollout(*args, **kwargs)
 
     async def _run_rollout(self, *args: Any, **kwargs: Any) -> Any:
         """Each rollout is an asyncio task of its own, and has its own `rollout_task`."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import begin_rollout, running_group
-
         begin_rollout(self._stores_images)
         try:
             async with self._start:  # one after the other: verl starts all rollouts of a batch at once
@@ -425,8 +414,6 @@ class VideoAgentLoopWorker(_Worker):
 
     async def _compare(self, group: Any) -> None:
         """All rollouts of a group have ended; verl's task of the group does not know about the last one yet."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import remove_rows, write_rewards
-
         try:
             await write_rewards(group.compare())
         except Exception:
@@ -443,14 +430,6 @@ class VideoAgentLoopWorker(_Worker):
         self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
     ) -> None:
         """Prepares in threads what verl's method would compute on its event loop."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import (
-            IMAGE_PARTS,
-            forward_dtype,
-            rollout_task,
-            row_inputs,
-            running_group,
-        )
-
         task = rollout_task()
         task.needs_pixels = not validate
         outputs = output if isinstance(output, list) else [output]
@@ -473,8 +452,6 @@ class VideoAgentLoopWorker(_Worker):
 
     async def _compute_score(self, outputs: list[AgentLoopOutput], kwargs: dict[str, Any]) -> None:
         """The record travels with the last sequence, and verl hands the reward on to the others."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import rollout_task, running_group
-
         task = rollout_task()
         is_trained, task.needs_pixels = task.needs_pixels, False
         try:
@@ -486,8 +463,6 @@ class VideoAgentLoopWorker(_Worker):
 
     def _compute_multi_modal_inputs(self, output: AgentLoopOutput, input_ids: torch.Tensor) -> dict[str, Any]:
         """What was prepared; else verl's own, in the precision in which the model will read it."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import forward_dtype, rollout_task
-
         task = rollout_task()
         if not task.needs_pixels:
             return {}
@@ -503,14 +478,23 @@ class VideoAgentLoopWorker(_Worker):
 
         verl computes a sequence's positions right after its other inputs, and for one sequence after the other.
         """
-        from verl_video_tools.verl_plugin.agent_loop_worker import rollout_task
-
         task = rollout_task()
         if not task.needs_pixels:
             return torch.arange(input_ids.shape[-1]).unsqueeze(0)
         if task.rows:
             return task.rows.pop(0).position_ids_4L.unsqueeze(0)
         return super()._compute_position_ids(input_ids, *args, **kwargs)
+
+
+# verl exports the Ray actor; a class can only inherit from the one inside. That one has no name to be found by, so Ray
+# sends it to its workers by value, and the class below as well. All that is ours is in `RolloutWorker`, which is sent
+# by its name: there, too, it shares the context variables of this module.
+_Worker: Any = AgentLoopWorkerTQ.__ray_actor_class__
+
+
+@ray.remote
+class VideoAgentLoopWorker(RolloutWorker, _Worker):
+    pass
 
 
 class VideoAgentLoopManager(AgentLoopManagerTQ):
