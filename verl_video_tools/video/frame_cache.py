@@ -97,10 +97,10 @@ class FrameCache:
         frames = {key: frame for key in keys if (frame := self.get(key)) is not None}
         num_cached = sum(key in frames for key in keys)
         if num_cached < len(keys):
-            missing = {key for key in keys if key not in frames}
+            missing = dict.fromkeys(key for key in keys if key not in frames)
             if self._capacity_bytes:
-                siblings = {key for other in prefetch for key in _keys(video, other)}
-                missing |= {key for key in siblings if key not in frames and self.get(key) is None}
+                siblings = (key for other in prefetch for key in _keys(video, other))
+                missing |= dict.fromkeys(key for key in siblings if key not in frames and self.get(key) is None)
             decoded = video.decode([key.view for key in missing], deadline)
             for key in missing:
                 frames[key] = decoded[key.view]

@@ -39,7 +39,7 @@ async def test_a_strict_judge_knows_no_half(server: JudgeServer, reply: Any) -> 
     assert reminder.endswith("the label is correct or incorrect.")
     server.reply = lambda request: reply
     message, _ = await failure(config)
-    assert "the judge's label 'partial' is none of the profile 'videosiah'" in message
+    assert "the judge's label 'partial' does not belong to the profile 'videosiah'" in message
 
 
 @pytest.mark.parametrize("profile", PROFILES)
