@@ -25,7 +25,7 @@ def backend() -> str:
     try:
         import_module("torchcodec.decoders")
     except (ImportError, OSError, RuntimeError) as error:
-        pytest.skip(f"torchcodec does not load: {error}")
+        pytest.skip(f"torchcodec does not load: {str(error).strip().splitlines()[0]}")
     return "torchcodec"
 
 
