@@ -118,9 +118,7 @@ class VideoTool(BaseTool):
         subtitles = tuple(map(Subtitle.from_row, bound.get("subtitles") or ()))
         sample = Sample("", "", video_path, "open", subtitles=subtitles)  # the question stays with verl's loop
         # Sizes are the method's own: verl gives a tool no processor to ask, and the processor resizes to its multiples.
-        context = ToolContext(
-            info, sample, PixelEnvelope(), videos.index_at, self._retriever(), decode=videos.decode
-        )
+        context = ToolContext(info, sample, PixelEnvelope(), videos.index_at, self._retriever(), decode=videos.decode)
         plan = await self._method.tools(info)[self.tool_name].plan(parameters, context)
         images = () if plan.frames is None else await videos.decode(plan.frames)
         if plan.frames is None and plan.text is not None:

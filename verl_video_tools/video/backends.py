@@ -63,7 +63,7 @@ class TorchcodecDecoder:
         except (ImportError, RuntimeError, OSError) as error:
             raise SetupError(
                 "the backend 'torchcodec' needs torchcodec==0.13.0 (extra 'torchcodec' of this package) and the shared "
-                f"libraries of FFmpeg 4 to 8; `vvt doctor` tells which is missing: {str(error).strip().splitlines()[0]}"
+                f"libraries of FFmpeg 4 to 8: {str(error).strip().splitlines()[0]}"
             ) from error
         try:
             return VideoDecoder(
