@@ -60,10 +60,10 @@ def test_stopping_waits_for_the_next_step(caplog: pytest.LogCaptureFixture) -> N
         alarms.check(7, {GAP: 0.2})
     assert "step 7: alarm engine_gap" in caplog.text and "0.2" in caplog.text and "max_probs_diff=0.05" in caplog.text
     with pytest.raises(VideoToolsError, match=r"step 7.*alarms\.engine_gap=stop"):
-        alarms.stop_if_asked()
+        alarms.raise_if_stopped()
     warned = Alarms({}, max_probs_diff=0.05)
     warned.check(7, {GAP: 0.2})
-    warned.stop_if_asked()
+    warned.raise_if_stopped()
 
 
 def test_off_is_off() -> None:

@@ -261,12 +261,12 @@ def _rows_name(variables: Variables) -> str:
 
 def _loggers(config: DictConfig) -> list[str]:
     """verl's log goes to a file, too, and its console logger writes the lines from which steps are shown."""
-    from verl_video_tools.verl_plugin.run_checks import known_loggers
+    from verl_video_tools.verl_plugin.run_checks import supported_loggers
 
     configured = config.trainer.logger
     logger = [configured] if isinstance(configured, str) else list(configured)
-    if unknown := sorted(set(logger) - set(known_loggers())):
-        raise UsageError(f"trainer.logger names {', '.join(unknown)}; known are {', '.join(known_loggers())}")
+    if unknown := sorted(set(logger) - set(supported_loggers())):
+        raise UsageError(f"trainer.logger names {', '.join(unknown)}; known are {', '.join(supported_loggers())}")
     return list(dict.fromkeys([*logger, "console", "file"]))
 
 

@@ -151,7 +151,7 @@ class Alarms:
                 self._report(name, step, message)
         return reported
 
-    def stop_if_asked(self) -> None:
+    def raise_if_stopped(self) -> None:
         """Between two steps, when checkpoint and metrics of the last one are written.
 
         Raises:

@@ -42,21 +42,21 @@ def name_whole_checkpoint(folder: Path, last_written: str) -> None:
         partial.write_text(str(newest))
 
 
-def remove_old_checkpoints(folder: Path, num_kept: int) -> None:
+def remove_old_checkpoints(folder: Path, max_checkpoints: int) -> None:
     """Remove weights and queue of all checkpoints but the newest, also of those that an earlier start has written.
 
     One that is younger than what verl's file names may be under way (`checkpoint.async_save`), and does not count.
 
     Args:
         folder: `trainer.default_local_dir`.
-        num_kept: `trainer.max_actor_ckpt_to_keep`, 1 or more.
+        max_checkpoints: `trainer.max_actor_ckpt_to_keep`, 1 or more.
     """
     named = _text_of(Path(get_checkpoint_tracker_filename(str(folder))))
     if not named.isdecimal():
         return
     with_weights = {_step(path.parent) for path in folder.glob("global_step_*/actor")}
     finished = sorted(step for step in with_weights if 0 <= step <= int(named))
-    newest = finished[-num_kept:]
+    newest = finished[-max_checkpoints:]
     for path in folder.glob("global_step_*"):
         if 0 <= _step(path) <= int(named) and _step(path) not in newest:
             for part in ("actor", "transfer_queue"):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.machine import locate_model
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
-from verl_video_tools.video import envelope_of
+from verl_video_tools.video import PixelEnvelope, envelope_of
 
 
 def load_model_tokens(processor_path: str, pixel_limits: Mapping[str, int | None] | None = None) -> ModelTokens:
@@ -21,8 +22,6 @@ def load_model_tokens(processor_path: str, pixel_limits: Mapping[str, int | None
     """
     processor_path = locate_model(processor_path)
     from transformers import AutoConfig, AutoProcessor
-    from verl.utils.tokenizer import get_processor_token_id
-    from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
     try:
         processor = AutoProcessor.from_pretrained(processor_path)
@@ -32,7 +31,23 @@ def load_model_tokens(processor_path: str, pixel_limits: Mapping[str, int | None
         model_type = AutoConfig.from_pretrained(processor_path).model_type
     except (OSError, ValueError):  # a folder may hold a processor alone; verl then takes its default builder
         model_type = None
-    envelope = envelope_of(processor, pixel_limits)
-    builder = create_continuous_token_builder(processor.tokenizer, hf_model_type=model_type, processor=processor)
+    return model_tokens(processor.tokenizer, processor, model_type, envelope_of(processor, pixel_limits))
+
+
+def model_tokens(
+    tokenizer: Any, processor: Any, model_type: str | None, envelope: PixelEnvelope, **options: Any
+) -> ModelTokens:
+    """The token counts of a loaded model.
+
+    Args:
+        options: of verl's builder.
+
+    Raises:
+        ValueError: the tokenizer is not that of a model of this kind.
+    """
+    from verl.utils.tokenizer import get_processor_token_id
+    from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+
+    builder = create_continuous_token_builder(tokenizer, hf_model_type=model_type, processor=processor, **options)
     counter = TokenCounter(builder, get_processor_token_id(processor, "image"), envelope.factor)
-    return ModelTokens(processor.tokenizer, counter, envelope)
+    return ModelTokens(tokenizer, counter, envelope)

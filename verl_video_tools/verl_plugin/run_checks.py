@@ -25,9 +25,10 @@ from verl_video_tools.core.machine import locate_model, page
 from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
-from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
+from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.verl_plugin.hydra_groups import register
+from verl_video_tools.verl_plugin.model_tokens import model_tokens
 from verl_video_tools.verl_plugin.settings import (
     check_media,
     check_sections,
@@ -92,7 +93,7 @@ def check_grpo_options(config: DictConfig) -> None:
     honour_freeze_vision_tower(config.copy())
 
 
-def known_loggers() -> tuple[str, ...]:
+def supported_loggers() -> tuple[str, ...]:
     """What `trainer.logger` may name; verl refuses others when all workers are up."""
     from verl.utils.tracking import Tracking
 
@@ -131,7 +132,6 @@ def load_run_model(model: DictConfig, data: DictConfig, source: str | None = Non
             bounds.
     """
     from verl.utils.tokenizer import get_processor_token_id, hf_processor, hf_tokenizer
-    from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
     source = locate_model(source or model.get("tokenizer_path") or model.path)
     trusted = {"trust_remote_code": bool(model.get("trust_remote_code"))}
@@ -152,18 +152,17 @@ def load_run_model(model: DictConfig, data: DictConfig, source: str | None = Non
     pixel_options = plain_dict(data.get("mm_processor_kwargs"))
     envelope = envelope_of(processor, pixel_options)
     try:
-        builder = create_continuous_token_builder(
+        tokens = model_tokens(
             tokenizer,
-            hf_model_type=processor.config.model_type,
+            processor,
+            processor.config.model_type,
+            envelope,
             chat_template_kwargs=plain_dict(data.get("apply_chat_template_kwargs")),
             mm_processor_kwargs=pixel_options,
-            processor=processor,
         )
     except ValueError as error:  # the folder lacks the tokenizer's files, and transformers makes an empty one
         raise UsageError(f"the tokenizer in {source} is not that of a model of this kind: {error}") from error
-    image_token_id = get_processor_token_id(processor, "image")
-    tokens = ModelTokens(tokenizer, TokenCounter(builder, image_token_id, envelope.factor), envelope)
-    video_token_id = get_processor_token_id(processor, "video")
+    image_token_id, video_token_id = (get_processor_token_id(processor, kind) for kind in ("image", "video"))
     return RunModel(source, processor, tokens, pixel_options, image_token_id, video_token_id)
 
 

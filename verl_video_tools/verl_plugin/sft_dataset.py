@@ -21,7 +21,6 @@ import torch
 from omegaconf import DictConfig
 from torch.utils.data import DataLoader, Dataset
 from verl.utils.tokenizer import get_processor_token_id
-from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.method import method_of_rollout
@@ -32,10 +31,11 @@ from verl_video_tools.data.picture_rows import is_picture_row, picture_messages
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
-from verl_video_tools.rollout.tokens import TokenCounter, TokenStream, check_invariants, processor_token_counts
+from verl_video_tools.rollout.tokens import TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.services.retrieval import RecordedRetriever
 from verl_video_tools.services.tool_model import RecordedToolModel
 from verl_video_tools.verl_plugin.images import HeldPixelValues, image_grids_N3, position_ids_4L
+from verl_video_tools.verl_plugin.model_tokens import model_tokens
 from verl_video_tools.verl_plugin.settings import plain_dict
 from verl_video_tools.video import envelope_of
 
@@ -102,14 +102,14 @@ class TrajectorySFTDataset(Dataset):
         self.image_token_id = get_processor_token_id(processor, "image")
         self.video_token_id = get_processor_token_id(processor, "video")
         self.end_of_turn_id = tokenizer.convert_tokens_to_ids("<|im_end|>")
-        builder = create_continuous_token_builder(
+        self._counter = model_tokens(
             tokenizer,
-            hf_model_type=processor.config.model_type,
+            processor,
+            processor.config.model_type,
+            self.envelope,
             chat_template_kwargs=dict(options.get("apply_chat_template_kwargs") or {}),
             mm_processor_kwargs=self.mm_processor_kwargs,
-            processor=processor,
-        )
-        self._counter = TokenCounter(builder, self.image_token_id, self.envelope.factor)
+        ).counter
         self._num_workers = int(options.get("num_workers", 0))
         self._method_fields: Mapping[str, Mapping[str, Any]] = options.get("video_tools") or {}
         self._methods: dict[tuple[str, str], Method] = {}

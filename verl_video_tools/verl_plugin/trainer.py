@@ -345,7 +345,7 @@ class VideoToolsMixin(PPOTrainer):
     def on_step_begin(self) -> None:
         """Ends a run between two steps, when checkpoint and metrics of the last one are written. A trainer in a Ray
         actor gets no signal, so a file asks it to stop."""
-        self._logging.alarms.stop_if_asked()
+        self._logging.alarms.raise_if_stopped()
         if self._saved_step == self.global_steps - 1 and self._stop_file.exists():
             raise _Stopped
         super().on_step_begin()
@@ -381,8 +381,8 @@ class VideoToolsMixin(PPOTrainer):
         self._enter("saving a checkpoint")
         super()._save_checkpoint()
         self._saved_step = self.global_steps
-        if (num_kept := self.config.trainer.max_actor_ckpt_to_keep or 0) > 0:
-            remove_old_checkpoints(Path(self.config.trainer.default_local_dir), num_kept)
+        if (max_checkpoints := self.config.trainer.max_actor_ckpt_to_keep or 0) > 0:
+            remove_old_checkpoints(Path(self.config.trainer.default_local_dir), max_checkpoints)
 
     # ---------------------------------------------------------------------------------------------------------- a step
 
