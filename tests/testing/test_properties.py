@@ -57,13 +57,13 @@ class Taught(Mute):
 def test_a_method_without_examples_is_asked_for_some(check: Check) -> None:
     found = check(Mute)
     assert "--turns FILE" in (failures(found)["example_turns_work"] or "")
-    assert "example_turns_work does not hold" in (found["grading_tells_right_from_wrong"].reason or "")
+    assert "example_turns_work does not hold" in (found["grading_separates_right_from_wrong"].reason or "")
 
 
 def test_turns_of_the_user_and_of_the_author_are_taken(check: Check) -> None:
     by_user, by_author = check(Mute, turns=["so:: B"]), check(Taught)
     assert failures(by_user) == failures(by_author)
-    assert by_user["example_turns_work"].status == by_author["grading_tells_right_from_wrong"].status == "pass"
+    assert by_user["example_turns_work"].status == by_author["grading_separates_right_from_wrong"].status == "pass"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -202,7 +202,7 @@ def controlled(
 
 
 def with_shuffled_options(questions: Questions, seed: int) -> Questions:
-    """The questions with their options in another order. A question whose options cannot be shuffled is a fault.
+    """The questions with their options in another order. A question is a fault if its options cannot be shuffled.
 
     Raises:
         UsageError: no question has options that can be shuffled.

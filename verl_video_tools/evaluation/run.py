@@ -16,13 +16,13 @@ import platform
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import write_json, write_lines
+from verl_video_tools.core.machine import installed_version
 from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.types import Method, Retriever
 from verl_video_tools.data.append import appended, no_progress
@@ -156,13 +156,9 @@ def versions(*, serves: bool) -> dict[str, str | None]:
     Args:
         serves: the model is served here, so that the result also depends on vLLM.
     """
-    installed: dict[str, str | None] = {"verl_video_tools": __version__, "python": platform.python_version()}
-    for name in (*_VERSIONED, *(_SERVERS if serves else ())):
-        try:
-            installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return installed
+    packages = {name: installed_version(name) for name in (*_VERSIONED, *(_SERVERS if serves else ()))}
+    installed = {name: version for name, version in packages.items() if version is not None}
+    return {"verl_video_tools": __version__, "python": platform.python_version(), **installed}
 
 
 def read_result(folder: Path) -> dict[str, Any]:

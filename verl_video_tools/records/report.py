@@ -210,7 +210,7 @@ def _read_steps(files: Sequence[Path], advance: Callable[[], None]) -> Iterator[
     """Rollouts of each step, each with a key of its row.
 
     Raises:
-        UsageError: a line is no rollout of a training run.
+        UsageError: a line is not a rollout of a training run.
     """
     for file in files:
         steps: dict[int, list[tuple[str, Rollout]]] = defaultdict(list)

@@ -177,7 +177,7 @@ def prompt_shows_its_frames(subject: Subject) -> None:
 
 
 def false_label(content: Content) -> str | None:
-    """The first label with numbers of which none is true for its frame; None if all labels are true.
+    """The first label without a true number for its frame; None if all labels are true.
 
     A frame's label is the text before it on its line. True numbers are the frame's time (to the decimals written, or as
     a clock), its index, and its place among the frames shown, from 0 or 1. If a label has a decimal number or a clock,

@@ -78,8 +78,8 @@ def reward_is_complete(subject: Subject) -> None:
 
 @holds("reward", requires=("reward_is_complete",))
 def reward_is_repeatable(subject: Subject) -> None:
-    """Scoring depends on what was said and done, not on latencies, and leaves the record unchanged, because a resumed
-    run scores again and records are written later."""
+    """Scoring depends on turns and calls, not on latencies, and leaves the record unchanged, because a resumed run
+    scores again and records are written later."""
     for rollout in subject.rollouts:
         slow = copy.deepcopy(rollout.trajectory)
         slow.cache.hits, slow.cache.misses = 10_000, 20_000
@@ -151,7 +151,7 @@ def fabricated_replies_earn_nothing(subject: Subject) -> None:
 
 
 @holds("reward", requires=("reward_is_repeatable",))
-def grading_tells_right_from_wrong(subject: Subject) -> None:
+def grading_separates_right_from_wrong(subject: Subject) -> None:
     """A right answer earns more than a wrong one, and naming every option is wrong, because there would be nothing to
     learn."""
     subject.answer_turn("A")
@@ -215,7 +215,7 @@ def _scores_if_accepted(subject: Subject, check: Any, sample: Sample, turns: Seq
 # -------------------------------------------------------------------------------------------------------------- groups
 
 
-@holds("reward", requires=("grading_tells_right_from_wrong",))
+@holds("reward", requires=("grading_separates_right_from_wrong",))
 def group_rewards_follow_the_rollout(subject: Subject) -> None:
     """`score_group` gives each rollout the same finite numbers in any order of its group, because the order means
     nothing."""

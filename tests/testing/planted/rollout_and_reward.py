@@ -28,7 +28,7 @@ class AcceptsAnyRow(LongVT):
         """All rows are welcome."""
 
 
-@caught_by("grading_tells_right_from_wrong")
+@caught_by("grading_separates_right_from_wrong")
 @dataclass(frozen=True, kw_only=True)
 class AnswerHoldsTheTruth(Direct):
     """An answer is right that holds the letter of the truth, among others."""
