@@ -264,7 +264,6 @@ SAID = st.sampled_from(
 CONTENT = st.one_of(SAID, JSON, st.lists(st.one_of(st.fixed_dictionaries({"text": SAID}), JSON), max_size=2))
 MESSAGE = st.one_of(
     st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": CONTENT}),
-    st.fixed_dictionaries({"from": st.sampled_from(["human", "gpt", "observation"]), "value": CONTENT}),
     JSON,
 )
 FIELDS = {

@@ -57,15 +57,15 @@ def needle_spec(seed: int) -> VideoSpec:
     rng = random.Random(f"needle/{seed}")
     while True:
         num_frames = rng.randrange(MIN_SECONDS * NEEDLE_FPS, MAX_SECONDS * NEEDLE_FPS + 1)
-        looks = default_initial_frames(num_frames)
-        stretch = rng.randrange(1, len(looks) - 2)
-        others = [number for number in range(len(looks) - 1) if abs(number - stretch) > 1]
+        initial_frames = default_initial_frames(num_frames)
+        gap = rng.randrange(1, len(initial_frames) - 2)
+        others = [number for number in range(len(initial_frames) - 1) if abs(number - gap) > 1]
         of_pair, of_lone = rng.sample(others, 2)
         lengths = [event_length(rng, num_frames) for _ in range(6)]
-        clues = [_around(rng, looks[stretch + number], lengths[number]) for number in range(2)]
+        clues = [_around(rng, initial_frames[gap + number], lengths[number]) for number in range(2)]
         (between,) = placed_between(rng, clues[0][1], clues[1][0], lengths[2:3])
-        pair = placed_between(rng, looks[of_pair], looks[of_pair + 1], lengths[3:5])
-        (lone,) = placed_between(rng, looks[of_lone], looks[of_lone + 1], lengths[5:])
+        pair = placed_between(rng, initial_frames[of_pair], initial_frames[of_pair + 1], lengths[3:5])
+        (lone,) = placed_between(rng, initial_frames[of_lone], initial_frames[of_lone + 1], lengths[5:])
         lone_label = rng.choice(LABELS)
         labels = rng.sample(_of_other_shapes(lone_label), 5)
         places = [*zip((*clues, between, *pair), labels, strict=True), (lone, lone_label)]
@@ -177,15 +177,15 @@ def _seconds_to_ask(spec: VideoSpec, event: Event) -> list[int]:
 
 
 def _roles(spec: VideoSpec) -> _Roles:
-    looks = default_initial_frames(spec.num_frames)
+    initial_frames = default_initial_frames(spec.num_frames)
     clues = [event for event in spec.events if not is_hidden(event, spec.num_frames)]
     one, two = clues
-    stretches: dict[int, list[Event]] = {}
+    events_of_gap: dict[int, list[Event]] = {}
     for event in spec.events:
         if event not in clues:
-            stretches.setdefault(sum(frame < event.start_frame for frame in looks), []).append(event)
-    (between,) = stretches.pop(sum(frame <= one.end_frame for frame in looks))
-    (lone,), pair = sorted(stretches.values(), key=len)
+            events_of_gap.setdefault(sum(frame < event.start_frame for frame in initial_frames), []).append(event)
+    (between,) = events_of_gap.pop(sum(frame <= one.end_frame for frame in initial_frames))
+    (lone,), pair = sorted(events_of_gap.values(), key=len)
     return _Roles((one, two), between, (pair[0], pair[1]), lone)
 
 

@@ -82,10 +82,10 @@ def _hidden(spec: VideoSpec) -> list[Event]:
 
 
 def _direct(rng: random.Random, spec: VideoSpec) -> Question | None:
-    shown = [frame for frame in default_initial_frames(spec.num_frames) if label_at(spec, frame) is not None]
-    if not shown:
+    frames = [frame for frame in default_initial_frames(spec.num_frames) if label_at(spec, frame) is not None]
+    if not frames:
         return None
-    frame = rng.choice(shown)
+    frame = rng.choice(frames)
     truth = label_at(spec, frame)
     assert truth is not None
     return _about_things(rng, spec, "direct", f"What is shown in frame {frame}?", truth, (frame, frame))
@@ -166,12 +166,12 @@ def _window(rng: random.Random, spec: VideoSpec, first: Event, last: Event) -> t
     start = first.start_frame - rng.randrange(3, 14)
     end = last.end_frame + rng.randrange(3, 14)
     inside = [event for event in spec.events if start <= event.end_frame and event.start_frame <= end]
-    wanted = [event for event in spec.events if first.start_frame <= event.start_frame <= last.start_frame]
+    named = [event for event in spec.events if first.start_frame <= event.start_frame <= last.start_frame]
     good = (
         start >= 0
         and end < spec.num_frames
         and end - start <= MAX_WINDOW_FRAMES
-        and inside == wanted
+        and inside == named
         and all(is_hidden(event, spec.num_frames) for event in inside)
     )
     return (start, end) if good else None

@@ -85,10 +85,12 @@ def spatial_spec(seed: int) -> VideoSpec:
     """A video of 1 to 5 minutes with three cards, each alone between two initial frames; a function of `seed` only."""
     rng = random.Random(f"spatial/{seed}")
     num_frames = rng.randrange(MIN_SECONDS * NEEDLE_FPS, MAX_SECONDS * NEEDLE_FPS + 1)
-    looks = default_initial_frames(num_frames)
+    initial_frames = default_initial_frames(num_frames)
     events = []
-    for stretch in sorted(rng.sample(range(len(looks) - 1), NUM_CARDS)):
-        ((start, end),) = placed_between(rng, looks[stretch], looks[stretch + 1], [event_length(rng, num_frames)])
+    for gap in sorted(rng.sample(range(len(initial_frames) - 1), NUM_CARDS)):
+        ((start, end),) = placed_between(
+            rng, initial_frames[gap], initial_frames[gap + 1], [event_length(rng, num_frames)]
+        )
         events.append(Event(start, end, rng.choice(LABELS)))
     return VideoSpec(seed, NEEDLE_FPS, num_frames, tuple(events), world="spatial")
 
@@ -112,8 +114,8 @@ def card_at(spec: VideoSpec, frame_index: int) -> tuple[Place, str] | None:
     Raises:
         IndexError: the video has no such frame.
     """
-    found = event_at(spec, frame_index)
-    return None if found is None else (place_of(spec, found[0]), found[1].label)
+    numbered_event = event_at(spec, frame_index)
+    return None if numbered_event is None else (place_of(spec, numbered_event[0]), numbered_event[1].label)
 
 
 def _on_card(rng: random.Random, spec: VideoSpec) -> Question:
@@ -158,9 +160,9 @@ def picture_at(spec: VideoSpec, frame_index: int) -> np.ndarray:
     """
     image_HWC = np.empty((SPATIAL_SIDE_PIXELS, SPATIAL_SIDE_PIXELS, 3), np.uint8)
     image_HWC[:] = np.random.default_rng((spec.seed, 4)).integers(30, 59, 3)
-    found = event_at(spec, frame_index)
-    if found is not None:
-        number, event = found
+    numbered_event = event_at(spec, frame_index)
+    if numbered_event is not None:
+        number, event = numbered_event
         row, column = _middle_block(place_of(spec, number))
         half = _CARD_BLOCKS // 2
         image_HWC[_pixels(row - half, row + half), _pixels(column - half, column + half)] = _CARD_LEVEL
@@ -200,14 +202,14 @@ def render_cards(spec: VideoSpec, path: str | Path) -> None:
 def _frames(spec: VideoSpec) -> Iterator[VideoFrame]:
     from av import VideoFrame  # heavy; the rest of this file needs only numpy
 
-    shown: Event | None = None
+    drawn_event: Event | None = None
     frame: VideoFrame | None = None
     for index in range(spec.num_frames):
-        found = event_at(spec, index)
-        event = None if found is None else found[1]
-        if frame is None or event != shown:  # pictures stand still, and drawing one costs as much as encoding it
+        numbered_event = event_at(spec, index)
+        event = None if numbered_event is None else numbered_event[1]
+        if frame is None or event != drawn_event:  # pictures stand still, and drawing one costs as much as encoding it
             picture = VideoFrame.from_ndarray(picture_at(spec, index), format="rgb24")
-            frame, shown = picture.reformat(format="yuv420p"), event
+            frame, drawn_event = picture.reformat(format="yuv420p"), event
         frame.pts = index
         yield frame
 

@@ -129,9 +129,9 @@ def frame_pixels(spec: VideoSpec, frame_index: int) -> np.ndarray:
         IndexError: the video has no such frame.
     """
     image_HWC = _background(spec.seed, frame_index)
-    found = event_at(spec, frame_index)
-    if found is not None:
-        number, event = found
+    numbered_event = event_at(spec, frame_index)
+    if numbered_event is not None:
+        number, event = numbered_event
         colour, shape = event.label.split()
         mask_HW, tint = _thing(spec.seed, number, shape)
         image_HWC[mask_HW] = np.asarray(COLOURS[colour], np.int16) + tint
@@ -258,18 +258,18 @@ def random_spec(seed: int) -> VideoSpec:
     rng = random.Random(seed)
     while True:
         num_frames = rng.randrange(40 * FPS, 120 * FPS + 1)
-        wanted = rng.randrange(2, 2 + min(4, num_frames // 80))
+        num_events = rng.randrange(2, 2 + min(4, num_frames // 80))
         visible = rng.random() < _VISIBLE_SHARE
-        events = _place_events(rng, num_frames, wanted, visible)
+        events = _place_events(rng, num_frames, num_events, visible)
         if events is not None:
             return VideoSpec(seed, FPS, num_frames, _with_labels(rng, events, num_frames))
 
 
-def _place_events(rng: random.Random, num_frames: int, wanted: int, visible: bool) -> list[tuple[int, int]] | None:
+def _place_events(rng: random.Random, num_frames: int, num_events: int, visible: bool) -> list[tuple[int, int]] | None:
     """Start and end frames in order of time, or None where luck left no room."""
     placed: list[tuple[int, int]] = []
     for _ in range(200):
-        if len(placed) == wanted:
+        if len(placed) == num_events:
             return sorted(placed)
         length = rng.randrange(MIN_EVENT_FRAMES, MAX_EVENT_FRAMES + 1)
         if len(placed) > int(visible) and rng.random() < _NEIGHBOUR_SHARE:

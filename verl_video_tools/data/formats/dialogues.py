@@ -1,10 +1,10 @@
 """Published dialogues of a method with a video, for fine-tuning: what they share.
 
-A dialogue is a list `messages` of `role` and `content`, or `conversations` of `from` and `value`, as LLaMA-Factory and
-others take them. Contents are texts with `<image>` where an image stands, or lists of parts. Of a dialogue what the
-assistant says becomes turns. Prompts, observations and frames are this package's own: calls are executed when the turns
-are learnt, which takes the video. Dialogues seldom name it, so that it is looked for by what they do name, or taken
-from rows of the same questions (`BenchmarkFiles.questions`), which know the truth and the segment as well.
+A dialogue is a list `messages` of `role` and `content`, as LLaMA-Factory takes them. Contents are texts with `<image>`
+where an image stands, or lists of parts. Of a dialogue what the assistant says becomes turns. Prompts, observations and
+frames are this package's own: calls are executed when the turns are learnt, which takes the video. Dialogues seldom
+name it, so that it is looked for by what they do name, or taken from rows of the same questions
+(`BenchmarkFiles.questions`), which know the truth and the segment as well.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from verl_video_tools.data.formats.fields import (
 from verl_video_tools.data.parquet import row_batches
 
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
-_ROLES = {"human": "user", "gpt": "assistant", "function_call": "assistant", "observation": "tool"}
 
 
 @dataclass(frozen=True)
@@ -55,14 +54,13 @@ class Message:
 
 def _messages(entry: Entry) -> list[Message]:
     messages = []
-    for message in required(entry, "messages" if "messages" in entry else "conversations"):
-        role = str(message.get("role") or message.get("from"))
-        content = message.get("content") or message.get("value") or ""
+    for message in required(entry, "messages"):
+        content = message.get("content") or ""
         parts = [{"text": content}] if isinstance(content, str) else content
         text = "".join(str(part.get("text") or "") for part in parts).strip()
         calls = () if _CALL.search(text) else message.get("tool_calls") or ()
         text = "\n".join([text, *(_call_text(call.get("function") or call) for call in calls)]).strip()
-        messages.append(Message(_ROLES.get(role, role), text, _media(parts, "video"), _media(parts, "image")))
+        messages.append(Message(str(message.get("role")), text, _media(parts, "video"), _media(parts, "image")))
     return messages
 
 
@@ -282,7 +280,7 @@ class VideoZoomerSFT(Dialogues):
     file that reinforcement learning takes (`videozoomer-json`), and give it as `--questions`."""
 
     name = "videozoomer-sft"
-    columns = ("messages", "conversations", "id", "videos", "video")
+    columns = ("messages", "id", "videos", "video")
 
     def question_of(self, prompt: str) -> str:
         return _VIDEOZOOMER_FRAME.sub("", _EXAMPLES.sub("", prompt)).strip()
