@@ -57,10 +57,7 @@ def parse_turn(text: str) -> vt.ParsedTurn:
     if calls:
         is_good = calls[0].error is None and _is_in_order(text, thoughts, vt.find_blocks(text, "tool_call"))
         return vt.ParsedTurn(thought, calls, well_formed=is_good)
-    answers = vt.find_blocks(outside, "answer")
-    answer = vt.last_text(answers)
-    is_good = bool(answer) and _is_in_order(text, thoughts, vt.find_blocks(text, "answer"))
-    return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
+    return _answering(text, thoughts, vt.find_blocks(outside, "answer"))
 
 
 def parse_turn_reference(text: str) -> vt.ParsedTurn:
@@ -70,10 +67,13 @@ def parse_turn_reference(text: str) -> vt.ParsedTurn:
     if calls:
         call = read_call(calls[-1].inner, takes_parameters=False)
         return vt.ParsedTurn(thought, (call,), well_formed=call.error is None and _is_in_order(text, thoughts, calls))
-    answers = vt.find_blocks(text, "answer")
+    return _answering(text, thoughts, vt.find_blocks(text, "answer"))
+
+
+def _answering(text: str, thoughts: Sequence[vt.Block], answers: Sequence[vt.Block]) -> vt.ParsedTurn:
     answer = vt.last_text(answers)
-    is_good = bool(answer) and _is_in_order(text, thoughts, answers)
-    return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
+    is_good = bool(answer) and _is_in_order(text, thoughts, vt.find_blocks(text, "answer"))
+    return vt.ParsedTurn(vt.first_text(thoughts), answer=answer or None, well_formed=is_good)
 
 
 def _is_in_order(text: str, thoughts: Sequence[vt.Block], actions: Sequence[vt.Block]) -> bool:

@@ -48,9 +48,8 @@ def parse_turn(text: str) -> vt.ParsedTurn:
         is_bare = body.startswith("{") and body.endswith("}")
         well_formed = call.error is None and is_bare and _is_to_the_letter(text, requests)
         return vt.ParsedTurn(_thought(text), (call,), well_formed=well_formed)
-    answer = _last_answer(text)
-    well_formed = bool(answer) and _is_to_the_letter(text, vt.find_blocks(text, "answer"))
-    return vt.ParsedTurn(_thought(text), answer=answer or None, well_formed=well_formed)
+    # Of several answers the last that is closed; `find_blocks` would begin it where a thought only names the tag.
+    return _answering(text, last_answer(text.rpartition("</answer>")[0]))
 
 
 def parse_turn_reference(text: str) -> vt.ParsedTurn:
@@ -65,24 +64,18 @@ def parse_turn_reference(text: str) -> vt.ParsedTurn:
         return vt.ParsedTurn(
             _thought(text), (call,), well_formed=call.error is None and _is_to_the_letter(text, requests)
         )
-    answer = answer_reference(text)
-    well_formed = bool(answer) and _is_to_the_letter(text, vt.find_blocks(text, "answer"))
-    return vt.ParsedTurn(_thought(text), answer=answer or None, well_formed=well_formed)
+    return _answering(text, last_answer(text))
 
 
-def answer_reference(text: str) -> str | None:
+def last_answer(text: str) -> str | None:
     """What stands after the last `<answer>`, up to a closing tag if there is one; None without `<answer>`."""
     _, opening, rest = text.rpartition("<answer>")
     return rest.partition("</answer>")[0].strip() if opening else None
 
 
-def _last_answer(text: str) -> str:
-    """What stands between the last `<answer>` that is closed and its closing tag; empty where none is.
-
-    `find_blocks` would begin it where a thought only names the tag.
-    """
-    _, opening, rest = text.rpartition("</answer>")[0].rpartition("<answer>")
-    return rest.partition("</answer>")[0].strip() if opening else ""
+def _answering(text: str, answer: str | None) -> vt.ParsedTurn:
+    well_formed = bool(answer) and _is_to_the_letter(text, vt.find_blocks(text, "answer"))
+    return vt.ParsedTurn(_thought(text), answer=answer or None, well_formed=well_formed)
 
 
 def _thought(text: str) -> str | None:
