@@ -117,7 +117,7 @@ def test_a_call_without_arguments() -> None:
         ('{"name": "crop_video", "arguments": [1, 2]}', "crop_video", r"must be a JSON object, got \[1, 2\]"),
         ('{"name": "crop_video", "arguments": "{}"}', "crop_video", "must be a JSON object, got '{}'"),
         ('{"name": "crop_video", "arguments": null}', "crop_video", "must be a JSON object, got None"),
-        ('{"name": "crop_video", "arguments": {"start_time": NaN}}', "unknown", "NaN is no JSON number"),
+        ('{"name": "crop_video", "arguments": {"start_time": NaN}}', "unknown", "NaN is not a JSON number"),
         ('{"name": "crop_video", "arguments": {"start_time": 1e999}}', "unknown", "1e999 is too large"),
         ('{"name": "crop_video", "arguments": {"start_time": ' + "9" * 5000 + "}}", "unknown", "too long"),
         ('{"name": "' + "[" * 100 + '"}', "unknown", "too deep"),
