@@ -159,7 +159,7 @@ def composed(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_run_makes_a_cold_start_and_two_steps(followed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (sft, *_), (grpo, *_), (large, *_) = trained(followed)
-    assert sft.endswith("cpu_sft") and grpo == large == "verl.trainer.main_ppo"
+    assert sft.endswith("sft_trainer") and grpo == large == "verl.trainer.main_ppo"
     outputs = followed / "spotter" / "outputs"
     cold, run = (composed(followed, number, monkeypatch) for number in (0, 1))
     assert run.trainer.total_training_steps == 2
