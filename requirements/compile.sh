@@ -13,7 +13,7 @@ compile() { # FILE DEVICE PYTHON [OPTION ...]
     local file=$1 device=$2 python=$3
     shift 3
     "$UV" pip compile pyproject.toml --quiet \
-        --extra "$device" --extra judge --extra decord --extra torchcodec --extra dev --extra docs \
+        --extra "$device" --extra judge --extra retrieval --extra decord --extra torchcodec --extra dev --extra docs \
         --python-version "$python" --python-platform x86_64-manylinux_2_28 \
         --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
         --custom-compile-command "bash requirements/compile.sh" \

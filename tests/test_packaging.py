@@ -24,7 +24,7 @@ REPO = Path(__file__).parents[1]
 PACKAGE = REPO / "verl_video_tools"
 DEVICES = ("cpu", "gpu")
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!]+( --hash=sha256:[0-9a-f]{64})+")
-INSTALLED_EXTRAS = {"judge", "decord", "dev", "docs"}
+INSTALLED_EXTRAS = {"judge", "retrieval", "decord", "dev", "docs"}
 """Extras that the pin files contain besides the device's own."""
 HOSTS = {"lmms_eval", "pytest", "mlflow"}
 """Programs that import a module of ours, and the tracker that verl has imported when ours does."""

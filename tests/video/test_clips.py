@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.video.conftest import Reference
-from tests.video.test_backends import backend as backend
+from tests.video.test_backends import DECODABLE, skip_unless_usable
 from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import UnreadableVideoError, VideoNotFoundError
 from verl_video_tools.core.sample import Clip, clip_path, read_clip
@@ -68,7 +68,9 @@ def test_a_clip_of_each_kind_of_file(reference: Reference) -> None:
     compare_middle(reference, "pyav")
 
 
-def test_a_clip_by_torchcodec(backend: str, reference_of: Callable[[str], Reference]) -> None:
+@pytest.mark.parametrize("backend", sorted(DECODABLE))
+def test_a_clip_by_each_backend(backend: str, reference_of: Callable[[str], Reference]) -> None:
+    skip_unless_usable(backend)
     compare_middle(reference_of("h264.mp4"), backend)
 
 

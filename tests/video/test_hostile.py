@@ -68,11 +68,12 @@ def test_no_larger_picture_is_decoded_to_find_out_about_a_stream(tmp_path: Path)
 
 
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])
-def test_torchcodec_sees_no_file_that_is_refused(
+def test_other_decoders_see_no_file_that_is_refused(
     suffix: str, hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whichever is chosen: none is opened."""
     handed: list[Path] = []
-    monkeypatch.setattr(video_module, "TorchcodecDecoder", lambda opened, _: handed.append(opened.path))
+    monkeypatch.setattr(video_module, "open_backend", lambda name, opened, *_: handed.append(opened.path))
     long = write_days(tmp_path / f"long.{suffix}", 90_000)
     plain = write_video(tmp_path / f"plain.{suffix}", num_frames=12)
     listed = tmp_path / f"listed.{suffix}"
@@ -80,10 +81,10 @@ def test_torchcodec_sees_no_file_that_is_refused(
     refused = {long: r"lasts 9\d{4} s, longer than the 86400 s", listed: "cannot be opened", hostile: "no frames"}
     for path, message in refused.items():
         with pytest.raises(UnreadableVideoError, match=message):
-            Video(path, backend="torchcodec")
+            Video(path, backend="decord")
     monkeypatch.setattr(source, "MAX_PACKETS", 10)
     with pytest.raises(UnreadableVideoError, match="more than 10 packets"):
-        Video(plain, backend="torchcodec")
+        Video(plain, backend="decord")
     assert handed == []
 
 
@@ -119,8 +120,8 @@ def test_an_index_in_which_a_search_takes_hours_ends_in_time(
 def test_a_crash_of_the_child_is_told(path: Path) -> None:
     opener = IsolatedOpener()
     opener.info(str(path), 30.0)
-    assert opener._child is not None and opener._child[0].pid is not None
-    os.kill(opener._child[0].pid, signal.SIGABRT)
+    assert opener._child is not None
+    os.kill(opener._child._process.pid, signal.SIGABRT)
     with pytest.raises(UnreadableVideoError, match=r"plain\.mp4: .* was killed by signal 6"):
         opener.info(str(path), 30.0)
     assert opener.info(str(path), 30.0).num_frames == 12
@@ -133,7 +134,7 @@ def test_the_child_ends_with_its_process(path: Path) -> None:
         opener = IsolatedOpener()
         opener.info(str(path), 30.0)
         assert opener._child is not None
-        os.write(writer, str(opener._child[0].pid).encode())
+        os.write(writer, str(opener._child._process.pid).encode())
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(forked, 0)
     pid = int(os.read(reader, 20))

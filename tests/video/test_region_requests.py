@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.video.conftest import Reference
-from tests.video.test_backends import backend as backend
+from tests.video.test_backends import DECODABLE, skip_unless_usable
 from tests.videos.files import write_video
 from tests.videos.kinds import DAMAGED_WRITERS
 from verl_video_tools.core.errors import FrameRangeError
@@ -69,7 +69,9 @@ def test_each_kind_of_file(reference: Reference, data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-def test_regions_by_torchcodec(backend: str, reference_of: Callable[[str], Reference]) -> None:
+@pytest.mark.parametrize("backend", DECODABLE)
+def test_every_backend(backend: str, reference_of: Callable[[str], Reference]) -> None:
+    skip_unless_usable(backend)
     with Video(reference_of("rotated_90.mp4").path, backend=backend) as video:
         width, height = video.info.width, video.info.height
         whole = video.frames_at_indices([3, 17]).frames_THWC

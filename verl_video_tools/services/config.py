@@ -148,8 +148,13 @@ class RetrievalConfig:
         UsageError: a value outside its range.
     """
 
+    backend: Literal["transformers", "open_clip"] = "transformers"
+    """`transformers` (CLIP, SigLIP and SigLIP2 of fixed resolution), or `open_clip` (extra `retrieval`)."""
     model: str = "google/siglip2-base-patch16-224"
-    """Folder or Hugging Face name of a CLIP, SigLIP, or SigLIP2 of fixed resolution."""
+    """Folder or Hugging Face name; for `open_clip` also its own names, such as ViT-B-16-SigLIP2, or
+    `local-dir:/path`."""
+    pretrained: str | None = None
+    """Weights of a model that `open_clip` knows by name, such as `webli`."""
     num_gpus: float = 0.0
     """GPU share of a node's actor, outside verl's pool, else every query times out; 0: CPU."""
     num_threads: int | None = None
@@ -157,6 +162,8 @@ class RetrievalConfig:
 
     def __post_init__(self) -> None:
         require(self, "model", bool(self.model), "a folder or a name")
+        has_tag = self.pretrained is not None
+        require(self, "pretrained", not has_tag or self.backend == "open_clip", "None unless the backend is open_clip")
         require(self, "num_gpus", 0.0 <= self.num_gpus <= 1.0, "0 to 1")
         require(self, "num_threads", self.num_threads is None or self.num_threads >= 1, "at least 1, or None")
 

@@ -1,4 +1,4 @@
-"""Encoders of frames and texts: CLIP, SigLIP and SigLIP2 through `transformers`.
+"""Encoders of frames and texts: CLIP, SigLIP and SigLIP2 through `transformers`, and models of `open_clip_torch`.
 
 Axes: T frames, H height, W width, C colour channels, N texts, D dimensions of an embedding. Imports torch and
 transformers: load it where an encoder is needed.
@@ -11,22 +11,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.errors import SetupError, UsageError
 from verl_video_tools.core.machine import locate_model
 from verl_video_tools.services.config import RetrievalConfig
 
 
-def load_encoder(config: RetrievalConfig) -> TransformersEncoder:
+def load_encoder(config: RetrievalConfig) -> TransformersEncoder | OpenCLIPEncoder:
     """The encoder of a config, with its weights, on its device. Takes seconds, and may download.
 
     Raises:
+        SetupError: the package of the backend is missing.
         UsageError: no such model, or one that is no pair of image and text encoders.
     """
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
-    return TransformersEncoder(config.model, "cuda" if config.num_gpus else "cpu")
+    device = "cuda" if config.num_gpus else "cpu"
+    if config.backend == "open_clip":
+        return OpenCLIPEncoder(config.model, config.pretrained, device)
+    return TransformersEncoder(config.model, device)
 
 
 class TransformersEncoder:
@@ -70,7 +75,7 @@ class TransformersEncoder:
     @torch.inference_mode()
     def encode_images(self, frames_THWC: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         inputs = self._image_processor(images=list(frames_THWC), input_data_format="channels_last", return_tensors="pt")
-        return _normalised(self._model.get_image_features(inputs["pixel_values"].to(self._device)))
+        return normalised(_features(self._model.get_image_features(inputs["pixel_values"].to(self._device))))
 
     @torch.inference_mode()
     def encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
@@ -81,7 +86,55 @@ class TransformersEncoder:
             max_length=self._max_tokens,
             return_tensors="pt",
         )
-        return _normalised(self._model.get_text_features(tokens["input_ids"].to(self._device)))
+        return normalised(_features(self._model.get_text_features(tokens["input_ids"].to(self._device))))
+
+
+class OpenCLIPEncoder:
+    """A pre-trained model of open_clip, in float32.
+
+    Args:
+        model: a name that open_clip knows, or one with `hf-hub:` or `local-dir:` before it.
+        pretrained: tag of the weights of a known name; None for the other two.
+        device: as torch names it.
+
+    Raises:
+        SetupError: open_clip is not installed.
+        UsageError: there is no such model, or it cannot be had.
+    """
+
+    def __init__(self, model: str, pretrained: str | None, device: str) -> None:
+        try:
+            import open_clip
+        except ImportError as error:
+            raise SetupError(
+                f"the backend open_clip is missing: uv pip install '.[retrieval]' in the checkout ({error})"
+            ) from error
+        try:
+            loaded, self._prepare = open_clip.create_model_from_pretrained(model, pretrained)
+            self._tokenize = open_clip.get_tokenizer(model)
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            raise UsageError(f"open_clip cannot load {model!r} with weights {pretrained!r}: {error}") from error
+        options = open_clip.get_model_preprocess_cfg(loaded)
+        size = options["size"]
+        self._height: int = size if isinstance(size, int) else size[0]
+        self._width: int = size if isinstance(size, int) else size[1]
+        self.crops_centre = options.get("resize_mode", "shortest") == "shortest" and self._width == self._height
+        self._device = device
+        self._model = loaded.eval().to(device)
+
+    def image_size(self, width: int, height: int) -> tuple[int, int]:
+        if self.crops_centre:
+            return covering_size(width, height, self._height)
+        return self._width, self._height
+
+    @torch.inference_mode()
+    def encode_images(self, frames_THWC: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        pixels = torch.stack([self._prepare(Image.fromarray(frame_HWC)) for frame_HWC in frames_THWC])
+        return normalised(self._model.encode_image(pixels.to(self._device)))
+
+    @torch.inference_mode()
+    def encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
+        return normalised(self._model.encode_text(self._tokenize(texts).to(self._device)))
 
 
 def covering_size(width: int, height: int, side: int) -> tuple[int, int]:
@@ -92,8 +145,12 @@ def covering_size(width: int, height: int, side: int) -> tuple[int, int]:
     return int(side * width / height), side
 
 
-def _normalised(output: Any) -> npt.NDArray[np.float32]:
-    """Embeddings divided by their lengths, as NumPy on the host."""
-    features = output if isinstance(output, torch.Tensor) else output.pooler_output  # by version of transformers
+def _features(output: Any) -> torch.Tensor:
+    """The projected embeddings, which some versions of transformers wrap."""
+    return output if isinstance(output, torch.Tensor) else output.pooler_output
+
+
+def normalised(features: torch.Tensor) -> npt.NDArray[np.float32]:
+    """Rows divided by their lengths, as NumPy on the host."""
     rows: npt.NDArray[np.float32] = (features / features.norm(dim=-1, keepdim=True)).float().cpu().numpy()
     return rows

@@ -1,14 +1,20 @@
-"""Opening files in a child process, for checks of data: a file may crash FFmpeg, or keep it busy for hours."""
+"""Opening files in a child process, for checks of data: a file may crash FFmpeg, or keep it busy for hours.
+
+Run as a program, this is the child: JSON lines ``{"path": str, "seconds": float}`` on standard input, each answered by
+``{"info": {...}}`` or ``{"error": str}``.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
+import json
+import os
 import resource
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+import sys
+from typing import Any
 
 from verl_video_tools.core.errors import UnreadableVideoError, VideoError
 from verl_video_tools.core.types import VideoInfo
+from verl_video_tools.video.child_process import ChildDied, ChildProcess
 from verl_video_tools.video.source import Deadline
 from verl_video_tools.video.video import Video
 
@@ -23,7 +29,7 @@ class IsolatedOpener:
     """Opens files in a child, which is started again after a file that ended it. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._child: tuple[BaseProcess, Connection] | None = None
+        self._child: ChildProcess | None = None
 
     def info(self, path: str, deadline_seconds: float) -> VideoInfo:
         """Facts about a video.
@@ -32,54 +38,39 @@ class IsolatedOpener:
             VideoError: it cannot be read, or not in time, or it ended the process that tried.
         """
         if self._child is None:
-            self._child = _start_child()
-        process, connection = self._child
+            self._child = ChildProcess([sys.executable, "-P", "-m", __name__])
+        deadline = Deadline(START_SECONDS + deadline_seconds, f"{path}: open")
         try:
-            connection.send((path, deadline_seconds))
-            if not connection.poll(START_SECONDS + deadline_seconds):
-                self.close()
-                raise Deadline(deadline_seconds, f"{path}: open").error()
-            answer: VideoInfo | str = connection.recv()
-        except (EOFError, ConnectionError) as error:
-            process.join()
-            code = process.exitcode or 0
+            answer = self._child.ask({"path": path, "seconds": deadline_seconds}, deadline)
+        except (ChildDied, VideoError) as error:
             self.close()
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-            raise UnreadableVideoError(f"{path}: opening it ended the process that tried: it {how}") from error
-        if isinstance(answer, str):
-            raise UnreadableVideoError(answer)
-        return answer
+            if isinstance(error, ChildDied):
+                raise UnreadableVideoError(f"{path}: opening it ended the process that tried: {error}") from error
+            raise
+        if "error" in answer:
+            raise UnreadableVideoError(answer["error"])
+        return VideoInfo(**answer["info"])
 
     def close(self) -> None:
-        """End the child."""
         if self._child is not None:
-            process, connection = self._child
-            process.kill()
-            process.join()
-            connection.close()
+            self._child.kill()
             self._child = None
 
 
-def _start_child() -> tuple[BaseProcess, Connection]:
-    # Spawned: a forked child would have the parent's threads' locks, and its memory.
-    context = multiprocessing.get_context("spawn")
-    connection, connection_of_child = context.Pipe()
-    process = context.Process(target=_serve, args=(connection_of_child,), daemon=True)
-    process.start()
-    connection_of_child.close()  # so that the end of the child is the end of the connection
-    return process, connection
-
-
-def _serve(connection: Connection) -> None:
-    """The child process: answers each path and time with facts about the video, or with the text of an error."""
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # nothing that a library prints may get between the answers
     resource.setrlimit(resource.RLIMIT_AS, (MAX_CHILD_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    while True:
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer: dict[str, Any]
         try:
-            path, deadline_seconds = connection.recv()
-        except EOFError:  # the parent has ended
-            return
-        try:
-            with Video(path, deadline_seconds) as video:
-                connection.send(video.info)
+            with Video(request["path"], request["seconds"]) as video:
+                answer = {"info": video.info.to_dict()}
         except VideoError as error:
-            connection.send(str(error))
+            answer = {"error": str(error)}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

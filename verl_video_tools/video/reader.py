@@ -83,6 +83,11 @@ class FrameIndex:
         """Index of the last frame whose time is not after `pts`; the first frame for an earlier time."""
         return max(0, int(np.searchsorted(self.frame_pts, pts, side="right")) - 1)
 
+    def is_closed(self, group: int) -> bool:
+        """Whether a group of pictures begins with its key frame in presentation order, too."""
+        start, end = int(self.keys[group]), int(np.append(self.keys, len(self.pts))[group + 1])
+        return self.is_random_access and bool(self.pts[start:end].min() == self.pts[start])
+
     def without_key(self, position: int) -> FrameIndex:
         """The index with one key less, whose packet turned out not to start decoding."""
         kept = self.keys != position

@@ -27,7 +27,7 @@ from verl_video_tools.core.errors import (
 )
 from verl_video_tools.core.sample import read_clip
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, PixelBox, VideoInfo
-from verl_video_tools.video.backends import TorchcodecDecoder, chosen_backend
+from verl_video_tools.video.backends import chosen_backend, open_backend
 from verl_video_tools.video.batch import DecodedFrame, FrameView, batch_of
 from verl_video_tools.video.frame_converter import FrameConverter
 from verl_video_tools.video.reader import IndexMismatch, open_reader
@@ -110,11 +110,11 @@ class Video:
     Args:
         path: a local file, or a part of one (`core.sample`), which then is all that there is to see.
         deadline_seconds: time that opening may take.
-        backend: what decodes the frames: "pyav" or "torchcodec" (see `video.backends`); None takes the environment
-            variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" replaces damaged frames: those
-            that FFmpeg notices, and what is predicted from them, up to the next key frame. Much damage goes unnoticed
-            in HEVC and VP9, some in H.264, and in AV1 that of the first picture hit. Without `is_random_access`, the
-            frames predicted from a damaged one are neither replaced nor marked.
+        backend: what decodes the frames: "pyav", "torchcodec" or "decord" (see `video.backends`); None takes the
+            environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" replaces damaged
+            frames: those that FFmpeg notices, and what is predicted from them, up to the next key frame. Much damage
+            goes unnoticed in HEVC and VP9, some in H.264, and in AV1 that of the first picture hit. Without
+            `is_random_access`, the frames predicted from a damaged one are neither replaced nor marked.
 
     Raises:
         VideoNotFoundError: there is no such file.
@@ -142,8 +142,8 @@ class Video:
                 self._reader = open_reader(source, deadline)
                 self._frames = self._frames_of_clip(clip_seconds)
                 self.info = self._info(source)
-                # Only now: torchcodec has no limits of its own.
-                self._torchcodec = None if self.backend == "pyav" else TorchcodecDecoder(source, self._reader)
+                # Only now: torchcodec and decord have no limits of their own.
+                self._decoder = open_backend(self.backend, source, self._reader, deadline)
             except BaseException:
                 source.close()
                 raise
@@ -294,8 +294,8 @@ class Video:
             views_by_index.setdefault(self._frames[view.frame_index], []).append(view)
         decoded: dict[FrameView, DecodedFrame] = {}
         with self._locked(deadline) as source:
-            source.wake()  # torchcodec opens the file itself, and it must be the same one still
-            decode = None if self._torchcodec is None else self._torchcodec.decode
+            source.wake()  # another backend opens the file itself, and it must be the same one still
+            decode = None if self._decoder is None else self._decoder.decode
             for requested, shown, frame in self._reader.frames(sorted(views_by_index), self._frames, deadline, decode):
                 index = shown - self._frames[0]
                 corrupt = shown != requested or frame.is_corrupt
@@ -389,8 +389,8 @@ class Video:
 
     def _free(self) -> None:
         assert self._source is not None
-        if self._torchcodec is not None:
-            self._torchcodec.close()
+        if self._decoder is not None:
+            self._decoder.close()
         self._source.close()
         self._converter = FrameConverter()
 

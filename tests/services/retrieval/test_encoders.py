@@ -1,8 +1,10 @@
-"""Real encoders in miniature: the shipped CLIP and a SigLIP. None is downloaded."""
+"""Real encoders in miniature: the shipped CLIP, a SigLIP, and a model of open_clip. None is downloaded."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +98,30 @@ def test_siglip_reads_lower_case_texts_of_full_length(tmp_path: Path) -> None:
     encoder = load_encoder(RetrievalConfig(model=str(tmp_path)))
     assert encoder.image_size(640, 360) == (32, 32)
     _check_lengths(encoder)
+
+
+@pytest.mark.integration  # importing open_clip takes seconds
+def test_open_clip_model_of_a_folder(tmp_path: Path) -> None:
+    open_clip = pytest.importorskip("open_clip")
+    model = {
+        "embed_dim": 32,
+        "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "patch_size": 16},
+        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 64, "heads": 1, "layers": 1},
+    }
+    torch.manual_seed(0)
+    weights = open_clip.model.CLIP(**model).state_dict()
+    torch.save(weights, tmp_path / "open_clip_pytorch_model.bin")
+
+    def load(**preprocessing: Any) -> Encoder:
+        settings = {"model_cfg": model, "preprocess_cfg": {"size": 32, **preprocessing}}
+        (tmp_path / "open_clip_config.json").write_text(json.dumps(settings))
+        return load_encoder(RetrievalConfig(backend="open_clip", model=f"local-dir:{tmp_path}"))
+
+    encoder = load()
+    assert encoder.image_size(640, 360) == (56, 32)
+    _check_lengths(encoder)
+    with pytest.raises(UsageError, match="open_clip cannot load 'ViT-none'"):
+        load_encoder(RetrievalConfig(backend="open_clip", model="ViT-none", pretrained="webli"))
 
 
 @pytest.mark.parametrize(

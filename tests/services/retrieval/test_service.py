@@ -151,6 +151,8 @@ async def test_a_query_out_of_time_says_so_and_others_go_on(colours: str) -> Non
 def test_config_names_what_is_wrong() -> None:
     with pytest.raises(UsageError, match=r"RetrievalConfig\.num_gpus must be 0 to 1, got -1"):
         RetrievalConfig.from_fields({"num_gpus": -1})
+    with pytest.raises(UsageError, match="pretrained must be None unless the backend is open_clip"):
+        RetrievalConfig(pretrained="webli")
     with pytest.raises(UsageError, match="has no field 'modell'"):
         RetrievalConfig.from_fields({"modell": "x"})
     assert RetrievalConfig().digest != RetrievalConfig(num_gpus=0.5).digest
