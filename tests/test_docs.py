@@ -72,7 +72,7 @@ def test_versions() -> None:
         ):
             pinned[canonicalize_name(name)] = version
     needed = [(Requirement(line), "always") for line in project["dependencies"]]
-    for extra in ("gpu", "cpu", "judge", "decord", "torchcodec"):
+    for extra in ("gpu", "cpu", "judge", "retrieval", "decord", "torchcodec"):
         lines = map(Requirement, project["optional-dependencies"][extra])
         needed += [(line, f"extra `{extra}`") for line in lines if extra not in ENGINES or line.name == ENGINES[extra]]
     rows = [line for line in page("versions.md").splitlines() if line.startswith("| `")]

@@ -41,7 +41,7 @@ def pin_lines(name: str) -> list[str]:
     return [line for line in lines if not line.startswith("#")]
 
 
-OPTIONAL = ("judge", "decord", "torchcodec")
+OPTIONAL = ("judge", "retrieval", "decord", "torchcodec")
 """Extras that training needs in some runs only."""
 
 
