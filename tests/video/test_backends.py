@@ -136,7 +136,7 @@ def test_decord_that_hangs_or_dies_is_replaced(how: int, reference_of: Callable[
     skip_unless_usable("decord")
     reference = reference_of("h264.mp4")
     with Video(reference.path, backend="decord") as video:
-        child = video._backend._child._process
+        child = video._decoder._child._process
         os.kill(child.pid, how)
         start = time.monotonic()
         with pytest.raises((DeadlineError, BackendError), match=r"not done within 0\.5 s|killed by signal 9"):
@@ -149,11 +149,11 @@ def test_decord_that_hangs_or_dies_is_replaced(how: int, reference_of: Callable[
 def test_decord_ends_with_its_video(reference_of: Callable[[str], Reference]) -> None:
     skip_unless_usable("decord")
     video = Video(reference_of("h264.mp4").path, backend="decord")
-    child = video._backend._child._process
+    child = video._decoder._child._process
     video.close()
     assert child.poll() is not None
     video = Video(reference_of("h264.mp4").path, backend="decord")
-    child = video._backend._child._process
+    child = video._decoder._child._process
     del video
     gc.collect()
     assert child.poll() is not None
