@@ -90,7 +90,8 @@ def test_failures_are_flagged_and_the_rest_goes_on(
         assert "HTTP 500" in flagged[0]["trajectory"].error
         printed = capsys.readouterr()
         assert "4 rollouts, accuracy 1.000" in printed.out and "failures aborted: 1" in printed.out
-        assert printed.err.splitlines()[-1].endswith(": 4/4, accuracy 1.000, 1 flagged")
+        progress = printed.err.splitlines()[-1]
+        assert "| 4/4 [" in progress and progress.endswith("accuracy 1.000, 1 flagged]")
 
         server.reply, num_requests = good, len(server.requests)
         assert zoomer.generate(out, server) == 0
@@ -98,7 +99,8 @@ def test_failures_are_flagged_and_the_rest_goes_on(
         assert zoomer.generate(out, server, "--retry-flagged") == 0
         printed = capsys.readouterr()
         assert len(lines(out)) == 5 and "4 rollouts" in printed.out.splitlines()[-1]
-        assert printed.err.splitlines()[-1].endswith(": 4/4, accuracy 1.000")
+        progress = printed.err.splitlines()[-1]
+        assert "| 4/4 [" in progress and progress.endswith("accuracy 1.000]")
         assert [record["uid"] for record in lines(out) if not record["reward"]["flagged"]][-1] == "1"
     assert set(pass_rates_of_records(out).values()) == {1.0}
 
