@@ -256,4 +256,5 @@ def _say(text: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", nargs="+", help="after --")
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # whatever has started this program may be killed
     sys.exit(supervise(parser.parse_args().command))
