@@ -10,10 +10,10 @@ PYTEST := python -m pytest
 # Where it is set, each of a run's many processes compiles the package again: seconds of a core.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo test test-long test-fast mutants fuzz test-recipes test-next test-next-fast test-python-3.11 test-engine test-grpo test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
+.PHONY: help install demo test test-long test-fast mutants fuzz test-recipes test-next test-next-fast test-oldest-python test-engine test-grpo test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
 
 help:  ## this list
-	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
 
 install:  ## the pinned environment in .venv; run again, it repairs what is missing
 	@VENV="$(VENV)" bash requirements/install.sh
@@ -54,7 +54,7 @@ test-next:  ## fast tests and GRPO steps with the newest engine that the index h
 test-next-fast:  ## of test-next what leans on verl and the engine: minutes
 	$(NEXT) test-engine
 
-test-python-3.11:  ## fast tests on the older Python that we support, in .venv-3.11
+test-oldest-python:  ## fast tests on the older Python that we support, in .venv-3.11
 	PYTHON_VERSION=3.11 DEVICE=cpu $(MAKE) VENV="$(CURDIR)/.venv-3.11" test-fast
 
 LEANS_ON_THE_ENGINE = $(addprefix tests/verl_plugin/,test_vllm_front_end.py test_plugin.py test_tied_heads.py \
