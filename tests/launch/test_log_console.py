@@ -124,6 +124,18 @@ def test_no_line_of_a_log_ends_the_run(line: str, tmp_path: Path) -> None:
     assert run.shown[-1] == f"{MARK} the run goes on"
 
 
+def test_a_log_that_is_away_for_a_moment_is_read_on(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    elsewhere = run.path.rename(tmp_path / "elsewhere.log")
+    run.console.show_new_lines()
+    elsewhere.rename(run.path)
+    run.write(f"{MARK} the run goes on\n")
+    assert run.shown == [f"{MARK} the run goes on"]
+    run.path.unlink()
+    run.console.show_rest(1)
+    assert "failed with exit code 1" in run.shown[-1]
+
+
 def test_a_long_step_says_what_it_does(tmp_path: Path, clock: list[float]) -> None:
     run = Run(tmp_path)
     doing = "step 1/80: generating rollouts for {} s, 2 groups finished, 6 running"

@@ -58,6 +58,7 @@ def test_a_composition_has_the_lengths_of_its_file(capsys: pytest.CaptureFixture
         ([*LONGVT, "--gpu", "tpu"], "'tpu'"),
         (["plan", "--model", "qwen2.5-vl-7b", "--method", "guess"], "guess"),
         ([*LONGVT, "--option=ulyses=4"], "'ulyses'"),
+        ([*LONGVT, "--option=tp=0"], "tp must be at least 1"),
     ],
 )
 def test_bad_usage(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from verl_video_tools.core.sample import check_question, clip_path, read_clip
 from verl_video_tools.core.types import QuestionType, Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, numbered, read_entries, with_suffixes
-from verl_video_tools.data.formats.fields import find_moved_video, split_name, with_slashes
+from verl_video_tools.data.formats.fields import find_moved_video, split_name, tagged_answer, with_slashes
 from verl_video_tools.data.parquet import read_schema
 from verl_video_tools.data.rows import make_row
 from verl_video_tools.grading.segments import clock_seconds, read_segment
@@ -97,7 +97,7 @@ class Table(Benchmark):
         truth = segment_of([answer]) if question_type == "segment" else answer
         row = make_row(
             as_text(question),
-            truth if isinstance(truth, list | tuple) else as_text(truth),
+            truth if isinstance(truth, list | tuple) else tagged_answer(as_text(truth)),
             find_table_video(video_name_of(self._cell(entry, "video")), self.folders, moved=self.videos is not None),
             options=options_of(self._cells(entry, "options")),
             question_type=cast("QuestionType | None", question_type),  # `Sample.from_row` refuses others
@@ -106,11 +106,11 @@ class Table(Benchmark):
             split=self.split,
             classification=as_text(self._cell(entry, "classification")) or None,
         )
+        row["extra_info"]["index"] = as_text(self._cell(entry, "id")) or entry[_PLACE]  # named in messages
         try:
             check_question(Sample.from_row(row), _ANY_JUDGE)
         except UsageError as error:
             raise RowError(str(error)) from error
-        row["extra_info"]["index"] = as_text(self._cell(entry, "id")) or entry[_PLACE]
         return row
 
     def _cells(self, entry: Entry, field: str) -> list[Any]:

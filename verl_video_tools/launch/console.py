@@ -125,7 +125,7 @@ class Console:
         Args:
             with_unfinished: also a last line whose end is missing, of a process that is gone.
         """
-        with self.log.open("rb") as file:
+        with suppress(OSError), self.log.open("rb") as file:  # a network's file may be away for a moment
             file.seek(self._num_read)
             for line in file:
                 if line.endswith(b"\n") or with_unfinished:
@@ -139,7 +139,10 @@ class Console:
             self._write(self._pending)
         if returncode == 0 or returncode in ENDED_BY_SIGNAL or self.verbose:
             return
-        errors, last = end_of_log(self.log, self._start)
+        errors: list[str] = []
+        last: list[str] = []
+        with suppress(OSError):
+            errors, last = end_of_log(self.log, self._start)
         if errors:
             self._write("\n  ".join([f"{MARK} errors in {self.log}:", *errors]))
         title = f"{MARK} failed with exit code {returncode}; the end of {self.log}:"

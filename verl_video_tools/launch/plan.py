@@ -18,6 +18,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from verl_video_tools.config import agent_workers
+from verl_video_tools.core.config import require_at_least
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Method, PixelEnvelope, RolloutLimits, VideoInfo
 from verl_video_tools.rollout.cost import estimate_cost
@@ -203,6 +204,9 @@ class RunOptions:
     entropy: bool = False
     freeze_vision: bool = False
     lora_rank: int = 0
+
+    def __post_init__(self) -> None:
+        require_at_least(self, 1, "batch_size", "rollouts", "micro_batch_size", "tp", "ulysses")
 
     @property
     def longest_tokens(self) -> int:

@@ -123,7 +123,7 @@ def _received_signals() -> Iterator[deque[signal.Signals]]:
         yield received
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not of Python
 
 
 def _watch(

@@ -47,6 +47,13 @@ def test_a_table_becomes_rows(table: Path, tmp_path: Path, capsys: pytest.Captur
     assert not [report for report in validate_file(target) if report.problems]
 
 
+def test_an_answer_between_tags_is_what_stands_there(tmp_path: Path) -> None:
+    touch(tmp_path, "videos/b.mp4")
+    table = write_csv(tmp_path / "qa.csv", [{**QUESTIONS[2], "answer": "<answer>a boy</answer>"}])
+    assert convert(table, tmp_path / "rows.parquet", "--yes") == 0
+    assert read_rows(tmp_path / "rows.parquet")[0]["reward_model"]["ground_truth"] == "a boy"
+
+
 def test_it_is_the_same_whichever_way_the_table_is_written(table: Path, tmp_path: Path) -> None:
     write_parquet(tmp_path / "qa.parquet", QUESTIONS)
     write_jsonl(tmp_path / "qa.jsonl", QUESTIONS)
