@@ -15,7 +15,7 @@ from typing import Any
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import EndpointError, PolicyError
-from verl_video_tools.core.reasoning import CLOSING, ParsedCompletion, lacks_opening, split_reasoning
+from verl_video_tools.core.reasoning import CLOSING, ParsedCompletion, split_reasoning
 from verl_video_tools.core.types import (
     FrameRecord,
     Message,
@@ -29,6 +29,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.observation import visible_messages
+from verl_video_tools.rollout.opened_reasoning import OpenedReasoning
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.services.chat import restore_stop, to_chat_message
 from verl_video_tools.services.config import EndpointConfig
@@ -143,8 +144,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         self._refusal: EndpointError | None = None
         """An option of sampling is refused: so will every other request be."""
         self._knows_keep_stop = True
-        self._template_opens_reasoning = False
-        """A reply has closed a reasoning that it did not open, so the chat template does with every turn."""
+        self._opened_reasoning = OpenedReasoning(self._send_detached)
         self._names_stop = False
         """A reasoning has been seen to name the stop string, which ended it there."""
 
@@ -212,7 +212,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             if not may_exceed or not _TOO_LONG.search(str(error)):
                 raise
             return AssistantTurn("", truncated=True), None
-        parsed = self._parsed(completion, method)
+        parsed = await self._parsed(completion, method, route)
         truncated = completion.finish_reason == "length" and not parsed.text.endswith(method.stop)
         return AssistantTurn(parsed.text, truncated, parsed.reasoning), completion
 
@@ -253,6 +253,14 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
             return await self._send(route, body)
 
+    async def _send_detached(self, route: Route, request: dict[str, Any]) -> Completion:
+        """The reply to a request that belongs to no rollout, and is none of its cost.
+
+        Raises:
+            EndpointError: there is none.
+        """
+        return await self._fitted(route, {**request, **self.config.sampling_fields()})
+
     async def _send(self, route: Route, body: dict[str, Any]) -> Completion:
         keeps_stop = self._knows_keep_stop and "stop" in body
         try:
@@ -270,13 +278,12 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             )
             raise self._refusal from error
 
-    def _parsed(self, completion: Completion, method: Method) -> ParsedCompletion:
+    async def _parsed(self, completion: Completion, method: Method, route: Route) -> ParsedCompletion:
         """What the model says, up to its first stop string, and what it thought before."""
         cut = completion.finish_reason == "length"
-        # A cut turn bears no sign of a reasoning that the template opened. Whole replies are shorter, and come first.
-        self._template_opens_reasoning |= lacks_opening(completion.text)
-        opened = cut and self._template_opens_reasoning
+        opened = cut and await self._opened_reasoning.before(completion, route)
         parsed = split_reasoning(completion.text, method, reasoning=completion.reasoning, opened=opened, cut=cut)
+        self._opened_reasoning.see(completion.text)
         ends = [end for string in method.stop if (end := parsed.text.find(string) + len(string)) >= len(string)]
         return replace(parsed, text=parsed.text[: min(ends, default=None)])
 

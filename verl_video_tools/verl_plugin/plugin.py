@@ -74,16 +74,15 @@ def registrations() -> list[Registration]:
         return lookup(*names).__qualname__
 
     def entry_point() -> str:
-        return entry_points(group="verl.plugins")["verl_video_tools"].value
+        values = [point.value for point in entry_points(group="verl.plugins") if point.name == "verl_video_tools"]
+        if not values:
+            raise SetupError("the distribution's entry point is missing; reinstall with: make install")
+        return values[0]
 
     targets = agent_loop_targets(config_path("agent-loops"))
     manager = partial(qualname, load_extern_object, REWARD_MANAGER_PATH, REWARD_MANAGER_NAME)
     lookups: list[tuple[str, str, Callable[[], str]]] = [
-        (
-            "entry point",
-            "verl.plugins: verl_video_tools",
-            lambda: entry_points(group="verl.plugins")["verl_video_tools"].value,
-        ),
+        ("entry point", "verl.plugins: verl_video_tools", entry_point),
         *(("trainer", name, partial(qualname, get_trainer_cls, name)) for name in TRAINER_NAMES),
         ("reward manager", REWARD_MANAGER_NAME, manager),
         *(("agent loop", name, partial(qualname, get_class, target)) for name, target in targets.items()),

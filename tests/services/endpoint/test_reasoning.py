@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.chat_server import REASONING_SHAPES, chat_reply, scripted, thinking
-from tests.judge_server import JudgeServer
+from tests.chat_server import REASONING_SHAPES, chat_reply, scripted, texts_of, thinking
+from tests.judge_server import JudgeServer, Reply
 from tests.videos.files import write_video
 from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.methods import get_method
+from verl_video_tools.rollout import opened_reasoning
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig, Usage
 from verl_video_tools.services.attempts import BrokenReply
 from verl_video_tools.services.endpoint import read_completion
@@ -180,28 +182,65 @@ async def test_reasoning_that_was_cut_is_a_cut_turn(server: JudgeServer, sample:
     (turn,) = trajectory.turns
     assert (trajectory.stop_reason, trajectory.answer, trajectory.flags) == (StopReason.RESPONSE_BUDGET, None, [])
     assert (turn.text, turn.truncated, turn.calls, turn.reasoning) == ("", True, [], cut)
-    assert len(server.requests) == 1
+    assert len([request for request in server.requests if not is_aside(request)]) == 1
 
 
+APPLE = chat_reply("A fruit. An apple.\n</think>\n\nApple")
 THOUGHT = "Let me look. The answer is A."
+NO_REPLY = Reply(b'{"error": {"message": "pictures only"}}', status=400)
+
+
+def is_aside(request: dict[str, Any]) -> bool:
+    """Whether it asks for the form of replies, and nothing about the video."""
+    return texts_of(request["messages"][-1]) == opened_reasoning.QUESTION
 
 
 @pytest.mark.parametrize(
-    ("before", "text"),
+    ("aside", "before", "said"),
     [
-        pytest.param(["so</think><answer>B</answer>"], "", id="the template opens a reasoning"),
-        pytest.param(["<think>so</think><answer>B</answer>"], THOUGHT, id="a model that opens its reasoning itself"),
-        pytest.param([], THOUGHT, id="no whole reply has come"),
+        pytest.param(APPLE, [], "", id="the template opens a reasoning, and no other reply has shown it"),
+        pytest.param(APPLE, ["so</think><answer>B</answer>"], "", id="one has"),
+        pytest.param(chat_reply("Apple"), [], THOUGHT, id="a model that does not reason"),
+        pytest.param(
+            chat_reply("Apple"), ["so</think><answer>B</answer>"], THOUGHT, id="one that has closed a thought unopened"
+        ),
+        pytest.param(chat_reply("<think>A fruit.", "length"), [], THOUGHT, id="one that opens its reasoning itself"),
+        pytest.param(NO_REPLY, [], THOUGHT, id="an endpoint that refuses the question"),
+        pytest.param(NO_REPLY, ["so</think><answer>B</answer>"], "", id="and whose replies show it"),
+        pytest.param(
+            chat_reply("A fruit", "length"), ["so</think><answer>B</answer>"], "", id="a question cut as well"
+        ),
     ],
 )
-async def test_a_cut_turn_is_a_thought_where_the_template_opens_it(
-    server: JudgeServer, sample: Sample, before: list[str], text: str
+async def test_what_a_cut_turn_is_does_not_depend_on_which_turns_came_before(
+    server: JudgeServer, sample: Sample, aside: Reply, before: list[str], said: str
 ) -> None:
-    left = [chat_reply(reply) for reply in before] + [chat_reply(THOUGHT, "length")]
-    server.reply = lambda request: left.pop(0)
+    """Of rollouts side by side, or of a run that was started again, that is chance."""
+    left = [chat_reply(text) for text in before] + [chat_reply(THOUGHT, "length")] * 2
+    server.reply = lambda request: aside if is_aside(request) else left.pop(0)
     method, _ = SCRIPTS["direct"]
-    (turn,) = (await rollouts(server, sample, method, number=len(left)))[-1].turns
-    assert (turn.text, turn.reasoning) == (text, None if text else THOUGHT)
+    for trajectory in (await rollouts(server, sample, method, number=len(left)))[-2:]:
+        (turn,) = trajectory.turns
+        assert (turn.text, turn.reasoning) == (said, None if said else THOUGHT)
+        assert (trajectory.answer or "") == said and trajectory.flags == []
+    assert sum(map(is_aside, server.requests)) == 1, "asked once for all cut turns"
+
+
+async def test_the_form_of_replies_is_asked_for_only_where_a_turn_does_not_show_it(
+    server: JudgeServer, sample: Sample
+) -> None:
+    """And costs no rollout anything; with room for a reasoning, of which a short context leaves less."""
+    method, _ = SCRIPTS["direct"]
+    server.reply = lambda request: chat_reply("<answer>B</answer>")
+    await rollouts(server, sample, method)
+    assert not any(map(is_aside, server.requests))
+
+    error = {"error": {"message": "This model's maximum context length is 99 tokens. However, you requested more."}}
+    full, cut = Reply(json.dumps(error).encode(), status=400), chat_reply(THOUGHT, "length")
+    server.reply = lambda request: (full if "max_tokens" in request else APPLE) if is_aside(request) else cut
+    async with ChatPolicy(PolicyConfig(base_url=server.base_url)) as policy:
+        found = await policy.rollout(method, sample)
+    assert found.trajectory.turns[0].text == "" and found.usage == Usage(1, 1, 7)
 
 
 async def test_a_request_for_frames_ends_the_turn_also_where_the_server_does_not_stop(
