@@ -152,7 +152,7 @@ class Advance(Protocol):
 def progress_bars(*names: str) -> Iterator[Sequence[Advance]]:
     """A bar with the time left for each name, drawn anew every 30 seconds where standard error is no terminal; gives
     functions to call with the number done and the number wanted. A bar appears with its first call."""
-    from tqdm import tqdm  # type: ignore[import-untyped]
+    from tqdm import tqdm
 
     is_terminal = sys.stderr.isatty()
     bars: dict[str, Any] = {}

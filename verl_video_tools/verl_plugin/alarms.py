@@ -137,9 +137,7 @@ class Alarms:
         for name, (metric, rule) in RULES.items():
             values = self._history[metric]
             interval = 1 if name == _IMMEDIATE else self._patience
-            is_logged = not math.isnan(
-                float(all_metrics.get(metric, math.nan))
-            )  # verl writes NaN where it did not compare
+            is_logged = not math.isnan(float(all_metrics.get(metric, math.nan)))  # verl writes NaN without a comparison
             if self._actions[name] == "off" or not is_logged or len(values) < interval:
                 continue
             message = rule(values, self._patience, self._max_probs_diff)

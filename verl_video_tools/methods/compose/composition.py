@@ -238,7 +238,8 @@ def _read(part: type[Part], values: object, where: str) -> Part:
         UsageError: an unknown key, a missing one, or a value of the wrong type or outside its range.
     """
     checked = checked_fields(part, _mapping({} if values is None else values, where), where)
-    for key in fields(part):  # type: ignore[arg-type]  # every part is a dataclass
+    # Every part is a dataclass, for which `typing` has no bound.
+    for key in fields(part):  # type: ignore[arg-type]
         if key.name not in checked and key.default is MISSING and key.default_factory is MISSING:
             raise vt.UsageError(f"{where}: the key {key.name} is missing")
     with _located(where):

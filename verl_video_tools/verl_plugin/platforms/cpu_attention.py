@@ -68,7 +68,7 @@ def flash_attn_varlen_func(
     Raises:
         NotImplementedError: a sliding window.
     """
-    if tuple(window_size) != _NO_WINDOW:
+    if tuple(window_size) != _NO_WINDOW:  # the supported models set none; to ignore one would change results
         raise NotImplementedError("attention by torch on a CPU has no sliding window")
     q_lengths, k_lengths = (ends.diff().tolist() for ends in (cu_seqlens_q, cu_seqlens_k))
     heads_first = (values.transpose(0, 1) for values in (q, k, v))  # (heads, tokens, size), as torch takes them
