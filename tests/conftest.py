@@ -38,8 +38,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 os.environ.setdefault("VVT_FRAME_CACHE_BYTES", str(64 << 20))
 
-# A suite that a script has put in the background ignores SIGINT, and so would all that it starts and interrupts.
+# A suite in the background of a script ignores SIGINT, one under nohup SIGHUP, and so would all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Examples run on shared machines: wall-clock time per example says nothing about the code. The same examples in every
 # run, so that a change is to blame for a failure; `--hypothesis-profile=explore` draws others.
