@@ -12,7 +12,7 @@ import pytest
 
 from tests.data.row_files import make_row, read_rows, write_rows
 from tests.verl_plugin.harness import model_dir
-from tests.videos.files import MakeVideo
+from tests.videos.files import MakeVideo, write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample
@@ -213,6 +213,14 @@ def test_probing_finds_bad_files_and_segments_beyond_the_end(
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("row ")]
     assert lines[0] == "row 1: video_segment ends at 150 s, the video at 100.0 s"
     assert lines[1].startswith("row 2: ") and "broken.mp4" in lines[1] and len(lines) == 2
+
+
+def test_probing_names_a_download_that_broke_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cut = write_video(tmp_path / "cut.mkv")
+    cut.write_bytes(cut.read_bytes()[:-1000])
+    source = write_rows(tmp_path / "rows.parquet", [make_row(cut)])
+    assert run(["data", "validate", str(source), "--probe"]) == 1
+    assert "the file lacks 1000 bytes at its end; download it again" in capsys.readouterr().err
 
 
 @pytest.mark.slow

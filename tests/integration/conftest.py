@@ -6,7 +6,7 @@
 | `grpo_run` | three synchronous steps of all methods, with tokens and checkpoints | `test_grpo` |
 | `async_run` | two steps of all methods in verl's mode `colocate_async`, in `make test-long` | `test_colocate_async` |
 | `faulty_run` | three steps whose rows plant faults of video, judge, engine and our own code | `test_planted_faults` |
-| `chain` | a run with faults that it survives, then killed and resumed | `test_killed_and_resumed` |
+| `chain` | a run killed again and again and resumed, in `make test-long` | `test_killed_and_resumed` |
 | `methods_run` | two steps of methods that only tests have, in `make test-long` | `test_context`, `test_group_scores` |
 
 Every run goes into a folder of the session, under a timeout, with its output in `<name>.log`. What needs no run of a

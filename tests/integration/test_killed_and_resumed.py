@@ -1,9 +1,9 @@
 """One run of the fault plan (`tests/faults`) that meets a fault in one moment after another.
 
 It goes on without a video and while records cannot be written. It ends with a message, and leaves nothing behind, when
-vLLM's engine is killed; in `make test-long` also when the driver, or a storage unit of the queue, is killed. The same
-command then resumes, and every row is seen once. `make test-faults` runs all cells of the plan, and compares what is
-learnt with a run without faults.
+vLLM's engine, the driver, or a storage unit of the queue is killed. The same command then resumes, and every row is
+seen once. `make test-faults` runs all cells of the plan, and compares what is learnt with a run without faults. Part of
+`make test-long`: faults of video, judge and engine that a run survives are also planted by `test_planted_faults`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from tests.faults.plan import FAULTS, GOES_ON, Cell
 
 __all__ = ["inputs"]
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]
 
 CELLS = (
     "video_gone:generation",
     "records_fail:update",
     "engine_core:weight_sync",
-    # Each takes another start of the run.
-    pytest.param("driver:validation", marks=pytest.mark.long),
-    pytest.param("storage_unit:checkpoint", marks=pytest.mark.long),
+    "driver:validation",
+    "storage_unit:checkpoint",
 )
 
 

@@ -72,6 +72,14 @@ def test_summary_compares_first_and_last_step(tmp_path: Path, capsys) -> None:
     )
 
 
+def test_summary_counts_rollouts_about_incomplete_videos(tmp_path: Path, capsys) -> None:
+    rollout = line(1, "a", 0.0)
+    rollout["trajectory"]["video"]["missing_bytes"] = 1000
+    RecordWriter(tmp_path).write(1, [rollout, line(1, "a", 0.0)])
+    print_summary(tmp_path)
+    assert "1 rollouts are about videos whose end is missing" in capsys.readouterr().out
+
+
 def test_validation_records_stay_apart(tmp_path: Path) -> None:
     RecordWriter(tmp_path).write(1, [line(1, "a", 0.0)])
     (tmp_path / "val_step_000001.jsonl").write_text("not read")

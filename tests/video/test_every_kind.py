@@ -27,6 +27,7 @@ def test_random_access_equals_one_pass(name: str, tmp_path: Path) -> None:
         assert comparison.asked > len(times)
         assert [video.index_at(time) for time in times] == list(range(len(times)))
         assert [video.index_at(float(np.nextafter(time, 0.0))) for time in times[1:]] == list(range(len(times) - 1))
+        assert video.info.missing_bytes == 0
         duration_seconds = video.info.duration_seconds
         assert duration_seconds > times[-1]
         assert video.frames_at([0, duration_seconds]).indices.tolist() == [0, len(times) - 1]

@@ -27,6 +27,8 @@ class VideoInfo:
     height: int
     uneven_last_seconds: float | None = None
     """Time of the last frame if the average rate does not give it. Records have this key if it is not None."""
+    missing_bytes: int = 0
+    """By how much the file is shorter than it says: a download that broke off. Records have this key if it is not 0."""
 
     @property
     def last_seconds(self) -> float:
@@ -40,6 +42,8 @@ class VideoInfo:
         data = asdict(self)
         if self.uneven_last_seconds is None:
             del data["uneven_last_seconds"]
+        if not self.missing_bytes:
+            del data["missing_bytes"]
         return data
 
 

@@ -54,6 +54,7 @@ class ParsedTurn:
         answer: text of the answer, stripped; None if the turn does not answer.
         summary: text that the turn passes to the next turn, if the method's grammar has it.
         well_formed: the turn follows the method's grammar exactly, as a format reward requires.
+        answer_is_open: nothing in the turn ends its answer, so a turn that was cut by its token limit has none.
     """
 
     thought: str | None = None
@@ -61,6 +62,7 @@ class ParsedTurn:
     answer: str | None = None
     well_formed: bool = False
     summary: str | None = None
+    answer_is_open: bool = False
 
 
 @dataclass(frozen=True)

@@ -233,6 +233,11 @@ def row_report(
     if isinstance(info, str):
         problems.append(info)
         info = None
+    elif info is not None and info.missing_bytes:
+        problems.append(
+            f"the video ends after {info.duration_seconds:.1f} s, but the file lacks {info.missing_bytes} bytes at its "
+            f"end; download it again: {sample.video_path}"
+        )
     problems += _segment_problems(sample, info)
     cost = None
     if costs is not None and info is not None and not problems:

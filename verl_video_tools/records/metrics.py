@@ -130,7 +130,14 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     metrics |= _cache_metrics(rollouts)
     metrics["invariant/violations"] = float(sum("invariant" in rollout.trajectory.flags for rollout in rollouts))
     metrics["rollout/flagged"] = float(sum(bool(rollout.trajectory.flags) for rollout in rollouts))
+    if num_incomplete := sum(_has_incomplete_video(rollout.trajectory) for rollout in rollouts):
+        metrics["rollout/incomplete_video"] = float(num_incomplete)
     return metrics | _group_metrics(rollouts)
+
+
+def _has_incomplete_video(trajectory: Trajectory) -> bool:
+    videos = (trajectory.video, *trajectory.more_videos)
+    return any(video is not None and video.missing_bytes for video in videos)
 
 
 def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:

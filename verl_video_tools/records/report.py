@@ -524,6 +524,11 @@ def print_summary(folder: Path) -> None:
     if steps := read_training(records):
         print(f"{len(steps)} steps\n{_table('mean per rollout', _first_and_last(steps), HEADLINES)}")
         print(f"trajectories: {records.resolve()}/step_*.jsonl")
+        if num_incomplete := sum(metrics.get("rollout/incomplete_video", 0.0) for metrics in steps.values()):
+            print(
+                f"{num_incomplete:.0f} rollouts are about videos whose end is missing (downloads that broke off); "
+                "`vvt data validate ROWS --probe` names the files"
+            )
         return
     loss = FINE_TUNING["loss"]
     steps = {step: metrics for step, metrics in _merged_logs(folder, loss).items() if loss in metrics}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from verl_video_tools.core.errors import (
     INTACT_CODES,
@@ -218,6 +218,8 @@ class Episode:
             The observation to append as a user message, or None if the rollout has ended.
         """
         parsed = self.method.parse(text)
+        if truncated and parsed.answer_is_open:
+            parsed = replace(parsed, answer=None)
         turn = Turn(
             text=text,
             thought=parsed.thought,

@@ -17,6 +17,7 @@ from av.stream import Discard, Disposition
 from av.video.stream import VideoStream
 
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoNotFoundError
+from verl_video_tools.video.file_head import missing_bytes, why_no_video
 
 FORMATS = (
     *("mov", "matroska", "webm", "mpegts", "mpeg", "mpegvideo", "m4v", "flv", "avi", "asf", "ogg", "mxf", "nut", "rm"),
@@ -123,6 +124,7 @@ class VideoSource:
         self.size_bytes, self._modified_ns = status.st_size, status.st_mtime_ns
         self._container: InputContainer | None = None
         container = self._open()
+        self.missing_bytes = missing_bytes(self.path)
         self.container_names = frozenset(container.format.name.split(","))
         self.codec_name: str = self._stream.codec_context.codec.canonical_name
         self.average_rate: Fraction | None = self._stream.average_rate
@@ -137,7 +139,8 @@ class VideoSource:
                 "list such as concat or dash, a picture) is not read"
             ) from error
         except (av.FFmpegError, OSError) as error:
-            raise UnreadableVideoError(f"{self.path}: cannot be opened as a video: {error}") from error
+            reason = (why_no_video(self.path) if isinstance(error, av.InvalidDataError) else None) or error
+            raise UnreadableVideoError(f"{self.path}: cannot be opened as a video: {reason}") from error
         self._container = container
         try:
             self._stream, self.time_base = self._video_stream(container)

@@ -190,6 +190,7 @@ class Video:
             average_fps=average_fps,
             width=width,
             height=height,
+            missing_bytes=source.missing_bytes,
         )
         is_even = abs(last_seconds - info.last_seconds) <= EVEN_TOLERANCE_SECONDS
         return info if is_even else replace(info, uneven_last_seconds=last_seconds)

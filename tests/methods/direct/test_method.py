@@ -22,6 +22,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method
+from verl_video_tools.rollout.episode import Episode
 
 VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1920, height=1080)
 SAMPLE = Sample("What happens?\nA. nothing\nB. a goal", "B", "video.mp4", "mc", options=("nothing", "a goal"))
@@ -175,6 +176,24 @@ async def test_rollouts_have_one_turn(
     trajectory = await execute(method, sample, [text, "<answer>B</answer>"])
     assert (trajectory.stop_reason, len(trajectory.turns), len(trajectory.initial_frames)) == (stop_reason, 1, 16)
     assert await method.score(trajectory, sample) == {"score": accuracy, "accuracy": accuracy}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("I look at the options one by one. First I see a goal", None),
+        ("B", "B"),
+        ("<answer>B</answer> because", "B"),
+        ("<think>A or B?</think>First I see a goal", None),
+    ],
+)
+async def test_a_reply_that_was_cut_has_no_open_answer(text: str, answer: str | None, make_video: MakeVideo) -> None:
+    episode = Episode(get_method("direct"), replace(SAMPLE, video_path=make_video(num_frames=40)))
+    await episode.start()
+    await episode.step(text, truncated=True)
+    stop_reason = StopReason.RESPONSE_BUDGET if answer is None else StopReason.ANSWER
+    assert (episode.trajectory.answer, episode.trajectory.stop_reason) == (answer, stop_reason)
+    assert not episode.trajectory.flags
 
 
 async def test_open_questions_need_a_judge_and_partly_right_is_wrong(make_video: MakeVideo) -> None:

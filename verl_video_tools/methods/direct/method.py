@@ -164,6 +164,7 @@ class Direct(vt.Method):
             thought=thought,
             answer=answer or None,
             well_formed=bool(answer) and not is_cut and len(blocks) == 1 and blocks[0].end == len(reply),
+            answer_is_open=not blocks and len(answer) > 1,  # a letter is all that a choice asks for
         )
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
