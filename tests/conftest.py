@@ -107,6 +107,18 @@ def group_method(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(methods.REGISTERED, GROUP_NAME, GROUP_PATH)
 
 
+@pytest.fixture(params=["home-made", "released"])
+def vocabulary(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run a test twice: with the tiny models of `tests.verl_plugin.harness`, and with released vocabularies."""
+    from tests.released_models import vocabulary_dir
+    from tests.verl_plugin.harness import using_vocabulary
+
+    if request.param == "released":  # skipped here where there is none
+        vocabulary_dir("qwen2_5_vl"), vocabulary_dir("qwen3_vl")
+    with using_vocabulary(request.param):
+        yield
+
+
 @pytest.fixture(scope="session")
 def make_video(tmp_path_factory: pytest.TempPathFactory) -> MakeVideo:
     """Grey videos by number of frames, rate and size; each is written once."""

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from tests.verl_plugin.harness import model_dir
-from verl_video_tools.core.types import Content, FrameRecord, ImagePart, Message, content_images
-from verl_video_tools.rollout.tokens import ModelTokens
+from verl_video_tools.core.types import Content, FrameRecord, ImagePart, Message, PixelEnvelope, content_images
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="<|>"), max_size=12)
-cells = st.integers(2, 5)
 
 
-@cache
-def model(family: Family) -> ModelTokens:
-    return load_model_tokens(str(model_dir(family)))
+model = cache(load_model_tokens)
 
 
 @st.composite
-def contents(draw: st.DrawFn, factor: int) -> Content:
-    """Texts and pictures in any order, pictures side by side among them."""
+def contents(draw: st.DrawFn, envelope: PixelEnvelope) -> Content:
+    """Texts and pictures in any order, pictures side by side among them. The processor leaves their sizes alone."""
+    factor = envelope.factor
+    least = math.isqrt(envelope.min_pixels - 1) // factor + 1
+    cells = st.integers(least, least + 3)
 
     def image(columns: int, rows: int) -> ImagePart:
         width, height = columns * factor, rows * factor
@@ -50,19 +50,21 @@ def with_pixels(content: Content) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("vocabulary")
 @pytest.mark.parametrize("family", FAMILIES)
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_ids_equal_the_processors(family: Family, data: st.DataObject) -> None:
-    counter = model(family).counter
-    prompt, observation = (data.draw(contents(counter.factor)) for _ in range(2))
+    tokens = model(model_dir(family))
+    counter = tokens.counter
+    prompt, observation = (data.draw(contents(tokens.envelope)) for _ in range(2))
 
     ids = counter.encode_prompt([Message("system", ("Be brief.",)), Message("user", prompt)])
     chat = [{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}, with_pixels(prompt)]
     images = [Image.fromarray(image.pixels_HWC) for image in content_images(prompt)]
     assert ids == list(counter.builder.build_initial_tokens(chat, images=images or None))
 
-    for end in ([], [model(family).tokenizer.convert_tokens_to_ids("<|im_end|>")]):
+    for end in ([], [tokens.tokenizer.convert_tokens_to_ids("<|im_end|>")]):
         before = [*ids, *end]
         merged = counter.builder.merge_context_tokens([], [with_pixels(observation)], before)
         assert before + counter.encode_observation(before, observation) == list(merged.token_ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import pytest
@@ -55,11 +55,13 @@ scripts = st.sampled_from([4, 3, 2, 1, 0]).flatmap(
 )
 
 
-@lru_cache(maxsize=2)
-def model(family: Family) -> Any:
-    from transformers import AutoModelForImageTextToText
+@cache
+def model(folder: str) -> Any:
+    """Without weights: positions follow from the configuration."""
+    from transformers import AutoConfig, AutoModelForImageTextToText
 
-    return AutoModelForImageTextToText.from_pretrained(model_dir(family))
+    with torch.device("meta"):
+        return AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(folder))
 
 
 def conversation(rollout: Rollout) -> list[dict[str, Any]]:
@@ -73,7 +75,8 @@ def conversation(rollout: Rollout) -> list[dict[str, Any]]:
         return items
 
     trajectory = rollout.trajectory
-    prompt_text = tokenizer().decode([t for t in rollout.output.prompt_ids if t != processor().image_token_id])
+    image_id = processor(rollout.family).image_token_id
+    prompt_text = tokenizer(rollout.family).decode([t for t in rollout.output.prompt_ids if t != image_id])
     prompt_text = prompt_text.replace("<|vision_start|><|vision_end|>", IMAGE_MARK)
     system, user = (block.split("\n", 1)[1] for block in prompt_text.split("<|im_end|>\n")[:2])
     messages = [{"role": "system", "content": parts(system)}, {"role": "user", "content": parts(user)}]
@@ -85,6 +88,7 @@ def conversation(rollout: Rollout) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("vocabulary")
 @pytest.mark.parametrize(("family", "patch"), list(zip(FAMILIES, (14, 16), strict=True)))
 @given(
     script=scripts,
@@ -105,7 +109,7 @@ def test_invariants_of_random_rollouts(
     frame_size: tuple[int, int],
     bounds: dict[str, int],
 ) -> None:
-    server = ScriptedServer(script)
+    server = ScriptedServer(script, family)
     rollout = asyncio.run(
         run_loop(
             [],
@@ -152,11 +156,11 @@ def test_invariants_of_random_rollouts(
     rendered_ids = full["input_ids"][0].tolist()
     assert rendered_ids[: len(rollout.ids)] == rollout.ids or was_cut_inside_a_word(rollout)
     if not was_cut_inside_a_word(rollout):
-        assert tokenizer().decode(rendered_ids[len(rollout.ids) :]) in ("\n", "<|im_end|>\n")
+        assert tokenizer(family).decode(rendered_ids[len(rollout.ids) :]) in ("\n", "<|im_end|>\n")
 
     # Positions: verl's code on our output against the model itself on the same ids.
     inputs, positions_4L = rollout.training_tensors()
-    expected_31L, _ = model(family).model.get_rope_index(
+    expected_31L, _ = model(model_dir(family)).model.get_rope_index(
         input_ids=torch.tensor([rollout.ids]),
         mm_token_type_ids=(torch.tensor([rollout.ids]) == processor_.image_token_id).long(),
         image_grid_thw=full["image_grid_thw"],
@@ -170,4 +174,5 @@ def test_invariants_of_random_rollouts(
 def was_cut_inside_a_word(rollout: Rollout) -> bool:
     """A cut turn may end on part of a word or of a character; its text then has other tokens than were sampled."""
     last = rollout.server.returned[-1]
-    return rollout.trajectory.turns[-1].truncated and tokenizer().encode(tokenizer().decode(last)) != last
+    encoder = tokenizer(rollout.family)
+    return rollout.trajectory.turns[-1].truncated and encoder.encode(encoder.decode(last)) != last

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from verl.utils import hf_processor, hf_tokenizer
 from verl.workers.rollout.replica import TokenOutput
 
 from examples.tiny_models.tiny_model import make_model, make_processor, make_tokenizer, save
+from tests.released_models import ReleasedModel, make_released_model
 from tests.videos.files import write_video
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.synthetic import Family
@@ -31,39 +33,70 @@ and 65,536), so that a processor that is not given them makes other tensors."""
 QUESTION = "What is shown at 0:03?\nA. red circle\nB. blue square\nC. green cross\nD. red square"
 
 
-@lru_cache(maxsize=2)
+Vocabulary = Literal["home-made", "released", "released, thinking"]
+"""Of the tiny models, of Qwen2.5-VL and Qwen3-VL Instruct, of Qwen3-VL Thinking."""
+_RELEASED: dict[tuple[Vocabulary, Family], ReleasedModel] = {
+    ("released", "qwen2_5_vl"): "qwen2_5_vl",
+    ("released", "qwen3_vl"): "qwen3_vl",
+    ("released, thinking", "qwen3_vl"): "qwen3_vl_thinking",
+}
+_current: Vocabulary = "home-made"
+
+
+@contextmanager
+def using_vocabulary(vocabulary: Vocabulary) -> Iterator[None]:
+    """Within it, folders, tokenizers and processors of this module are those of `vocabulary`."""
+    global _current
+    before, _current = _current, vocabulary
+    try:
+        yield
+    finally:
+        _current = before
+
+
 def model_dir(family: Family = "qwen2_5_vl") -> str:
-    """Folder of a randomly initialised tiny model with tokenizer and processor; removed when the process ends."""
+    """Folder of a model with tokenizer and processor; removed when the process ends.
+
+    The tiny model is randomly initialised. Where the vocabulary is a released one, the folder has no weights.
+    """
+    return _model_dir(_current, family)
+
+
+@cache
+def _model_dir(vocabulary: Vocabulary, family: Family) -> str:
     folder = tempfile.TemporaryDirectory(prefix="tiny_model_")
     _KEPT_FOLDERS.append(folder)
-    tokenizer = make_tokenizer()
-    save(make_model(tokenizer, family=family), make_processor(tokenizer, family), folder.name)
+    if vocabulary == "home-made":
+        made = make_tokenizer()
+        save(make_model(made, family=family), make_processor(made, family), folder.name)
+    else:
+        make_released_model(_RELEASED[vocabulary, family], Path(folder.name))
     return folder.name
 
 
 _KEPT_FOLDERS: list[Any] = []
 
 
-@lru_cache(maxsize=1)
-def tokenizer() -> Any:
-    """The same for every family."""
-    return hf_tokenizer(model_dir())
+def tokenizer(family: Family = "qwen2_5_vl") -> Any:
+    """As verl's workers load it."""
+    return _tokenizer(model_dir(family))
 
 
-@lru_cache(maxsize=2)
 def processor(family: Family = "qwen2_5_vl") -> Any:
     """As verl's workers load it, with the model's `get_rope_index` bound to it."""
-    return hf_processor(model_dir(family))
+    return _processor(model_dir(family))
 
 
-def open_reasoning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the tiny model a chat template that opens the reasoning, as those of thinking models do."""
-    header = "'<|im_start|>assistant\\n' -}}\n{%- endif"
-    processors = (processor(), processor("qwen2_5_vl"))  # two to the cache
-    for template in (tokenizer(), *processors, *(each.tokenizer for each in processors)):
-        opening = template.chat_template.replace(header, header.replace("\\n'", "\\n<think>\\n'"))
-        assert opening != template.chat_template
-        monkeypatch.setattr(template, "chat_template", opening)
+# A released vocabulary takes a second and a hundred MB: once for a process.
+_tokenizer, _processor = cache(hf_tokenizer), cache(hf_processor)
+
+
+def open_reasoning(monkeypatch: pytest.MonkeyPatch, family: Family = "qwen2_5_vl") -> None:
+    """Let the chat template open the reasoning after its header of a turn, as those of thinking models do."""
+    loaded = processor(family)
+    for each in (tokenizer(family), loaded, loaded.tokenizer):
+        opening = "{%- if add_generation_prompt -%}{{- '<think>\\n' -}}{%- endif -%}"
+        monkeypatch.setattr(each, "chat_template", each.chat_template + opening)
 
 
 @lru_cache(maxsize=8)
@@ -97,6 +130,7 @@ class ScriptedServer:
     """
 
     turns: Sequence[str | Unended | Spelt]
+    family: Family = "qwen2_5_vl"
     global_steps: Sequence[int] | None = None
     cached_tokens: Sequence[int | None] | None = None
     """Of each turn's prompt, found in the prefix cache; None stands for an aborted request, which is not counted."""
@@ -132,9 +166,10 @@ class ScriptedServer:
         )
         turn = self.turns[number]
         text = turn if isinstance(turn, str) else turn.text
-        ids = tokenizer().encode(text, add_special_tokens=False, split_special_tokens=isinstance(turn, Spelt))
+        encoder = tokenizer(self.family)
+        ids = encoder.encode(text, add_special_tokens=False, split_special_tokens=isinstance(turn, Spelt))
         if not isinstance(turn, Unended):
-            ids = [*ids, tokenizer().convert_tokens_to_ids("<|im_end|>")]
+            ids = [*ids, encoder.convert_tokens_to_ids("<|im_end|>")]
         ids = ids[: sampling_params["max_tokens"]]
         first = sum(map(len, self.returned))
         logprobs = [-0.001 * (first + i + 1) for i in range(len(ids) + self.extra_logprobs)]
@@ -183,12 +218,13 @@ class Rollout:
     def text_of(self, keep: int) -> str:
         """Response tokens whose mask is `keep`, as text."""
         pairs = zip(self.output.response_ids, self.output.response_mask, strict=True)
-        return tokenizer().decode([token for token, mask in pairs if mask == keep])
+        return tokenizer(self.family).decode([token for token, mask in pairs if mask == keep])
 
     def training_tensors(self) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """Multimodal inputs and position ids (4, L), computed by verl's own code as after a real rollout."""
         kwargs = dict(self.mm_processor_kwargs)
-        worker = SimpleNamespace(processor=processor(self.family), tokenizer=tokenizer(), mm_processor_kwargs=kwargs)
+        loaded = {"processor": processor(self.family), "tokenizer": tokenizer(self.family)}
+        worker = SimpleNamespace(**loaded, mm_processor_kwargs=kwargs)
         worker._get_mm_processor_kwargs = partial(AgentLoopWorker._get_mm_processor_kwargs, worker)
         input_ids_1L = torch.tensor([self.ids])
         inputs = AgentLoopWorker._compute_multi_modal_inputs(worker, self.output, input_ids_1L)
@@ -218,7 +254,7 @@ async def run_loop(
     family: Family = "qwen2_5_vl",
 ) -> Rollout:
     """One rollout of `method` with a model of `family` whose policy says `turns`."""
-    server = server or ScriptedServer(turns)
+    server = server or ScriptedServer(turns, family)
     rollout_config: dict[str, Any] = {
         "prompt_length": prompt_length,
         "response_length": response_length,
@@ -243,7 +279,7 @@ async def run_loop(
     loop = VideoAgentLoop(
         trainer_config=DictConfigWrap(config),
         server_manager=server,
-        tokenizer=tokenizer(),
+        tokenizer=tokenizer(family),
         processor=processor(family),
         dataset_cls=None,
         data_config=DictConfigWrap(config.data),

@@ -8,6 +8,7 @@ import json
 import logging
 import subprocess
 import sys
+from functools import cache
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,19 @@ def make_dataset(
     paths: str | list[str], max_samples: int = -1, family: Family = "qwen2_5_vl", **options: Any
 ) -> TrajectorySFTDataset:
     config = OmegaConf.create({**OPTIONS, **options})
-    return TrajectorySFTDataset(paths, tokenizer(), config, processor(family), max_samples=max_samples)
+    return TrajectorySFTDataset(paths, tokenizer(family), config, processor(family), max_samples=max_samples)
 
 
-@pytest.fixture(scope="module")
+@cache
+def whole_dataset(path: str, folder: str) -> TrajectorySFTDataset:
+    assert folder == model_dir()
+    return make_dataset(path)
+
+
+@pytest.fixture
 def dataset(sft_parquet: str) -> TrajectorySFTDataset:
-    return make_dataset(sft_parquet)
+    """With the vocabulary that the test is run with."""
+    return whole_dataset(sft_parquet, model_dir())
 
 
 def one_of_each_template(dataset: TrajectorySFTDataset) -> list[int]:
@@ -62,6 +70,7 @@ def one_of_each_template(dataset: TrajectorySFTDataset) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("vocabulary")
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_tokens_mask_and_tensors_equal_those_of_a_rollout(sft_parquet: str, family: Family) -> None:
     dataset = make_dataset(sft_parquet, family=family, mm_processor_kwargs=LARGE_PIXELS)
@@ -99,6 +108,7 @@ def test_a_row_crosses_processes_as_one_tensor_of_bytes(dataset: TrajectorySFTDa
     assert values.shape == (len(shared[1]),)
 
 
+@pytest.mark.usefixtures("vocabulary")
 def test_loss_is_on_what_the_assistant_writes(dataset: TrajectorySFTDataset) -> None:
     for index in one_of_each_template(dataset):
         item = dataset[index]
@@ -195,6 +205,7 @@ def test_text_model_is_refused(sft_parquet: str) -> None:
 # ----------------------------------------------------------------------------------------------------------- long rows
 
 
+@pytest.mark.usefixtures("vocabulary")
 def test_long_row_is_named(dataset: TrajectorySFTDataset, sft_parquet: str) -> None:
     length = len(dataset[2]["input_ids"])
     assert len(make_dataset(sft_parquet, max_length=length)[2]["input_ids"]) == length
