@@ -13,13 +13,24 @@ from verl_video_tools.launch.plan import known_models
 from verl_video_tools.synthetic import base_model_dir
 
 TINY = "tiny"
+_QWEN3_VL = {"rope_type": "default", "rope_theta": 5e6, "mrope_section": [24, 20, 20], "mrope_interleaved": True}
+_QWEN3_5 = {
+    "rope_type": "default",
+    "rope_theta": 1e7,
+    "mrope_section": [11, 11, 10],
+    "mrope_interleaved": True,
+    "partial_rotary_factor": 0.25,
+}
 ROPE = {
     "qwen2_5_vl": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
-    "qwen3_vl": {"rope_type": "default", "rope_theta": 5e6, "mrope_section": [24, 20, 20], "mrope_interleaved": True},
+    "qwen3_vl": _QWEN3_VL,
+    "qwen3_vl_moe": _QWEN3_VL,
+    "qwen3_5": _QWEN3_5,
+    "qwen3_5_moe": _QWEN3_5,
 }
 """Rotary positions, which no size follows from, so that `launch.plan` leaves them out of the configurations it keeps.
 
-From `config.json` of Qwen/Qwen2.5-VL-7B-Instruct and Qwen/Qwen3-VL-8B-Instruct.
+From `config.json` of Qwen/Qwen2.5-VL-7B-Instruct, Qwen/Qwen3-VL-8B-Instruct and Qwen/Qwen3.5-9B.
 """
 
 

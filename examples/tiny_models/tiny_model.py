@@ -1,4 +1,4 @@
-"""The tiny models of the demonstration: tokenizer, processor and a randomly initialised Qwen2.5-VL or Qwen3-VL.
+"""The tiny models of the demonstration and of tests: tokenizer, processor and a randomly initialised Qwen-VL model.
 
 All is made here, nothing downloaded: architectures and processor classes are the real ones of `transformers`, in
 miniature, so that verl and vLLM treat a model as they treat its big siblings.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -19,17 +19,34 @@ from transformers import (
     Qwen2_5_VLForConditionalGeneration,
     Qwen2_5_VLProcessor,
     Qwen2VLImageProcessor,
+    Qwen3_5Config,
+    Qwen3_5ForConditionalGeneration,
+    Qwen3_5MoeConfig,
+    Qwen3_5MoeForConditionalGeneration,
     Qwen3VLConfig,
     Qwen3VLForConditionalGeneration,
+    Qwen3VLMoeConfig,
+    Qwen3VLMoeForConditionalGeneration,
     Qwen3VLProcessor,
     Qwen3VLVideoProcessor,
 )
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
 from examples.tiny_models.corpus import tokenizer_corpus
-from verl_video_tools.synthetic import Family
+from verl_video_tools.verl_plugin.export_model import restore_expert_layout
 
-TinyModel: TypeAlias = Qwen2_5_VLForConditionalGeneration | Qwen3VLForConditionalGeneration
+Architecture = Literal["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"]
+"""By the name that a configuration has under `model_type`. Those of `synthetic.Family` have trained weights as well."""
+
+ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
+
+TinyModel: TypeAlias = (
+    Qwen2_5_VLForConditionalGeneration
+    | Qwen3VLForConditionalGeneration
+    | Qwen3VLMoeForConditionalGeneration
+    | Qwen3_5ForConditionalGeneration
+    | Qwen3_5MoeForConditionalGeneration
+)
 TinyProcessor: TypeAlias = Qwen2_5_VLProcessor | Qwen3VLProcessor
 
 SPECIAL_TOKENS: tuple[str, ...] = (
@@ -92,25 +109,26 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def make_processor(tokenizer: PreTrainedTokenizerFast, family: Family = "qwen2_5_vl") -> TinyProcessor:
+def make_processor(tokenizer: PreTrainedTokenizerFast, family: Architecture = "qwen2_5_vl") -> TinyProcessor:
     """The family's processor, for pictures of 1 to 64 tokens; one of 56 x 56 pixels becomes 4 tokens.
 
     Qwen2.5-VL cuts pictures into patches of 14 pixels, Qwen3-VL of 16; both merge 2 x 2 patches into a token. So the
-    latter first enlarges a picture of 56 x 56 pixels to 64 x 64.
+    latter first enlarges a picture of 56 x 56 pixels to 64 x 64. Qwen3.5 and the mixtures of experts have the processor
+    of Qwen3-VL.
     """
-    if family == "qwen3_vl":
-        options = _pixels(16) | {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
-        return Qwen3VLProcessor(
+    if family == "qwen2_5_vl":
+        options = _pixels(14)
+        return Qwen2_5_VLProcessor(
             image_processor=Qwen2VLImageProcessor(**options),
             tokenizer=tokenizer,
-            video_processor=Qwen3VLVideoProcessor(**options),
+            video_processor=Qwen2VLVideoProcessor(**options),
             chat_template=chat_template(),
         )
-    options = _pixels(14)
-    return Qwen2_5_VLProcessor(
+    options = _pixels(16) | {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    return Qwen3VLProcessor(
         image_processor=Qwen2VLImageProcessor(**options),
         tokenizer=tokenizer,
-        video_processor=Qwen2VLVideoProcessor(**options),
+        video_processor=Qwen3VLVideoProcessor(**options),
         chat_template=chat_template(),
     )
 
@@ -125,7 +143,7 @@ def _pixels(patch_size: int) -> dict[str, Any]:
     }
 
 
-def make_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0, family: Family = "qwen2_5_vl") -> TinyModel:
+def make_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0, family: Architecture = "qwen2_5_vl") -> TinyModel:
     """A randomly initialised model in float32. Heads of 32 are the smallest that vLLM's CPU attention takes."""
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
     make_config, make = _CLASSES[family]
@@ -170,42 +188,69 @@ def make_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0, family: Family
     return model
 
 
-_CLASSES: dict[Family, tuple[type[Any], type[TinyModel]]] = {
+_CLASSES: dict[Architecture, tuple[type[Any], type[TinyModel]]] = {
     "qwen2_5_vl": (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration),
     "qwen3_vl": (Qwen3VLConfig, Qwen3VLForConditionalGeneration),
+    "qwen3_vl_moe": (Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration),
+    "qwen3_5": (Qwen3_5Config, Qwen3_5ForConditionalGeneration),
+    "qwen3_5_moe": (Qwen3_5MoeConfig, Qwen3_5MoeForConditionalGeneration),
 }
 
-# What the families do not share, for the text and the vision part. An mrope section counts the frequencies, half the
-# head size in all, that turn with time, row and column.
-_ARCHITECTURES: dict[Family, tuple[dict[str, Any], dict[str, Any]]] = {
+# What the families do not share, for the text and the vision part. An mrope section counts the frequencies, half of
+# what turns of a head in all, that turn with time, row and column.
+_QWEN3_VL_TEXT: dict[str, Any] = {
+    "head_dim": 32,
+    "rope_parameters": {
+        "rope_type": "default",
+        "mrope_section": [6, 5, 5],
+        "mrope_interleaved": True,
+        "rope_theta": 10000.0,
+    },
+}
+# Layers 1, 2, 3 and 5 have linear attention, and layer 4 has softmax attention, of whose heads a quarter turns.
+_QWEN3_5_TEXT: dict[str, Any] = {
+    "head_dim": 64,
+    "rope_parameters": {
+        "rope_type": "default",
+        "mrope_section": [3, 3, 2],
+        "mrope_interleaved": True,
+        "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.25,
+    },
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 64,  # the smallest that vLLM's kernels for CPUs take
+    "linear_value_head_dim": 64,
+}
+_EXPERTS: dict[str, Any] = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 96,  # no expert's weight is square, so that none passes for its transpose
+}
+_QWEN3_5_VISION: dict[str, Any] = {"patch_size": 16, "num_position_embeddings": 64}
+_QWEN3_VL_VISION: dict[str, Any] = _QWEN3_5_VISION | {"deepstack_visual_indexes": [0, 1]}
+_ARCHITECTURES: dict[Architecture, tuple[dict[str, Any], dict[str, Any]]] = {
     "qwen2_5_vl": (
         {"rope_parameters": {"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10000.0}},
         {"patch_size": 14, "fullatt_block_indexes": [0, 1], "window_size": 112},
     ),
-    "qwen3_vl": (
-        {
-            "head_dim": 32,
-            "rope_parameters": {
-                "rope_type": "default",
-                "mrope_section": [6, 5, 5],
-                "mrope_interleaved": True,
-                "rope_theta": 10000.0,
-            },
-        },
-        {"patch_size": 16, "num_position_embeddings": 64, "deepstack_visual_indexes": [0, 1]},
-    ),
+    "qwen3_vl": (_QWEN3_VL_TEXT, _QWEN3_VL_VISION),
+    "qwen3_vl_moe": (_QWEN3_VL_TEXT | _EXPERTS, _QWEN3_VL_VISION),
+    "qwen3_5": (_QWEN3_5_TEXT, _QWEN3_5_VISION),
+    "qwen3_5_moe": (_QWEN3_5_TEXT | _EXPERTS | {"shared_expert_intermediate_size": 96}, _QWEN3_5_VISION),
 }
 
 
 def merger_outputs(model: TinyModel) -> list[torch.nn.Linear]:
     """The layers that write picture features: of the input embeddings, then, in Qwen3-VL, of each deepstack level."""
     visual = model.model.visual
-    if isinstance(model, Qwen3VLForConditionalGeneration):
-        return [merger.linear_fc2 for merger in (visual.merger, *visual.deepstack_merger_list)]
-    return [visual.merger.mlp[-1]]
+    if isinstance(model, Qwen2_5_VLForConditionalGeneration):
+        return [visual.merger.mlp[-1]]
+    return [merger.linear_fc2 for merger in (visual.merger, *getattr(visual, "deepstack_merger_list", ()))]
 
 
 def save(model: TinyModel, processor: TinyProcessor, folder: str | Path) -> None:
     """Writes weights, configuration, tokenizer, processor and generation defaults, as `from_pretrained` reads them."""
     model.save_pretrained(folder)
+    restore_expert_layout(Path(folder))
     processor.save_pretrained(folder)

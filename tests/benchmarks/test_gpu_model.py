@@ -82,7 +82,8 @@ def test_models_have_the_sizes_that_a_plan_counts_with(name: str) -> None:
     config = configuration(name)
     text = config["text_config"]
     head_dim = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
-    assert sum(text["rope_parameters"]["mrope_section"]) == head_dim // 2
+    turning = head_dim * text["rope_parameters"].get("partial_rotary_factor", 1)
+    assert 2 * sum(text["rope_parameters"]["mrope_section"]) == turning
     assert set(ROPE) == {entry["config"]["model_type"] for entry in known_models().values()}
     model = random_model(config, "meta", "sdpa")
     assert sum(parameter.numel() for parameter in model.parameters()) == find_model(name).num_parameters

@@ -14,11 +14,12 @@ pytest.importorskip("verl", reason="the groups complete verl's configuration")
 from verl_video_tools import config
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.launch.plan import known_models
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.verl_plugin.run_checks import compose_run
+from verl_video_tools.verl_plugin.run_checks import check_family, compose_run
 from verl_video_tools.verl_plugin.settings import TrainerOptions, configured_methods
 
 GROUPS = Path(config.__file__).parent / "video_tools"
@@ -59,6 +60,19 @@ def test_a_run_configures_its_methods() -> None:
     assert set(configured) == {"framethinker", "videozoomer", "longvt", "videobrain", "framemind"}
     assert configured["longvt"] == get_method("longvt", initial_frames=64)
     assert configured["framemind"] == get_method("framemind")
+
+
+@pytest.mark.parametrize("group", sorted(path.stem for path in (GROUPS / "model").glob("*.yaml")))
+def test_a_group_of_a_family_makes_a_run_that_is_not_refused(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import AutoConfig
+
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    family, _, program = group.rpartition("_")
+    config = compose_run(program, [f"+video_tools=longvt_{program}", f"+video_tools/model={group}"])  # type: ignore[arg-type]
+    model = config.actor_rollout_ref.model if program == "grpo" else config.model
+    assert "only parts" in check_family(AutoConfig.for_model(family), model)
+    (published,) = [entry for entry in known_models().values() if entry["hub_name"] == model.path]
+    assert published["config"]["model_type"] == family
 
 
 def test_a_field_that_a_method_lacks_is_refused() -> None:

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from PIL import Image
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
+from examples.tiny_models.tiny_model import ARCHITECTURES, Architecture
 from tests.verl_plugin.harness import processor, tokenizer, video
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.prompts import load_prompt
 from verl_video_tools.core.types import PixelEnvelope
 from verl_video_tools.data.picture_rows import picture_faults, read_picture
-from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 TURN = "<think>The left bar is higher.</think>\n<answer>A</answer>"
@@ -42,13 +42,13 @@ def row(paths: Sequence[str], turn: str = TURN, question: str = QUESTION, **chan
     return {"agent_name": "longvt", "reward_model": truth, "extra_info": extra_info, "turns": [turn], **changes}
 
 
-def dataset(folder: Path, rows: list[dict[str, Any]], family: Family = "qwen2_5_vl", **options: Any) -> Any:
+def dataset(folder: Path, rows: list[dict[str, Any]], family: Architecture = "qwen2_5_vl", **options: Any) -> Any:
     path = folder / "rows.parquet"
     pq.write_table(pa.Table.from_pylist(rows), path)
     return TrajectorySFTDataset(str(path), tokenizer(), {"max_length": 16384, **options}, processor(family))
 
 
-def by_the_processor(family: Family, paths: Sequence[str]) -> dict[str, torch.Tensor]:
+def by_the_processor(family: Architecture, paths: Sequence[str]) -> dict[str, torch.Tensor]:
     """The dialogue as a user of transformers would encode it: whole, from the original files."""
     system = load_prompt("verl_video_tools.methods.longvt", "prompt_pictures.txt", None)
     shown = [{"type": "image"} for _ in paths]
@@ -68,10 +68,10 @@ sizes = st.tuples(st.integers(17, 400), st.integers(17, 400))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ARCHITECTURES)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(sizes, min_size=1, max_size=3))
-def test_tokens_grids_and_positions_are_the_processors_own(family: Family, shapes: list[tuple[int, int]]) -> None:
+def test_tokens_grids_and_positions_are_the_processors_own(family: Architecture, shapes: list[tuple[int, int]]) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         paths = [picture(folder / f"{number}.png", *shape, seed=number) for number, shape in enumerate(shapes)]

@@ -46,6 +46,16 @@ from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 SMALL = ModelShape("small", 1000, 200, 2, 8, 4, 2, 2, 16, 10, 1, 4, 8, 14, 2, 2)
 QWEN3 = replace(SMALL, qk_norm=True, gated_vision=False, deepstack=3)
+MIXTURE = replace(SMALL, intermediate=0, experts=4, experts_per_token=2, expert_intermediate=6)
+HYBRID = replace(
+    SMALL,
+    layers=4,
+    gated_attention=True,
+    linear_layers=3,
+    linear_key_heads=2,
+    linear_value_heads=4,
+    linear_head_dim=3,
+)
 WORK = Workload(
     groups=6,
     rollouts=8,
@@ -79,6 +89,24 @@ def test_memory_of_the_actor_by_hand() -> None:
     assert two.weights == four.weights == 500
     frozen = actor_memory(SMALL, RunOptions(freeze_vision=True), WORK, 8, 1000)
     assert (frozen.gradients, frozen.optimizer) == (400, 800)
+
+
+def test_layers_with_experts_and_with_linear_attention_by_hand() -> None:
+    assert layer_parameters(MIXTURE) == 8 * (16 + 8) + 4 * 8 * (3 * 6 + 1)  # attention; experts and their router
+    assert adapter_parameters(MIXTURE, 2) == 2 * 2 * (2 * (8 + 8) + 2 * (8 + 4)), "none on experts"
+    shared = replace(MIXTURE, intermediate=5)
+    assert layer_parameters(shared) - layer_parameters(MIXTURE) == 3 * 8 * 5 + 8
+    assert text_layer_bytes(MIXTURE, 10) == 10 * 4 * (8 * (4 + 2 * 2) + 16 + 3 * 2 * 6)
+
+    linear = 8 * (2 * 6 + 12) + 8 * 12 + 2 * 8 * 4 + 12 * 8  # queries, keys and values; gate; gates of heads; output
+    assert layer_parameters(HYBRID) == linear + 3 * 8 * 16
+    softmax = (8 + 16) + 2 * (8 + 4) + (8 + 8)
+    per_map = (8 + 24) + (8 + 12) + 2 * (8 + 4) + (12 + 8)
+    assert adapter_parameters(HYBRID, 2) == 2 * (softmax + 3 * per_map + 4 * 3 * (8 + 16))
+    options, gpu = RunOptions(prompt_length=4000, response_length=6000), find_gpu("H100")
+    engine = engine_memory(HYBRID, options, gpu)
+    state = 4 * 3 * 4 * 3 * 3  # in float32, of 3 layers with 4 heads of 3 x 3
+    assert engine.longest_rollouts == engine.kv_cache / (10_000 * 2 * 2 * 2 * 2 + state), "one layer has a cache"
 
 
 def test_memory_of_the_engine_by_hand() -> None:

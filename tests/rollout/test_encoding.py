@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from tests.verl_plugin.harness import model_dir
+from examples.tiny_models.tiny_model import Architecture
+from tests.verl_plugin.harness import MODELS, model_dir
 from verl_video_tools.core.types import Content, FrameRecord, ImagePart, Message, PixelEnvelope, content_images
-from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="<|>"), max_size=12)
@@ -51,10 +51,10 @@ def with_pixels(content: Content) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("vocabulary")
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("vocabulary", "family"), MODELS, indirect=["vocabulary"])
 @given(data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_ids_equal_the_processors(family: Family, data: st.DataObject) -> None:
+def test_ids_equal_the_processors(family: Architecture, data: st.DataObject) -> None:
     tokens = model(model_dir(family))
     counter = tokens.counter
     prompt, observation = (data.draw(contents(tokens.envelope)) for _ in range(2))

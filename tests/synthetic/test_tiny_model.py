@@ -14,7 +14,9 @@ from PIL import Image
 from transformers import PreTrainedTokenizerFast
 
 from examples.tiny_models.tiny_model import (
+    ARCHITECTURES,
     SPECIAL_TOKENS,
+    Architecture,
     TinyProcessor,
     chat_template,
     make_model,
@@ -22,7 +24,6 @@ from examples.tiny_models.tiny_model import (
     make_tokenizer,
     trained_tokenizer,
 )
-from verl_video_tools.synthetic import FAMILIES, Family
 
 TOKENIZER = make_tokenizer()
 
@@ -139,7 +140,7 @@ def test_template_is_built_turn_by_turn() -> None:
         ("qwen3_vl", 640, 64, 16),  # no more than 64 tokens
     ],
 )
-def test_picture_tokens(family: Family, side: int, tokens: int, grid_side: int) -> None:
+def test_picture_tokens(family: Architecture, side: int, tokens: int, grid_side: int) -> None:
     picture = Image.fromarray(np.zeros((side, side, 3), np.uint8))
     inputs = make_processor(TOKENIZER, family)(text=[f"frame 1: {PICTURE}"], images=[picture], return_tensors="pt")
     pad = TOKENIZER.convert_tokens_to_ids("<|image_pad|>")
@@ -147,14 +148,15 @@ def test_picture_tokens(family: Family, side: int, tokens: int, grid_side: int) 
     assert inputs["image_grid_thw"].tolist() == [[1, grid_side, grid_side]]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_untrained_model_is_tiny_and_reproducible(family: Family) -> None:
+@pytest.mark.parametrize("family", ARCHITECTURES)
+def test_untrained_model_is_tiny_and_reproducible(family: Architecture) -> None:
     tokenizer: PreTrainedTokenizerFast = TOKENIZER
     one, two = make_model(tokenizer, 3, family), make_model(tokenizer, 3, family)
     assert one.config.model_type == family
     assert 1e6 < sum(parameter.numel() for parameter in one.parameters()) < 5e6
     assert all((a == b).all() for a, b in zip(one.parameters(), two.parameters(), strict=True))
     text = one.config.text_config
-    assert text.hidden_size // text.num_attention_heads in (32, 64)
-    assert sum(text.rope_parameters["mrope_section"]) == text.hidden_size // text.num_attention_heads // 2
+    head_dim = getattr(text, "head_dim", text.hidden_size // text.num_attention_heads)
+    turning = head_dim * text.rope_parameters.get("partial_rotary_factor", 1)
+    assert head_dim in (32, 64) and 2 * sum(text.rope_parameters["mrope_section"]) == turning
     assert one.generation_config.eos_token_id == tokenizer.eos_token_id

@@ -18,11 +18,18 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, AgentLoopWo
 from verl.utils import hf_processor, hf_tokenizer
 from verl.workers.rollout.replica import TokenOutput
 
-from examples.tiny_models.tiny_model import make_model, make_processor, make_tokenizer, save
+from examples.tiny_models.tiny_model import (
+    ARCHITECTURES,
+    Architecture,
+    make_model,
+    make_processor,
+    make_tokenizer,
+    save,
+)
 from tests.released_models import ReleasedModel, make_released_model
 from tests.videos.files import write_video
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.synthetic import Family
+from verl_video_tools.synthetic import FAMILIES
 from verl_video_tools.verl_plugin.agent_loop import VideoAgentLoop
 from verl_video_tools.verl_plugin.settings import unpack_record
 
@@ -35,11 +42,16 @@ QUESTION = "What is shown at 0:03?\nA. red circle\nB. blue square\nC. green cros
 
 Vocabulary = Literal["home-made", "released", "released, thinking"]
 """Of the tiny models, of Qwen2.5-VL and Qwen3-VL Instruct, of Qwen3-VL Thinking."""
-_RELEASED: dict[tuple[Vocabulary, Family], ReleasedModel] = {
+_RELEASED: dict[tuple[Vocabulary, Architecture], ReleasedModel] = {
     ("released", "qwen2_5_vl"): "qwen2_5_vl",
     ("released", "qwen3_vl"): "qwen3_vl",
     ("released, thinking", "qwen3_vl"): "qwen3_vl_thinking",
 }
+MODELS: list[tuple[Vocabulary, Architecture]] = [
+    *(("home-made", family) for family in ARCHITECTURES),
+    *(("released", family) for family in FAMILIES),
+]
+"""Of a test with every model that there is: values of the fixture `vocabulary`, and families."""
 _current: Vocabulary = "home-made"
 
 
@@ -54,7 +66,7 @@ def using_vocabulary(vocabulary: Vocabulary) -> Iterator[None]:
         _current = before
 
 
-def model_dir(family: Family = "qwen2_5_vl") -> str:
+def model_dir(family: Architecture = "qwen2_5_vl") -> str:
     """Folder of a model with tokenizer and processor; removed when the process ends.
 
     The tiny model is randomly initialised. Where the vocabulary is a released one, the folder has no weights.
@@ -63,7 +75,7 @@ def model_dir(family: Family = "qwen2_5_vl") -> str:
 
 
 @cache
-def _model_dir(vocabulary: Vocabulary, family: Family) -> str:
+def _model_dir(vocabulary: Vocabulary, family: Architecture) -> str:
     folder = tempfile.TemporaryDirectory(prefix="tiny_model_")
     _KEPT_FOLDERS.append(folder)
     if vocabulary == "home-made":
@@ -77,12 +89,12 @@ def _model_dir(vocabulary: Vocabulary, family: Family) -> str:
 _KEPT_FOLDERS: list[Any] = []
 
 
-def tokenizer(family: Family = "qwen2_5_vl") -> Any:
+def tokenizer(family: Architecture = "qwen2_5_vl") -> Any:
     """As verl's workers load it."""
     return _tokenizer(model_dir(family))
 
 
-def processor(family: Family = "qwen2_5_vl") -> Any:
+def processor(family: Architecture = "qwen2_5_vl") -> Any:
     """As verl's workers load it, with the model's `get_rope_index` bound to it."""
     return _processor(model_dir(family))
 
@@ -91,7 +103,7 @@ def processor(family: Family = "qwen2_5_vl") -> Any:
 _tokenizer, _processor = cache(hf_tokenizer), cache(hf_processor)
 
 
-def open_reasoning(monkeypatch: pytest.MonkeyPatch, family: Family = "qwen2_5_vl") -> None:
+def open_reasoning(monkeypatch: pytest.MonkeyPatch, family: Architecture = "qwen2_5_vl") -> None:
     """Let the chat template open the reasoning after its header of a turn, as those of thinking models do."""
     loaded = processor(family)
     for each in (tokenizer(family), loaded, loaded.tokenizer):
@@ -130,7 +142,7 @@ class ScriptedServer:
     """
 
     turns: Sequence[str | Unended | Spelt]
-    family: Family = "qwen2_5_vl"
+    family: Architecture = "qwen2_5_vl"
     global_steps: Sequence[int] | None = None
     cached_tokens: Sequence[int | None] | None = None
     """Of each turn's prompt, found in the prefix cache; None stands for an aborted request, which is not counted."""
@@ -189,7 +201,7 @@ class Rollout:
     outputs: list[AgentLoopOutput]
     """One for each training sequence."""
     server: ScriptedServer
-    family: Family = "qwen2_5_vl"
+    family: Architecture = "qwen2_5_vl"
     mm_processor_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -251,7 +263,7 @@ async def run_loop(
     rollout_options: Mapping[str, Any] | None = None,
     sampling_params: Mapping[str, Any] | None = None,
     server: ScriptedServer | None = None,
-    family: Family = "qwen2_5_vl",
+    family: Architecture = "qwen2_5_vl",
 ) -> Rollout:
     """One rollout of `method` with a model of `family` whose policy says `turns`."""
     server = server or ScriptedServer(turns, family)

@@ -1,7 +1,7 @@
 """Two ranks take one training step's gradients by verl's own engine: padded, packed, and packed with Ulysses over both.
 
-The loss has a term of entropy. A last run has verl's fused kernels compute the head; where they fail, `fused` holds
-the message as `failed`.
+The loss has a term of entropy. A last run has verl's fused kernels compute the head. Before all, transformers computes
+the log-probabilities alone, one dialogue at a time. A run that fails has the message under `failed` instead.
 
     torchrun --standalone --nproc_per_node=2 -m tests.verl_plugin.packing MODEL_DIR FOLDER DTYPE
 
@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from transformers import AutoModelForImageTextToText
 from verl.trainer.config import CheckpointConfig
 from verl.utils import tensordict_utils as tu
 from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
@@ -91,11 +92,27 @@ def gradients(
     return {"log_probs": torch.cat(log_probs), "entropy": entropy, **found}
 
 
-def by_fused_kernels(model_dir: Path, dtype: str) -> dict[str, Any]:
-    """With Ulysses, by their torch backend; or the message of the error."""
+@torch.no_grad()
+def by_transformers(model_dir: Path) -> dict[str, Any]:
+    """In float32, before verl replaces methods of the model's class."""
+    model: Any = AutoModelForImageTextToText.from_pretrained(model_dir, dtype=torch.float32).eval()
+    streams = dialogues(model_dir)
+    found = []
+    for stream in [*streams, streams[0]]:
+        batch = micro_batch(model_dir, [stream], "cpu", packed=False)
+        ids_1L = torch.tensor([stream.ids])
+        inputs = batch["multi_modal_inputs"][0]
+        positions_31L = batch["position_ids"].unbind()[0][1:, None]
+        logits = model(input_ids=ids_1L, position_ids=positions_31L, use_cache=False, **inputs).logits[0]
+        found.append(logits.log_softmax(-1)[:-1].gather(1, ids_1L[0, 1:, None])[:, 0])
+    return {"log_probs": torch.cat(found)}
+
+
+def attempt(*arguments: Any, **options: Any) -> dict[str, Any]:
+    """`gradients`, or the message of the error."""
     try:
-        return gradients(model_dir, dtype, PACKED, 2, fused=True)
-    except RuntimeError as error:
+        return gradients(*arguments, **options)
+    except (RuntimeError, ImportError) as error:
         return {"failed": str(error)}
 
 
@@ -104,11 +121,13 @@ def main() -> None:
     model_dir, folder, dtype = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     dist.init_process_group("gloo")
     found = {
-        "padded": gradients(model_dir, dtype, "sdpa", 1),  # first: packing changes transformers' classes for good
+        "transformers": by_transformers(model_dir),  # first: verl and packing change transformers' classes for good
+        "padded": gradients(model_dir, dtype, "sdpa", 1),
         "packed": gradients(model_dir, dtype, PACKED, 1),
-        "ulysses": gradients(model_dir, dtype, PACKED, 2),
-        "ulysses, one by one": gradients(model_dir, dtype, PACKED, 2, micro_batch_size=1),
-        "fused": by_fused_kernels(model_dir, dtype),  # last: verl replaces a method of the model's class for it
+        "packed, one by one": gradients(model_dir, dtype, PACKED, 1, micro_batch_size=1),
+        "ulysses": attempt(model_dir, dtype, PACKED, 2),
+        "ulysses, one by one": attempt(model_dir, dtype, PACKED, 2, micro_batch_size=1),
+        "fused": attempt(model_dir, dtype, PACKED, 2, fused=True),  # last: verl replaces a method of the class for it
     }
     if dist.get_rank() == 0:
         torch.save(found, folder / "found.pt")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.verl_plugin.harness import model_dir
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.verl_plugin.export_model import export_model, merge_adapter
+from verl_video_tools.verl_plugin.export_model import export_model, merge_adapter, restore_expert_layout
 
 
 def fake_checkpoint(folder: Path, step: int) -> Path:
@@ -95,6 +95,7 @@ def test_weights_with_the_names_of_peft_are_merged_from_the_shards(
         commands.append(command)
         out = Path(command[command.index("--target_dir") + 1])
         out.mkdir()
+        (out / "config.json").write_text("{}")
         save_file({"merged": torch.zeros(2)}, out / "model.safetensors")
 
     monkeypatch.setattr("subprocess.run", merge)
@@ -137,3 +138,20 @@ def test_adapter_is_merged_into_the_weights(tmp_path: Path) -> None:
     torch.testing.assert_close(merged, expected, atol=1e-4, rtol=1e-4)
     assert not (tmp_path / "lora_adapter").exists()
     assert (tmp_path / "tokenizer.json").exists()
+
+
+def test_experts_get_the_layout_that_vllm_reads(tmp_path: Path) -> None:
+    """As soon as transformers saves them like this itself, `restore_expert_layout` can go."""
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(model_dir("qwen3_vl_moe"), dtype=torch.float32)
+    model.save_pretrained(tmp_path)
+    file, prefix = tmp_path / "model.safetensors", "model.language_model.layers.0.mlp.experts"
+    shapes = {"gate_up_proj": (4, 2 * 96, 128), "down_proj": (4, 128, 96)}
+    assert {name: load_file(file)[f"{prefix}.{name}"].shape for name in shapes} == shapes, "the fault is gone"
+    for _ in range(2):  # the second time there is nothing to do
+        restore_expert_layout(tmp_path)
+        weights = load_file(file)
+        assert {name: weights[f"{prefix}.{name}"].transpose(1, 2).shape for name in shapes} == shapes
+    again = AutoModelForImageTextToText.from_pretrained(tmp_path, dtype=torch.float32)
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), again.parameters(), strict=True))

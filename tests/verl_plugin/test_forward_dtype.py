@@ -15,8 +15,8 @@ from torch.distributed.fsdp import MixedPrecisionPolicy
 from transformers import AutoModelForImageTextToText
 from verl.utils.fsdp_utils import apply_fsdp2
 
+from examples.tiny_models.tiny_model import ARCHITECTURES, Architecture
 from tests.verl_plugin.harness import model_dir, processor
-from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.agent_loop_worker import forward_dtype
 
 BF16 = {"strategy": "fsdp2", "fsdp_config": {"mixed_precision": None}}  # as verl's own configuration has it
@@ -52,8 +52,8 @@ def process_group() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("process_group")
-@pytest.mark.parametrize("family", FAMILIES)
-def test_fsdp_computes_the_same_from_pixels_cast_before(family: Family) -> None:
+@pytest.mark.parametrize("family", ARCHITECTURES)
+def test_fsdp_computes_the_same_from_pixels_cast_before(family: Architecture) -> None:
     """In mixed precision as verl's engine sets it up (`FSDPEngine._build_fsdp_module`)."""
     pictures = [Image.effect_noise((84, 56), 90.0).convert("RGB") for _ in range(3)]
     text = "frame <|vision_start|><|image_pad|><|vision_end|> " * len(pictures)

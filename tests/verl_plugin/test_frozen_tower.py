@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForImageTextToText
 from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
+from examples.tiny_models.tiny_model import ARCHITECTURES, Architecture
 from tests.verl_plugin.harness import model_dir
 from tests.verl_plugin.ranks import run_ranks
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.synthetic import FAMILIES, Family
+from verl_video_tools.verl_plugin.export_model import export_model
 from verl_video_tools.verl_plugin.fsdp_engine import (
     AcceleratorFrozenTowerEngine,
     CpuEngine,
@@ -33,23 +36,23 @@ from verl_video_tools.verl_plugin.settings import FROZEN_TOWER_CONFIG, honour_fr
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family], dict[str, Any]]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Architecture], dict[str, Any]]:
     """Function: what two ranks with offloading found (`tests.verl_plugin.training`); each family is run once."""
 
     @cache
-    def run(family: Family) -> dict[str, Any]:
+    def run(family: Architecture) -> dict[str, Any]:
         folder = tmp_path_factory.mktemp(family)
         run_ranks("tests.verl_plugin.training", 2, str(model_dir(family)), str(folder), timeout_seconds=200)
         found: dict[str, Any] = json.loads((folder / "found.json").read_text())
-        return found
+        return found | {"folder": folder}
 
     return run
 
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_only_the_rest_trains(family: Family, trained: Callable[[Family], dict[str, Any]]) -> None:
+@pytest.mark.parametrize("family", ARCHITECTURES)
+def test_only_the_rest_trains(family: Architecture, trained: Callable[[Architecture], dict[str, Any]]) -> None:
     found = trained(family)
     assert found["engine"] == "CpuEngine"
     assert found["tower"] and found["others"]
@@ -59,29 +62,51 @@ def test_only_the_rest_trains(family: Family, trained: Callable[[Family], dict[s
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ARCHITECTURES)
 @pytest.mark.parametrize("held", ["with_gradient", "with_state", "given_to_the_optimiser"])
-def test_frozen_weights_carry_nothing(family: Family, held: str, trained: Callable[[Family], dict[str, Any]]) -> None:
+def test_frozen_weights_carry_nothing(
+    family: Architecture, held: str, trained: Callable[[Architecture], dict[str, Any]]
+) -> None:
     found = trained(family)
     assert sorted(found[held]) == sorted(found["others"])
 
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ARCHITECTURES)
 def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(
-    family: Family, trained: Callable[[Family], dict[str, Any]]
+    family: Architecture, trained: Callable[[Architecture], dict[str, Any]]
 ) -> None:
     assert trained(family)["differ_after_resuming"] == []
 
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_vllm_is_sent_all_weights(family: Family, trained: Callable[[Family], dict[str, Any]]) -> None:
-    found = trained(family)
-    assert sorted(found["sent_to_the_engine"]) == sorted(found["tower"] + found["others"])
-    assert found["sent_otherwise_than_held"] == []
+@pytest.mark.parametrize("family", ARCHITECTURES)
+def test_vllm_is_sent_all_weights(family: Architecture, trained: Callable[[Architecture], dict[str, Any]]) -> None:
+    assert trained(family)["sent_otherwise_than_held"] == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("family", ARCHITECTURES)
+def test_an_exported_checkpoint_has_the_layout_of_the_model_and_the_weights_that_trained(
+    family: Architecture, trained: Callable[[Architecture], dict[str, Any]]
+) -> None:
+    """verl's merger rounds to bfloat16. The names and shapes of the files are those that vLLM reads."""
+    folder: Path = trained(family)["folder"]
+    (folder / "run" / "latest_checkpointed_iteration.txt").write_text("1")
+    export_model(folder / "run", folder / "exported")
+
+    def layout(model: Path) -> dict[str, torch.Size]:
+        return {name: weight.shape for name, weight in load_file(model / "model.safetensors").items()}
+
+    assert layout(folder / "exported") == layout(Path(model_dir(family)))
+    saved = torch.load(folder / "saved.pt")
+    model = AutoModelForImageTextToText.from_pretrained(folder / "exported", dtype=torch.float32)
+    weights = dict(model.named_parameters())
+    assert weights.keys() == saved.keys()
+    assert [name for name, weight in weights.items() if not torch.equal(weight, saved[name].bfloat16().float())] == []
 
 
 # ----------------------------------------------------------------------------------------- one step, without any ranks
@@ -133,6 +158,9 @@ def test_the_optimiser_is_given_what_trains(
         ("qwen2_vl", {"patch_embed", "blocks", "merger"}),
         ("qwen2_5_vl", {"patch_embed", "blocks", "merger"}),
         ("qwen3_vl", {"patch_embed", "pos_embed", "blocks", "merger", "deepstack_merger_list"}),
+        ("qwen3_vl_moe", {"patch_embed", "pos_embed", "blocks", "merger", "deepstack_merger_list"}),
+        ("qwen3_5", {"patch_embed", "pos_embed", "blocks", "merger"}),
+        ("qwen3_5_moe", {"patch_embed", "pos_embed", "blocks", "merger"}),
     ],
 )
 def test_the_tower_ends_where_the_language_model_begins(family: str, parts: set[str]) -> None:

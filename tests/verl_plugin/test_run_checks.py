@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,8 @@ from verl_video_tools import methods
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods.direct import Direct
 from verl_video_tools.services.config import JudgeConfig
-from verl_video_tools.verl_plugin.run_checks import check_rows
+from verl_video_tools.verl_plugin import run_checks
+from verl_video_tools.verl_plugin.run_checks import check_family, check_rows
 
 
 def config(**video_tools: Any) -> DictConfig:
@@ -117,3 +119,55 @@ def test_rows_without_a_video_are_for_methods_that_ask_on_such(caplog: pytest.Lo
         check_rows([{**about_images, "agent_name": "framethinker"}], config(), None, validate=False)
     check_rows([about_images, text], config(), None, validate=False)
     assert "1 of 2 training rows of longvt" in caplog.text and "is a text alone" in caplog.text
+
+
+# -------------------------------------------------------------------------------------------------- families of models
+
+
+def family(model_type: str, *layer_types: str) -> Any:
+    """As much of transformers' configuration of a model as is read."""
+    text = SimpleNamespace(layer_types=list(layer_types))
+    return SimpleNamespace(model_type=model_type, get_text_config=lambda: text)
+
+
+def model_section(**options: Any) -> DictConfig:
+    return OmegaConf.create({"use_remove_padding": True, "lora_rank": 0, "lora": {"merge": False}, **options})
+
+
+@pytest.mark.parametrize(
+    ("model_type", "warning"),
+    [
+        ("qwen2_5_vl", ""),
+        ("qwen3_vl", ""),
+        ("qwen3_vl_moe", "model_type=qwen3_vl_moe: only parts of it have been tried with this package"),
+        ("glm4v", "model_type=glm4v: nobody has tried it with this package"),
+    ],
+)
+def test_families_that_are_not_proven_are_named(model_type: str, warning: str) -> None:
+    found = check_family(family(model_type, "full_attention"), model_section())
+    assert found.startswith(warning) and bool(found) == bool(warning)
+
+
+@pytest.mark.parametrize(("platform", "has_kernels"), [("cpu", True), ("cpu", False), ("", False), ("", True)])
+def test_packed_linear_attention_needs_kernels_that_only_gpus_have(
+    platform: str, has_kernels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", platform)
+    monkeypatch.setattr(run_checks, "module_exists", lambda name: has_kernels)
+    hybrid = family("qwen3_5", "linear_attention", "full_attention")
+    assert "only parts" in check_family(hybrid, model_section(use_remove_padding=False))
+    if has_kernels and not platform:
+        assert "only parts" in check_family(hybrid, model_section())
+    else:
+        with pytest.raises(
+            UsageError, match=r"model_type=qwen3_5: .*set \[actor_rollout_ref\.\]model\.use_remove_padd"
+        ):
+            check_family(hybrid, model_section())
+
+
+def test_merged_adapters_of_a_mixture_of_experts_are_refused() -> None:
+    merged = {"lora_rank": 8, "lora": {"merge": True}}
+    with pytest.raises(UsageError, match=r"set actor_rollout_ref\.model\.lora\.merge=False"):
+        check_family(family("qwen3_vl_moe"), model_section(**merged))
+    for model_type, options in (("qwen3_vl_moe", {"lora_rank": 8}), ("qwen3_5_moe", merged), ("qwen3_vl_moe", {})):
+        assert "only parts" in check_family(family(model_type), model_section(**options))

@@ -21,12 +21,12 @@ from omegaconf import OmegaConf
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from verl.utils.model import extract_multi_modal_inputs
 
+from examples.tiny_models.tiny_model import Architecture
 from tests import context_method
-from tests.verl_plugin.harness import LARGE_PIXELS, model_dir, processor, run_loop, tokenizer
+from tests.verl_plugin.harness import LARGE_PIXELS, MODELS, model_dir, processor, run_loop, tokenizer
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.prompts import UNKNOWN_PROMPT, prompt_digest
 from verl_video_tools.data.sft import export_sft
-from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 pytestmark = pytest.mark.usefixtures("context_method")
@@ -43,7 +43,7 @@ def sft_parquet(demo_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> str
 
 
 def make_dataset(
-    paths: str | list[str], max_samples: int = -1, family: Family = "qwen2_5_vl", **options: Any
+    paths: str | list[str], max_samples: int = -1, family: Architecture = "qwen2_5_vl", **options: Any
 ) -> TrajectorySFTDataset:
     config = OmegaConf.create({**OPTIONS, **options})
     return TrajectorySFTDataset(paths, tokenizer(family), config, processor(family), max_samples=max_samples)
@@ -71,8 +71,8 @@ def one_of_each_template(dataset: TrajectorySFTDataset) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("vocabulary")
-@pytest.mark.parametrize("family", FAMILIES)
-async def test_tokens_mask_and_tensors_equal_those_of_a_rollout(sft_parquet: str, family: Family) -> None:
+@pytest.mark.parametrize(("vocabulary", "family"), MODELS, indirect=["vocabulary"])
+async def test_tokens_mask_and_tensors_equal_those_of_a_rollout(sft_parquet: str, family: Architecture) -> None:
     dataset = make_dataset(sft_parquet, family=family, mm_processor_kwargs=LARGE_PIXELS)
     options: dict[str, Any] = {"family": family, "mm_processor_kwargs": LARGE_PIXELS}
     for index in one_of_each_template(dataset):

@@ -17,12 +17,12 @@ from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.utils.model import extract_multi_modal_inputs
 
+from examples.tiny_models.tiny_model import ARCHITECTURES, Architecture
 from tests.context_method import NAME
 from tests.turns.framethinker import answer, choose
 from tests.verl_plugin.harness import LARGE_PIXELS, Rollout, processor, run_loop
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import FrameRecord, ImagePart
-from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin import images as rollout_images
 from verl_video_tools.verl_plugin import queue as queue_port
 from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, RowInputs, begin_rollout, row_inputs
@@ -85,7 +85,7 @@ def images(*shades: int, width: int = 84, height: int = 56) -> list[ImagePart]:
 # ------------------------------------------------------------------------------------------------- what rows amount to
 
 
-async def roll_out(context: str, family: Family) -> tuple[Rollout, list[RowInputs]]:
+async def roll_out(context: str, family: Architecture) -> tuple[Rollout, list[RowInputs]]:
     """A rollout as verl's worker gets it, with its images; and the rows that ours makes of the same one."""
     turns = [choose(20, 60), choose(100, 140), answer("B")]
     options: dict[str, Any] = {"method": NAME, "method_fields": {"context": context}, "family": family}
@@ -102,9 +102,9 @@ async def roll_out(context: str, family: Family) -> tuple[Rollout, list[RowInput
 
 
 @pytest.mark.usefixtures("context_method")
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ARCHITECTURES)
 @pytest.mark.parametrize("context", ["append", "initial_plus_last"])
-async def test_rows_equal_verls(context: str, family: Family, queue: Queue) -> None:
+async def test_rows_equal_verls(context: str, family: Architecture, queue: Queue) -> None:
     """Bit for bit, in the precision in which the actor reads them: each sequence shows the images of its turns."""
     rollout, rows = await roll_out(context, family)
     assert len(rows) == len(rollout.outputs) == (1 if context == "append" else 3)

@@ -2,8 +2,9 @@
 
     torchrun --standalone --nproc_per_node=2 -m tests.verl_plugin.training MODEL_DIR FOLDER
 
-Prints nothing of its own; rank 0 writes what it found to FOLDER/found.json (see `Found`). A program, since verl's
-platform and process group are those of a process.
+Prints nothing of its own; rank 0 writes what it found to FOLDER/found.json (see `Found`), and the weights of its
+checkpoint FOLDER/run/global_step_1 to FOLDER/saved.pt. A program, since verl's platform and process group are those of
+a process.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from verl.workers.utils.losses import sft_loss
 from tests.gpu.forward import dialogues, micro_batch
 from verl_video_tools.verl_plugin.fsdp_engine import TOWER, FrozenTowerConfig
 
+CHECKPOINT = "run/global_step_1"
 FLOAT32 = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
 
 
@@ -42,7 +44,6 @@ class Found:
     moved: list[str] = field(default_factory=list)
     moved_without_the_option: list[str] = field(default_factory=list)
     differ_after_resuming: list[str] = field(default_factory=list)
-    sent_to_the_engine: list[str] = field(default_factory=list)
     sent_otherwise_than_held: list[str] = field(default_factory=list)
 
 
@@ -88,13 +89,32 @@ class Run:
         return list(self.engine.module.named_parameters())
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Whole, on every rank, as they are sent to vLLM."""
+        """Whole, on every rank."""
+        return {name: whole(weight.detach()).clone() for name, weight in self.named()}
+
+    def sent(self) -> dict[str, torch.Tensor]:
+        """As they are sent to vLLM."""
         generator, _ = self.engine.get_per_tensor_param()
         return {name: whole(weight).clone() for name, weight in generator}
 
 
 def whole(weight: torch.Tensor) -> torch.Tensor:
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
+
+
+def by_expert(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """With a matrix for each projection of each expert, which vLLM reads; transformers holds them in two tensors."""
+    found: dict[str, torch.Tensor] = {}
+    for name, weight in weights.items():
+        experts, _, projection = name.rpartition(".")
+        if not experts.endswith(".experts"):
+            found[name] = weight
+            continue
+        for number, of_expert in enumerate(weight):
+            parts = of_expert.chunk(2) if projection == "gate_up_proj" else [of_expert]
+            names = ["gate_proj", "up_proj"] if projection == "gate_up_proj" else [projection]
+            found |= {f"{experts}.{number}.{part}.weight": matrix for part, matrix in zip(names, parts, strict=True)}
+    return found
 
 
 def differing(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> list[str]:
@@ -115,19 +135,18 @@ def main() -> None:
     found.others = [name for name in names.values() if TOWER not in name.split(".")]
     before = frozen.weights()
     found.with_gradient = frozen.step()
-    frozen.engine.save_checkpoint(str(folder / "checkpoint"), global_step=1)
+    frozen.engine.save_checkpoint(str(folder / CHECKPOINT), global_step=1)
+    saved = frozen.weights()
     frozen.step()
     optimizer = frozen.engine.optimizer
     found.with_state = [name for weight, name in names.items() if weight in optimizer.state]
     found.given_to_the_optimiser = [names[weight] for group in optimizer.param_groups for weight in group["params"]]
     after = frozen.weights()
     found.moved = differing(before, after)
-    found.sent_to_the_engine = sorted(after)
-    held = {name: whole(weight.detach()) for name, weight in frozen.named()}
-    found.sent_otherwise_than_held = differing(after, held)
+    found.sent_otherwise_than_held = differing(frozen.sent(), by_expert(after))
 
     resumed = Run(FrozenTowerConfig, model_dir)
-    resumed.engine.load_checkpoint(str(folder / "checkpoint"))
+    resumed.engine.load_checkpoint(str(folder / CHECKPOINT))
     resumed.step()
     found.differ_after_resuming = differing(after, resumed.weights())
 
@@ -135,6 +154,7 @@ def main() -> None:
     plain.step()
     found.moved_without_the_option = differing(before, plain.weights())
     if dist.get_rank() == 0:
+        torch.save(saved, folder / "saved.pt")
         (folder / "found.json").write_text(json.dumps(asdict(found)))
     dist.barrier()
     dist.destroy_process_group()

@@ -39,13 +39,18 @@ class ModelShape:
     Attributes:
         num_parameters: all, tied ones once.
         num_vision_parameters: those of the vision tower with its mergers.
-        layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary: of the language model.
+        layers, hidden, heads, kv_heads, head_dim, vocabulary: of the language model.
+        intermediate: width of its MLP, or of the shared expert. 0 where a layer has nothing but routed experts.
         vision_layers, vision_hidden, vision_intermediate: of the vision tower.
         patch: side of a patch in pixels. A token of an image is `merge` x `merge` patches.
         temporal_patch: how often the processor repeats an image in time.
         qk_norm: queries and keys have a norm of their own (Qwen3-VL).
         gated_vision: the vision tower's MLP has a gate (Qwen2.5-VL).
         deepstack: mergers of the vision tower beside its last one (Qwen3-VL).
+        gated_attention: queries bring a gate of their own width (Qwen3.5).
+        linear_layers: how many of the layers have linear attention (Qwen3.5).
+        linear_key_heads, linear_value_heads, linear_head_dim: of these layers.
+        experts, experts_per_token, expert_intermediate: of each layer of a mixture, and the width of an expert.
     """
 
     name: str
@@ -67,6 +72,14 @@ class ModelShape:
     qk_norm: bool = False
     gated_vision: bool = True
     deepstack: int = 0
+    gated_attention: bool = False
+    linear_layers: int = 0
+    linear_key_heads: int = 0
+    linear_value_heads: int = 0
+    linear_head_dim: int = 0
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_intermediate: int = 0
 
     @property
     def factor(self) -> int:
@@ -90,6 +103,40 @@ class ModelShape:
     @property
     def key_width(self) -> int:
         return self.kv_heads * self.head_dim
+
+    @property
+    def linear_key_width(self) -> int:
+        return self.linear_key_heads * self.linear_head_dim
+
+    @property
+    def linear_value_width(self) -> int:
+        return self.linear_value_heads * self.linear_head_dim
+
+    @property
+    def attention_maps(self) -> list[tuple[int, int]]:
+        """Inputs and outputs of the linear maps of softmax attention: queries, keys, values, output."""
+        queries = (self.hidden, self.query_width * (1 + self.gated_attention))
+        return [queries, *[(self.hidden, self.key_width)] * 2, (self.query_width, self.hidden)]
+
+    @property
+    def linear_attention_maps(self) -> list[tuple[int, int]]:
+        """The same of linear attention: queries with keys and values, gate, two gates per head, output."""
+        values = self.linear_value_width
+        gates = [(self.hidden, values), *[(self.hidden, self.linear_value_heads)] * 2]
+        return [(self.hidden, 2 * self.linear_key_width + values), *gates, (values, self.hidden)]
+
+    @property
+    def mlp_maps(self) -> list[tuple[int, int]]:
+        """The same of what every token passes; a shared expert has a gate. Routed experts are no linear maps."""
+        if not self.intermediate:
+            return []
+        shared_gate = [(self.hidden, 1)] if self.experts else []
+        return [*[(self.hidden, self.intermediate)] * 2, (self.intermediate, self.hidden), *shared_gate]
+
+    @property
+    def routed_parameters(self) -> int:
+        """Of the experts of a layer, and of their router."""
+        return self.experts * self.hidden * (3 * self.expert_intermediate + 1)
 
 
 @cache
@@ -147,6 +194,7 @@ def shape_of(name: str, config: Mapping[str, Any]) -> ModelShape:
 def _shape(name: str, config: Mapping[str, Any], num_parameters: int, num_vision_parameters: int) -> ModelShape:
     text, vision = config.get("text_config", config), config["vision_config"]
     is_qwen3 = config["model_type"].startswith("qwen3")
+    is_hybrid = "layer_types" in text and "linear_attention" in text["layer_types"]
     return ModelShape(
         name=name,
         num_parameters=num_parameters,
@@ -156,7 +204,7 @@ def _shape(name: str, config: Mapping[str, Any], num_parameters: int, num_vision
         heads=text["num_attention_heads"],
         kv_heads=text["num_key_value_heads"],
         head_dim=text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"],
-        intermediate=text["intermediate_size"],
+        intermediate=_shared_intermediate(text),
         vocabulary=text["vocab_size"],
         vision_layers=vision["depth"],
         vision_hidden=vision["hidden_size"],
@@ -167,7 +215,22 @@ def _shape(name: str, config: Mapping[str, Any], num_parameters: int, num_vision
         qk_norm=is_qwen3,
         gated_vision=not is_qwen3,
         deepstack=len(vision.get("deepstack_visual_indexes", ())),
+        gated_attention=is_hybrid,
+        linear_layers=text["layer_types"].count("linear_attention") if is_hybrid else 0,
+        linear_key_heads=text.get("linear_num_key_heads", 0),
+        linear_value_heads=text.get("linear_num_value_heads", 0),
+        linear_head_dim=text.get("linear_value_head_dim", 0),
+        experts=text.get("num_experts", 0),
+        experts_per_token=text.get("num_experts_per_tok", 0),
+        expert_intermediate=text.get("moe_intermediate_size", 0),
     )
+
+
+def _shared_intermediate(text: Mapping[str, Any]) -> int:
+    """Width of the MLP that every token passes; in a mixture of experts that of the shared expert, if there is one."""
+    if "num_experts" in text:
+        return int(text.get("shared_expert_intermediate_size", 0))
+    return int(text["intermediate_size"])
 
 
 @dataclass(frozen=True)
@@ -368,14 +431,19 @@ def actor_memory(
 
 
 def layer_parameters(model: ModelShape) -> int:
-    """Of one layer of the language model: attention and a gated MLP."""
-    return model.hidden * (2 * model.query_width + 2 * model.key_width + 3 * model.intermediate)
+    """Of the largest layer of the language model: attention of either kind, a gated MLP, and experts."""
+    kinds = (model.attention_maps, model.linear_attention_maps)
+    largest = max(sum(inputs * outputs for inputs, outputs in maps) for maps in kinds)
+    return largest + sum(inputs * outputs for inputs, outputs in model.mlp_maps) + model.routed_parameters
 
 
 def adapter_parameters(model: ModelShape, rank: int) -> int:
-    """Of LoRA: rank x (inputs + outputs) of every linear layer of the language model's layers."""
-    attention = 2 * (model.hidden + model.query_width) + 2 * (model.hidden + model.key_width)
-    return model.layers * rank * (attention + 3 * (model.hidden + model.intermediate))
+    """Of LoRA: rank x (inputs + outputs) of every linear map of the language model's layers, which experts are not."""
+    softmax, linear, mlp = (
+        sum(inputs + outputs for inputs, outputs in maps)
+        for maps in (model.attention_maps, model.linear_attention_maps, model.mlp_maps)
+    )
+    return rank * ((model.layers - model.linear_layers) * softmax + model.linear_layers * linear + model.layers * mlp)
 
 
 def trained_parameters(model: ModelShape, options: RunOptions) -> int:
@@ -403,10 +471,16 @@ def text_layer_bytes(model: ModelShape, tokens: float) -> float:
     """Inside one layer of the language model, at most: while the gradients of its MLP are computed.
 
     Six bfloat16 tensors of the MLP's width exist then, beside what attention and norms have saved. A norm saves its
-    input in float32 and normalised, also those of queries and keys in Qwen3-VL.
+    input in float32 and normalised, also those of queries and keys in Qwen3-VL. A mixture has copies of a token for
+    each of its experts. A layer of linear attention is taken for one whose queries, keys and values are as wide as its
+    own, with gate; what its kernels keep is not counted.
     """
-    inside = 4 * (4 * model.hidden + model.query_width + 2 * model.key_width + 3 * model.intermediate)
-    return tokens * (inside + 6 * (model.query_width + model.key_width) * model.qk_norm)
+    query_width = max(model.query_width * (1 + model.gated_attention), 2 * model.linear_value_width)
+    key_width = max(model.key_width, model.linear_key_width)
+    hidden = model.hidden * (4 + 2 * model.experts_per_token)
+    mlp = model.intermediate + model.experts_per_token * model.expert_intermediate
+    inside = 4 * (hidden + query_width + 2 * key_width + 3 * mlp)
+    return tokens * (inside + 6 * (query_width + key_width) * model.qk_norm)
 
 
 def vision_saved_bytes(model: ModelShape, image_tokens: float, *, frozen: bool) -> float:
@@ -451,12 +525,17 @@ class EngineMemory:
 
 
 def engine_memory(model: ModelShape, options: RunOptions, gpu: GPU) -> EngineMemory:
-    """vLLM takes `gpu_memory_utilization` of the GPU. Its cache is in bfloat16."""
+    """vLLM takes `gpu_memory_utilization` of the GPU. Its cache is in bfloat16.
+
+    A layer of linear attention holds one state of each rollout, in float32, however long the rollout is.
+    """
     budget = options.utilization * gpu.memory_bytes
     weights = 2 * model.num_parameters / options.tp
     kv_cache = max(0.0, budget - weights - ENGINE_OVERHEAD_BYTES)
     heads = max(1.0, model.kv_heads / options.tp)  # with more GPUs than heads of keys, heads are copied
-    rollout_bytes = options.longest_tokens * 4 * model.layers * heads * model.head_dim
+    token_bytes = 4 * (model.layers - model.linear_layers) * heads * model.head_dim
+    state_bytes = 4 * model.linear_layers * model.linear_value_width * model.linear_head_dim / options.tp
+    rollout_bytes = options.longest_tokens * token_bytes + state_bytes
     return EngineMemory(weights, kv_cache, budget, kv_cache / rollout_bytes)
 
 

@@ -53,6 +53,7 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
         subprocess.run([*merger, "--local_dir", str(checkpoint), "--target_dir", str(unfinished)], check=True)
         if (unfinished / "lora_adapter").is_dir():
             merge_adapter(unfinished)
+    restore_expert_layout(unfinished)
     copy_run_settings(checkpoint_dir, unfinished)
     shutil.rmtree(out_dir, ignore_errors=True)
     unfinished.rename(out_dir)
@@ -165,6 +166,32 @@ def merge_adapter(folder: Path) -> None:
         stale.unlink()
     merged.save_pretrained(folder)
     shutil.rmtree(folder / "lora_adapter")
+
+
+def restore_expert_layout(folder: Path) -> None:
+    """Transpose the experts of Qwen3-VL's mixture to the layout of released models, which vLLM reads.
+
+    transformers 5.9 holds them transposed, and saves them as it holds them: its conversion turns back only what differs
+    from its own shape. It reads either layout.
+    """
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if config.get("model_type") != "qwen3_vl_moe":
+        return
+    hidden, width = (config["text_config"][name] for name in ("hidden_size", "moe_intermediate_size"))
+    held = {"gate_up_proj": (2 * width, hidden), "down_proj": (hidden, width)}
+    for file in folder.glob("*.safetensors"):
+        weights = load_file(file)
+        with safe_open(file, framework="pt") as opened:
+            metadata = opened.metadata()
+        for name, weight in weights.items():
+            experts, _, projection = name.rpartition(".")
+            if experts.endswith(".experts") and tuple(weight.shape[1:]) == held.get(projection):
+                weights[name] = weight.transpose(1, 2).contiguous()
+        with whole_file(file) as partial:
+            save_file(weights, partial, metadata)
 
 
 if __name__ == "__main__":

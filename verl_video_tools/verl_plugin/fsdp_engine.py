@@ -121,12 +121,8 @@ class AcceleratorFrozenTowerEngine(FrozenTowerEngine):
 class CpuEngine(FrozenTowerEngine):
     """verl's registry lacks the key (fsdp, cpu)."""
 
-    use_remove_padding: bool
-
     def _build_module(self) -> Any:
-        """Lets a model with packed sequences have the replacement of flash-attn, by the name of its attention."""
-        if not self.use_remove_padding:
-            return super()._build_module()
+        """Lets a model have the replacement of flash-attn, by the name of its attention."""
         from verl_video_tools.verl_plugin.platforms import cpu_attention
 
         cpu_attention.register()

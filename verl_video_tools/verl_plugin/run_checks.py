@@ -6,6 +6,7 @@ The trainer checks options and rows when it starts, and so does `vvt train` (`la
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -21,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.machine import locate_model, page
+from verl_video_tools.core.machine import locate_model, module_exists, page
 from verl_video_tools.core.method import rollout_overrides
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
@@ -166,6 +167,49 @@ def load_run_model(model: DictConfig, data: DictConfig, source: str | None = Non
     return RunModel(source, processor, tokens, pixel_options, image_token_id, video_token_id)
 
 
+PROVEN_FAMILIES = ("qwen2_5_vl", "qwen3_vl")
+"""Families whose fine-tuning and GRPO the tests run from rows to exported weights, by `model_type`."""
+FAMILIES_IN_PARTS = ("qwen2_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
+"""Families of which the tests run parts."""
+
+
+def check_family(family: Any, model: DictConfig) -> str:
+    """What is known of the family of a run's model.
+
+    Args:
+        family: the model's configuration, of transformers.
+        model: the section `model` of the run's configuration.
+
+    Returns:
+        A warning; empty for a family of which all is proven.
+
+    Raises:
+        UsageError: a run with these options would compute something else than the model.
+    """
+    name = family.model_type
+    layer_types = getattr(family.get_text_config(), "layer_types", None) or ()
+    if "linear_attention" in layer_types and model.use_remove_padding and not has_packed_linear_attention():
+        raise UsageError(
+            f"use_remove_padding=True and model_type={name}: linear attention would carry its state from one packed "
+            "sequence into the next one, because flash-linear-attention, which separates them on GPUs, is missing; "
+            f"set [actor_rollout_ref.]model.use_remove_padding=False, or install it ({page('models')})"
+        )
+    if name == "qwen3_vl_moe" and model.get("lora_rank") and (model.get("lora") or {}).get("merge"):
+        raise UsageError(
+            f"lora.merge=True and model_type={name}: verl would send experts in another layout than vLLM reads; set "
+            f"actor_rollout_ref.model.lora.merge=False ({page('models')})"
+        )
+    if name in PROVEN_FAMILIES:
+        return ""
+    known = "only parts of it have been tried" if name in FAMILIES_IN_PARTS else "nobody has tried it"
+    return f"model_type={name}: {known} with this package ({page('models')})"
+
+
+def has_packed_linear_attention() -> bool:
+    """Whether linear attention on this machine's kind of device keeps packed sequences apart."""
+    return os.environ.get("VERL_PLATFORM") != "cpu" and module_exists("fla")
+
+
 # ------------------------------------------------------------------------------------------------------------- options
 
 
@@ -270,9 +314,11 @@ def check_datasets(train: Any, validation: Any, config: DictConfig, processor: A
 
     Raises:
         UsageError: rows name an agent loop that is not registered, need a retriever or a tool model that is not
-            configured or images of an area that none has, or see `check_rows`.
+            configured or images of an area that none has, or see `check_family` and `check_rows`.
     """
     rollout_config = config.actor_rollout_ref.rollout
+    if processor is not None and (warning := check_family(processor.config, config.actor_rollout_ref.model)):
+        logger.warning(warning)
     for dataset in (train, validation):
         rows = getattr(dataset, "dataframe", None)
         if rows is None:

@@ -7,6 +7,7 @@ Without a GPU, with `VERL_PLATFORM=cpu`, `python` may take the place of `torchru
 
 from __future__ import annotations
 
+import logging
 import os
 
 import hydra
@@ -16,14 +17,18 @@ from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.device import auto_set_device
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 
+from verl_video_tools.verl_plugin.run_checks import check_family
 from verl_video_tools.verl_plugin.settings import describe_run, end_with_epochs
+
+logger = logging.getLogger(__name__)
 
 # What torchrun would set for a single process. verl's worker reads the address, but nobody connects to it.
 _SINGLE_PROCESS = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
 class VideoToolsSFTTrainer(SFTTrainer):
-    """- `_build_dataloader`: a run whose epochs are over early has a last step, too (`settings.end_with_epochs`).
+    """- `_build_config`: says what is known of the model's family, and refuses what would train another model.
+    - `_build_dataloader`: a run whose epochs are over early has a last step, too (`settings.end_with_epochs`).
     - `_init_engine`: intervals of 0 steps are never, as in reinforcement learning; verl divides by them.
     - `fit`: a checkpoint that was written at the end of an epoch holds the state of a data loader that is used up, and
       verl counts the epoch in which that gives nothing: a pass over the rows is left out. A run resumed at its last
@@ -32,6 +37,11 @@ class VideoToolsSFTTrainer(SFTTrainer):
 
     save_freq: int
     test_freq: int
+
+    def _build_config(self) -> None:
+        super()._build_config()
+        if (warning := check_family(self.model_config.hf_config, self.config.model)) and self.rank == 0:
+            logger.warning(warning)
 
     def _build_dataloader(self) -> None:
         super()._build_dataloader()

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from tests.judge_server import JudgeServer
 from tests.launch.checks.conftest import ChecksOf, failed
+from tests.verl_plugin.harness import model_dir
 from verl_video_tools.launch.checks import run as run_module
 from verl_video_tools.launch.checks.report import PlannedRun, Status
 from verl_video_tools.launch.checks.run import RunCheck, check_run
@@ -68,6 +69,21 @@ def test_a_wrong_option_stops_a_start(option: str, name: str, detail: str, check
     checks = checks_of(*option.split(), thorough=False)
     assert failed(checks) == {name}
     assert detail in f"{checks[name].found} {checks[name].detail}"
+
+
+def test_a_family_of_which_only_parts_are_known_is_a_warning(checks_of: ChecksOf) -> None:
+    checks = checks_of(f"actor_rollout_ref.model.path='{model_dir('qwen3_vl_moe')}'", thorough=False)
+    assert failed(checks) == set() and checks["family"].status is Status.WARNING
+    assert checks["family"].detail.startswith("model_type=qwen3_vl_moe: only parts of it have been tried")
+
+
+@pytest.mark.parametrize("recipe", ["framethinker_grpo", "framethinker_sft"])
+def test_packed_sequences_with_linear_attention_stop_a_start(recipe: str, checks_of: ChecksOf) -> None:
+    section = "model" if recipe.endswith("_sft") else "actor_rollout_ref.model"
+    path, padded = f"{section}.path='{model_dir('qwen3_5')}'", f"{section}.use_remove_padding=False"
+    refused = checks_of(path, recipe=recipe, thorough=False)["family"]
+    assert refused.status is Status.FAILED and "model.use_remove_padding=False" in refused.detail
+    assert checks_of(path, padded, recipe=recipe, thorough=False)["family"].status is Status.WARNING
 
 
 def test_a_limit_is_given_with_the_value_to_set(checks_of: ChecksOf) -> None:

@@ -28,7 +28,7 @@ from verl_video_tools.launch.checks.report import Check, PlannedRun, Report, Sta
 from verl_video_tools.launch.checks.rows import check_grpo_rows, check_sequences, check_sft_rows
 from verl_video_tools.services.retrieval import local
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
-from verl_video_tools.verl_plugin.run_checks import check_grpo_options, load_run_model
+from verl_video_tools.verl_plugin.run_checks import RunModel, check_family, check_grpo_options, load_run_model
 from verl_video_tools.verl_plugin.settings import judge_config, retrieval_config, tool_model_config
 
 _MODEL_FIX = "MODEL_PATH: the folder of a model with its processor, or its name on the Hugging Face hub"
@@ -176,6 +176,7 @@ def check_model(run: PlannedRun) -> Iterator[Check]:
         f"{type(run.model.processor).__name__}, images of {envelope.min_pixels:,} to {envelope.max_pixels:,} pixels"
     )
     yield Check("model", "processor", Status.OK, summary)
+    yield _family(run.model, run.model_section)
     if run.stand_in is not None:
         detail = f"not there yet: trained first; tokenizer and processor are those of {run.stand_in}"
         yield Check("model", "weights", Status.OK, path, detail)
@@ -183,6 +184,16 @@ def check_model(run: PlannedRun) -> Iterator[Check]:
         yield Check("model", "weights", Status.FAILED, path, problem, "download the model again")
     else:
         yield Check("model", "weights", Status.OK, path)
+
+
+def _family(model: RunModel, section: DictConfig) -> Check:
+    """Whether the model's family is known, and can be trained with the run's options."""
+    name = model.processor.config.model_type
+    try:
+        warning = check_family(model.processor.config, section)
+    except UsageError as error:
+        return Check("model", "family", Status.FAILED, name, str(error), "set the option that the message names")
+    return Check("model", "family", Status.WARNING if warning else Status.OK, name, warning)
 
 
 def _missing_weights(folder: Path) -> str:
