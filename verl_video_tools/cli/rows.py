@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _TABLE = "table"
 _OF_PUBLISHED = ("turns", "questions", "replay", "subtitles")
-_OF_TABLE = ("column_map", "yes")
+_OF_TABLE = ("column_map", "first_option", "yes")
 _SKIPPED_SHOWN = 20
 
 
@@ -72,6 +72,12 @@ class Convert(ExplicitOptions):
             "--map",
             metavar="FIELD=COLUMN,...",
             help="--from table: columns of other names than the fields, such as question=Q,options=a+b+c; repeatable.",
+        ),
+    ] = None
+    first_option: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=1, help="--from table: answers are numbers of options, the first of which has this number."
         ),
     ] = None
     yes: Annotated[
@@ -147,7 +153,13 @@ class Convert(ExplicitOptions):
 
         if self.videos is not None and not self.videos.is_dir():
             raise UsageError(f"{self.videos}: no such folder")
-        reader = Table(self.source, split=self.split, assignments=self.column_map or (), videos=self.videos)
+        reader = Table(
+            self.source,
+            split=self.split,
+            assignments=self.column_map or (),
+            videos=self.videos,
+            first_option=self.first_option,
+        )
         lines, is_writable = reader.preview()
         print(*lines, sep="\n")
         if is_writable and not self.yes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import string
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -19,7 +20,15 @@ from verl_video_tools.core.sample import check_question, clip_path, read_clip
 from verl_video_tools.core.types import QuestionType, Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, numbered, read_entries, with_suffixes
-from verl_video_tools.data.formats.fields import find_moved_video, split_name, tagged_answer, with_slashes
+from verl_video_tools.data.formats.fields import (
+    find_moved_video,
+    split_name,
+    split_options,
+    tagged_answer,
+    with_slashes,
+    without_media_marks,
+    without_outer_marks,
+)
 from verl_video_tools.data.parquet import read_schema
 from verl_video_tools.data.rows import make_row
 from verl_video_tools.grading.segments import clock_seconds, read_segment
@@ -54,7 +63,13 @@ class Table(Benchmark):
     name = "table"
 
     def __init__(
-        self, path: Path, *, split: str | None = None, assignments: Sequence[str] = (), videos: Path | None = None
+        self,
+        path: Path,
+        *,
+        split: str | None = None,
+        assignments: Sequence[str] = (),
+        videos: Path | None = None,
+        first_option: int | None = None,
     ) -> None:
         """Find the files of a table, and which of its columns hold what.
 
@@ -64,6 +79,8 @@ class Table(Benchmark):
             assignments: texts such as ``question=Q,video=path``, which win over names: field=column, several columns
                 joined by ``+``, none for a field that is not to be read.
             videos: folder of the videos; None: paths start from the table's folder.
+            first_option: the number that answers give the first of a question's options, 0 or 1; None: answers are
+                letters or texts of options.
 
         Raises:
             UsageError: the table cannot be read or has no rows, its folder holds several tables, a needed field has no
@@ -71,6 +88,7 @@ class Table(Benchmark):
         """
         self.path = path
         self.videos = videos
+        self.first_option = first_option
         self.files, self.split = _files_and_split(path, split)
         folder = path if path.is_dir() else path.parent
         self.folders = (videos,) if videos is not None else tuple(dict.fromkeys((folder, self.files[0].parent)))
@@ -92,14 +110,21 @@ class Table(Benchmark):
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         """One line of the table. Raises RowError where it cannot be a row."""
-        question, answer = self._required_cell(entry, "question"), self._required_cell(entry, "answer")
+        question = without_outer_marks(as_text(self._required_cell(entry, "question")))
+        answer = self._required_cell(entry, "answer")
         question_type = as_text(self._cell(entry, "type")) or None
+        options = options_of(self._cells(entry, "options"))
         truth = segment_of([answer]) if question_type == "segment" else answer
+        if not isinstance(truth, list | tuple):
+            truth = tagged_answer(as_text(truth))
+            if self.first_option is not None:
+                num_options = len(options or split_options(question)[1])
+                truth = _letter_of_number(truth, num_options, self.first_option)
         row = make_row(
-            as_text(question),
-            truth if isinstance(truth, list | tuple) else tagged_answer(as_text(truth)),
+            question,
+            truth,
             find_table_video(video_name_of(self._cell(entry, "video")), self.folders, moved=self.videos is not None),
-            options=options_of(self._cells(entry, "options")),
+            options=options,
             question_type=cast("QuestionType | None", question_type),  # `Sample.from_row` refuses others
             video_segment_seconds=segment_of(self._cells(entry, "segment")),
             data_source=self.path.stem,
@@ -149,11 +174,30 @@ class Table(Benchmark):
             extra_info, truth = rows[0]["extra_info"], rows[0]["reward_model"]["ground_truth"]
             lines += ["the first row becomes:", *(f"  | {line}" for line in str(extra_info["question"]).splitlines())]
             lines.append(f"  truth {truth!r:.80}, type {extra_info['question_type']}, video {extra_info['video_path']}")
+            lines += _notes(rows, has_types="type" in self.columns_of_field)
         if faults:
             lines.append(f"{len(faults)} of the first {len(faults) + len(rows)} rows cannot be written:")
         # Cells may hold characters that would steer a terminal, or half a surrogate pair.
         lines = ["".join(filter(str.isprintable, line)) for line in [*lines, *faults[:_MAX_FAULTS_PREVIEWED]]]
         return lines, bool(rows)
+
+
+def _notes(rows: Sequence[Row], *, has_types: bool) -> Iterator[str]:
+    """What a reader of the first rows may want to correct: types that no column gives, and marks within questions."""
+    truths_by_type: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        truths_by_type[row["extra_info"]["question_type"]].append(row["reward_model"]["ground_truth"])
+    if not has_types:
+        counts = [f"{len(truths)} {name} (such as {truths[0]!r:.40})" for name, truths in truths_by_type.items()]
+        yield f"types by the answers, as there is no column for them: {', '.join(counts)}"
+        if spans := [truth for truth in truths_by_type["open"] if read_segment(truth) is not None]:
+            yield (
+                f"{len(spans)} of the open answers look like segments, such as {spans[0]!r:.40}; a column `type` with "
+                "`segment` has them graded by overlap"
+            )
+    questions = [row["extra_info"]["question"] for row in rows]
+    if num_marked := sum(without_media_marks(question) != question for question in questions):
+        yield f"{num_marked} questions hold <video> or <image> amid their text, which models read as words"
 
 
 # --------------------------------------------------------------------------------------------------- files and columns
@@ -291,6 +335,16 @@ def _parsed(value: Any) -> Any:
     except (ValueError, RecursionError):
         parsed = None
     return text if parsed is None else parsed
+
+
+def _letter_of_number(answer: str, num_options: int, first: int) -> str:
+    """The letter of an option by its number; any other answer as it is."""
+    if not answer.isdecimal() or not num_options:
+        return answer
+    number = int(answer)
+    if not first <= number < first + num_options:
+        raise RowError(f"the answer is option {number}, but the options are {first} to {first + num_options - 1}")
+    return string.ascii_uppercase[number - first]
 
 
 def segment_of(values: Sequence[Any]) -> tuple[float, float] | None:

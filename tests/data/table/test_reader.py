@@ -54,6 +54,48 @@ def test_an_answer_between_tags_is_what_stands_there(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "rows.parquet")[0]["reward_model"]["ground_truth"] == "a boy"
 
 
+def test_an_answer_in_a_box_is_what_stands_there(tmp_path: Path) -> None:
+    touch(tmp_path, "videos/b.mp4")
+    table = write_csv(tmp_path / "qa.csv", [{**QUESTIONS[1], "answer": r"\boxed{3}"}])
+    assert convert(table, tmp_path / "rows.parquet", "--yes") == 0
+    (row,) = read_rows(tmp_path / "rows.parquet")
+    assert (row["reward_model"]["ground_truth"], row["extra_info"]["question_type"]) == ("3", "numeric")
+
+
+def test_marks_of_other_trainers_around_a_question_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    touch(tmp_path, "videos/a.mp4")
+    texts = ["<video>\nWhat is it?", "What is it? <image>", "<image><image> What is it?", "What does <video> show?"]
+    table = write_jsonl(tmp_path / "qa.jsonl", [{**QUESTIONS[0], "question": text} for text in texts])
+    assert convert(table, tmp_path / "rows.parquet", "--yes") == 0
+    questions = [row["extra_info"]["question"].splitlines()[0] for row in read_rows(tmp_path / "rows.parquet")]
+    assert questions == ["What is it?"] * 3 + ["What does <video> show?"]
+    assert "1 questions hold <video> or <image> amid their text" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("has_lines", [False, True])
+def test_answers_that_are_numbers_of_options(first: int, has_lines: bool, tmp_path: Path) -> None:
+    touch(tmp_path, "videos/a.mp4")
+    texts = ["a lamp", "a chair", "7"]
+    asked = {"question": "What?\nA. a lamp\nB. a chair\nC. 7"} if has_lines else {"question": "What?", "options": texts}
+    records = [{**asked, "answer": number, "video": "videos/a.mp4"} for number in range(-1, 5)]
+    table = write_jsonl(tmp_path / "qa.jsonl", [*records, {**records[0], "answer": "a chair"}])
+    assert convert(table, tmp_path / "rows.parquet", "--yes", "--first-option", str(first)) == 0
+    truths = [row["reward_model"]["ground_truth"] for row in read_rows(tmp_path / "rows.parquet")]
+    assert truths == ["A", "B", "C", "B"]
+
+
+def test_types_that_were_guessed_are_listed(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spans = [{"question": "When?", "answer": text, "video": "videos/a.mp4"} for text in ("0:32-0:38", "a while")]
+    write_jsonl(tmp_path / "qa.jsonl", [*QUESTIONS, *spans])
+    assert convert(tmp_path / "qa.jsonl", tmp_path / "rows.parquet", "--yes") == 0
+    shown = capsys.readouterr().out
+    assert "1 mc (such as 'B'), 1 numeric (such as '3'), 3 open (such as 'a boy'), 1 segment" in shown
+    assert "1 of the open answers look like segments, such as '0:32-0:38'" in shown
+
+
 def test_it_is_the_same_whichever_way_the_table_is_written(table: Path, tmp_path: Path) -> None:
     write_parquet(tmp_path / "qa.parquet", QUESTIONS)
     write_jsonl(tmp_path / "qa.jsonl", QUESTIONS)

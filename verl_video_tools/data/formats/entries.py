@@ -239,15 +239,18 @@ def find_video(folder: Path | None, name: str, kind: MediaKind = "video") -> Pat
 # ----------------------------------------------------------------------------------------------------------------- rows
 
 
-LABEL_OPEN, LABEL_END = "[(\uff08]?", r"\s*(?:[)\uff09]\s*[.:\uff1a]?|[.:\uff0e\uff1a\u3001])\s*"
+LABEL_OPEN, LABEL_END = r"[(\[\uff08\u3010]?", r"\s*(?:[)\]\uff09\u3011]\s*[.:\uff1a]?|[.:\uff0e\uff1a\u3001])\s*"
 """Patterns of what stands before and after the letter of an option, also as Chinese texts have it."""
+
+NARROW_LETTERS = {code: code - 0xFEE0 for code in range(0xFF21, 0xFF3B)}
+"""For `str.translate`: the wide capitals of Chinese, Japanese and Korean texts, \uff21 to \uff3a, as A to Z."""
 
 
 def without_letters(options: Sequence[Any]) -> list[str]:
-    """Options without the letters `A.`, `(A)`, `(A):`, `A:` or `A\u3001` that they all begin with, if they do."""
+    """Options without the letters `A.`, `(A)`, `[A]`, `A:` or `A\u3001` that they all begin with, if they do."""
     texts = [str(option).strip() for option in options]
     labelled = [
-        re.match(f"{LABEL_OPEN}{letter}{LABEL_END}", text)
+        re.match(f"{LABEL_OPEN}{letter}{LABEL_END}", text.translate(NARROW_LETTERS))
         for letter, text in zip(string.ascii_uppercase, texts, strict=False)
     ]
     if len(labelled) == len(texts) and all(labelled):

@@ -11,12 +11,19 @@ from typing import Any
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.truths import canonical_letter
 from verl_video_tools.core.types import QuestionType
-from verl_video_tools.data.formats.entries import LABEL_END, LABEL_OPEN, MediaKind, find_video, without_letters
+from verl_video_tools.data.formats.entries import (
+    LABEL_END,
+    LABEL_OPEN,
+    NARROW_LETTERS,
+    MediaKind,
+    find_video,
+    without_letters,
+)
 from verl_video_tools.grading.segments import clock_seconds
 
 # Also of a list in Markdown: "- A. text", "**A.** text".
 _OPTION_LINE = re.compile(
-    rf"\s*(?:[-*\u2022]\s+)?(?:Options?:)?\s*(\*\*)?{LABEL_OPEN}([A-Z]|[a-z]){LABEL_END}(?(1)\*\*\s*)(.*\S)\s*"
+    rf"\s*(?:[-*\u2022]\s+)?(?:Options?:)?\s*(\*\*)?{LABEL_OPEN}([A-Z\uff21-\uff3a]|[a-z]){LABEL_END}(?(1)\*\*\s*)(.*\S)\s*"
 )
 # What stands below the options and says how to answer, which a method's own prompt does: "Please respond with only the
 # letter of the correct answer.", "The best answer is:", "Answer with the option's letter ...".
@@ -32,8 +39,10 @@ _LONE_LETTER = re.compile(r"[(\[]?\s*([A-Z])\s*[)\]]?\s*[.:]?", re.IGNORECASE)
 _SEVERAL_LETTERS = re.compile(r"[\s\"'(\[]*[A-Z](?:(?:[\s\"',;/&()\[\]]|\band\b)+[A-Z])+[\s\"')\].]*", re.IGNORECASE)
 _OPTIONS_HEADING = re.compile(r"\s*(?:options|choices|candidates)\s*:?\s*", re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_BOXED = re.compile(r"\s*\\boxed\{(.*)\}\s*", re.DOTALL)
 _THINK_TAGS = re.compile(r"</?think>")
 _MEDIA_MARK = re.compile(r"<(?:image|video)>")
+_OUTER_MEDIA_MARKS = re.compile(r"\A(?:\s*<(?:image|video)>)+\s*|(?:\s*<(?:image|video)>)+\s*\Z")
 _SPLIT = re.compile(r"(?<![a-z])(train|valid(?:ation)?|val|dev|test)(?![a-z])", re.IGNORECASE)
 
 
@@ -129,12 +138,13 @@ def split_options(text: str) -> tuple[str, list[str]]:
     """
     lines = text.rstrip().splitlines()
     matches = [_OPTION_LINE.fullmatch(line) for line in lines]
-    firsts = [(number, match[2]) for number, match in enumerate(matches) if match and match[2] in "Aa"]
+    labels = [match[2].translate(NARROW_LETTERS) if match else "" for match in matches]
+    firsts = [(number, label) for number, label in enumerate(labels) if label in ("A", "a")]
     for start, first in reversed(firsts):
         options: list[str] = []
         letters = string.ascii_uppercase if first == "A" else string.ascii_lowercase
-        for letter, match in zip(letters, matches[start:], strict=False):
-            if match is None or match[2] != letter:
+        for letter, label, match in zip(letters, labels[start:], matches[start:], strict=False):
+            if match is None or label != letter:
                 break
             options.append(match[3])
         below = lines[start + len(options) :]
@@ -167,9 +177,14 @@ def without_media_marks(text: str) -> str:
     return _MEDIA_MARK.sub("", text)
 
 
+def without_outer_marks(text: str) -> str:
+    """A text without the marks `<image>` and `<video>` before and after it."""
+    return _OUTER_MEDIA_MARKS.sub("", text)
+
+
 def tagged_answer(text: Any) -> str:
-    """What stands between answer tags, or the whole text where there are none."""
-    match = _ANSWER_TAG.search(str(text))
+    """What stands between answer tags or in a box, or the whole text where there are none."""
+    match = _ANSWER_TAG.search(str(text)) or _BOXED.fullmatch(str(text))
     return (match[1] if match else str(text)).strip()
 
 
