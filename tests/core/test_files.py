@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,28 @@ def test_two_writers_do_not_meet(tmp_path: Path) -> None:
         second.write_text("second")
     assert path.read_text() == "first"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    path, target = tmp_path / "rows.json", tmp_path / "elsewhere" / "rows.json"
+    target.write_text("old")
+    path.symlink_to(target)
+    with whole_file(path) as partial:
+        partial.write_text("new")
+    assert path.is_symlink() and target.read_text() == "new"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with ThreadPoolExecutor() as executor:
+        read = executor.submit(path.read_text)
+        with whole_file(path) as partial:
+            partial.write_text("new")
+        assert read.result() == "new"
+    assert path.is_fifo() and list(tmp_path.iterdir()) == [path]
 
 
 def test_nothing_written_is_an_error(tmp_path: Path) -> None:

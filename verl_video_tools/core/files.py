@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import uuid
@@ -21,11 +22,20 @@ def whole_file(path: Path) -> Iterator[Path]:
     """A temporary path that replaces `path` when the block ends without an exception.
 
     It is in the same folder, so that the replacement is atomic, and has a unique name, so that several processes may
-    write the same file. The last one stays.
+    write the same file. The last one stays. A link stays, and the file that it names is replaced. A device or a pipe,
+    such as `/dev/null` or a shell's `>(gzip)`, is written to once the block ends.
 
     Raises:
         OSError: as the block does, or the file cannot be replaced.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with tempfile.TemporaryDirectory() as folder:
+            partial = Path(folder, path.name)
+            yield partial
+            with partial.open("rb") as content, path.open("wb") as target:
+                shutil.copyfileobj(content, target)
+        return
+    path = Path(os.path.realpath(path))
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     try:
         yield partial
