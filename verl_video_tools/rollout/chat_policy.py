@@ -6,6 +6,7 @@ Server and sampling see messages, not tokens: no token budget applies but the se
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -395,11 +396,13 @@ def video_fields(info: VideoInfo, frames: Sequence[FrameRecord]) -> dict[str, An
     Bounds of the processor are set so wide that it leaves the frames at their size: for Qwen2.5-VL they bound the area
     of a frame, for Qwen3-VL that of all frames together.
     """
+    is_even = info.uneven_last_seconds is None
     media = {
         "num_frames": -1,  # all that are sent
-        "fps": info.average_fps,
-        "frames_indices": [frame.index for frame in frames],
-        "total_num_frames": info.num_frames,
+        # A frame's number over the rate is taken for its time. At a variable rate that holds for milliseconds only.
+        "fps": info.average_fps if is_even else 1000.0,
+        "frames_indices": [frame.index if is_even else round(1000 * frame.timestamp_seconds) for frame in frames],
+        "total_num_frames": info.num_frames if is_even else math.ceil(1000 * info.duration_seconds),
         "duration": info.duration_seconds,
         "do_sample_frames": False,
     }

@@ -203,7 +203,8 @@ class Direct(vt.Method):
 
 
 def sampled_video(info: vt.VideoInfo, max_frames: int, max_tokens: int, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-    """An even number of frames spread over the whole video, from the first to the last; all of a shorter one.
+    """An even number of frames spread evenly over the time of the video, from the first to the last; all of a shorter
+    one.
 
     Args:
         max_frames: where two per second make more; they are at least 4.
@@ -215,6 +216,8 @@ def sampled_video(info: vt.VideoInfo, max_frames: int, max_tokens: int, envelope
     tokens_per_patch = min(MAX_TOKENS_PER_PATCH, max_tokens * FRAMES_PER_PATCH // max(num_frames, FRAMES_PER_PATCH))
     max_pixels = max(1, tokens_per_patch) * factor**2
     width, height = frame_size(info, MIN_TOKENS_PER_PATCH * factor**2, max_pixels, envelope)
+    if info.uneven_last_seconds is not None:  # a variable rate, at which even numbers are no even times
+        return vt.FrameRequest(width, height, seconds=tuple(np.linspace(0.0, info.last_seconds, num_frames).tolist()))
     indices = np.linspace(0, info.num_frames - 1, num_frames).round().astype(int)
     return vt.FrameRequest(width=width, height=height, indices=tuple(indices.tolist()))
 
