@@ -51,11 +51,11 @@ async def test_a_tool_reads_what_the_model_was_shown(make_video: MakeVideo, monk
     trajectory = await Episode(Talking(initial_frames=4), sample(make_video())).run(policy)
     first, second = contexts
     of_call = trajectory.turns[1].calls[0].frames
-    assert [frame.index for frame in first.shown] == trajectory.initial_frame_indices()
-    assert len(of_call) == 2 and second.shown[:4] == first.shown
-    assert [frame.turn for frame in second.shown] == [0] * 4 + [2] * 2
+    assert [frame.index for frame in first.previous_frames] == trajectory.initial_frame_indices()
+    assert len(of_call) == 2 and second.previous_frames[:4] == first.previous_frames
+    assert [frame.turn for frame in second.previous_frames] == [0] * 4 + [2] * 2
     records = [*trajectory.initial_frames, *of_call]
-    assert [(frame.index, frame.timestamp_seconds) for frame in second.shown] == [
+    assert [(frame.index, frame.timestamp_seconds) for frame in second.previous_frames] == [
         (record.index, record.timestamp_seconds) for record in records
     ]
 
@@ -68,7 +68,9 @@ async def test_a_record_replayed_gives_every_tool_the_same_context(
     trajectory = await Episode(Talking(initial_frames=4), row).run(ScriptedPolicy(TURNS))
     recorded = Trajectory.from_dict(trajectory.to_dict())
     await Episode(Talking(initial_frames=4), row).run(ScriptedPolicy([turn.text for turn in recorded.turns]))
-    assert [context.shown for context in contexts[:2]] == [context.shown for context in contexts[2:]]
+    assert [context.previous_frames for context in contexts[:2]] == [
+        context.previous_frames for context in contexts[2:]
+    ]
 
 
 def test_images_of_messages_in_their_order() -> None:
@@ -83,7 +85,7 @@ async def test_tools_of_every_method_read_the_initial_frames(name: str, make_vid
     messages = await episode.start()
     assert messages is not None
     records = [image.record for message in messages for image in content_images(message.content)]
-    shown = episode.shown
+    shown = episode.previous_frames
     assert [(frame.index, frame.timestamp_seconds) for frame in shown] == [
         (record.index, record.timestamp_seconds) for record in records
     ]

@@ -167,7 +167,7 @@ async def test_a_call_names_a_video_by_its_number(paths: list[str], monkeypatch:
     assert [read_number(image.pixels_HWC) for image in shown] == [3, 3]
     (context,) = contexts
     assert [info.num_frames for info in context.videos] == [20, 40]
-    assert [(frame.video, frame.index) for frame in context.shown[-3:]] == [(1, 39), (1, 3), (0, 3)]
+    assert [(frame.video, frame.index) for frame in context.previous_frames[-3:]] == [(1, 39), (1, 3), (0, 3)]
     assert trajectory.flags == []
 
 

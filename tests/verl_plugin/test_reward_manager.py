@@ -97,7 +97,7 @@ async def score(configuration: DictConfig, data: DataProto, **reward_kwargs: Any
 async def test_right_and_wrong_answers(server: JudgeServer) -> None:
     judged = config({"base_url": server.base_url})
     right = await score(judged, rollout("dog and cat"))
-    assert (right["acc"], right["flagged"], right["judge_calls"], right["judge_spared"]) == (1.0, 0.0, 1.0, 0.0)
+    assert (right["acc"], right["flagged"], right["judge_calls"], right["judge_skipped"]) == (1.0, 0.0, 1.0, 0.0)
     assert right["judge_latency_ms"] > 0
     wrong = await score(judged, rollout("horse"))
     assert (wrong["acc"], wrong["flagged"], wrong["judge_calls"]) == (0.0, 0.0, 1.0)
@@ -106,9 +106,9 @@ async def test_right_and_wrong_answers(server: JudgeServer) -> None:
 async def test_rules_come_first(server: JudgeServer) -> None:
     judged = config({"base_url": server.base_url})
     equal = await score(judged, rollout("A dog and a cat."))
-    assert (equal["acc"], equal["judge_calls"], equal["judge_spared"]) == (1.0, 0.0, 1.0)
+    assert (equal["acc"], equal["judge_calls"], equal["judge_skipped"]) == (1.0, 0.0, 1.0)
     choice = await score(judged, rollout("B", "mc", "B"))
-    assert (choice["acc"], choice["judge_calls"], choice["judge_spared"], choice["unread"]) == (1.0, 0.0, 0.0, 0.0)
+    assert (choice["acc"], choice["judge_calls"], choice["judge_skipped"], choice["unread"]) == (1.0, 0.0, 0.0, 0.0)
     unread = await score(judged, rollout("A or B", "mc", "B"))
     assert (unread["acc"], unread["judge_calls"], unread["unread"]) == (0.0, 0.0, 1.0)
     assert server.requests == []

@@ -23,13 +23,13 @@ from verl_video_tools.core.trajectory import ParsedTurn, StopReason, ToolOutcome
 Compat = Literal["strict", "reference"]
 
 ContextPolicy = Literal["append", "last_evidence", "initial_plus_last"]
-"""What of a rollout's images a later turn still sees: all; only those of the last observation; these and the initial
+"""The images of a rollout that a later turn still sees: all; only those of the last observation; these and the initial
 frames. Texts stay in every case."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutLimits:
-    """Tokens and images that one rollout takes, or may take."""
+    """Number of tokens and images of one rollout, or their upper bounds."""
 
     prompt_tokens: int
     response_tokens: int
@@ -46,58 +46,58 @@ def paid_score(components: Mapping[str, float], unpaid: Collection[str]) -> floa
 class Method(ABC):
     """A method of the literature as one frozen config: grammar, tools, loop policy, prompt and reward.
 
-    The agent loop, `replay`, data export and evaluation know methods only through this class. Fields are the knobs;
-    their defaults are the paper's.
+    The agent loop, `replay`, data export and evaluation know methods only through this class. Fields are the options
+    of the method; their defaults are the paper's.
 
-    The fields of one rollout may differ from the run's (`for_session`). Such fields are in its record, whence rows for
-    fine-tuning take them. What rows and records may set is what a rollout may have of its own: fields whose type is a
-    number, a flag, a `Literal`, or a tuple or union of these (`core.method.rollout_fields`). A field of any other
-    type, such as a text, could name code or a file: it is set by the user's configuration alone, for the whole run.
+    A rollout may have other values than the run in some fields (`for_session`). Its record holds these values, and rows
+    for fine-tuning take them from the record. Rows and records may set only fields whose type is a number, a flag, a
+    `Literal`, or a tuple or union of these (`core.method.rollout_fields`). A field of any other type, such as a text,
+    could name code or a file. Only the user's configuration sets such a field, for the whole run.
     """
 
     name: ClassVar[str]
     reward_components: ClassVar[tuple[str, ...]]
-    """Names of the breakdown that `score` returns beside `score` itself, in every case. A method whose file says which
-    (`methods.compose`) gives each config its own, so read this, the next one, `recipe_budget` and `thought_tag` from a
-    config and not from its class."""
+    """Names of the components that `score` always returns beside the score itself. `methods.compose` reads them from a
+    file, so that they differ between its configs. Read this attribute, the next one, `recipe_budget` and `thought_tag`
+    from a config and not from its class."""
     group_components: ClassVar[tuple[str, ...]] = ()
-    """Those of `reward_components` that a rollout earns only beside its siblings: `score_group` returns them, and
-    `components` does not. Without siblings each is 0."""
+    """The reward components that compare a rollout with the rest of its group: `score_group` returns them, and
+    `components` does not. Each is 0 for a rollout outside a group."""
     unpaid_components: ClassVar[tuple[str, ...]] = ()
-    """Those of `reward_components` that say something of the rollout and are no part of the sum."""
+    """The reward components that describe the rollout and are not added to the score."""
     recipe_budget: ClassVar[RolloutLimits]
-    """What the method's recipe reserves; `replay` applies it when it is given a processor. Every method has one, and
-    `vvt plan` and the recipes read their lengths from it."""
+    """Tokens and images that the method's recipe reserves. Every method has one: `vvt plan` and the recipes read their
+    lengths from it, and `replay` applies it where a processor is named."""
     thought_tag: ClassVar[str | None] = "think"
-    """Tag of the thought that the grammar begins a turn with; None where it knows none. It distinguishes a model's
-    native reasoning from the method's own thought (`core.reasoning`)."""
+    """Tag of the thought with which the grammar begins a turn; None for a grammar without thoughts. It distinguishes a
+    model's native reasoning from the thought of the method (`core.reasoning`)."""
     stop: ClassVar[tuple[str, ...]] = ()
-    """Stop strings that end a turn (kept in the text); part of the grammar."""
+    """Stop strings, which end a turn and stay in its text."""
 
     oracle: ClassVar[str | None] = None
-    """Python path `module:Class` of the method's oracle policy in the synthetic world (`methods.toolkit.oracle`), if
-    there is one."""
+    """Python path `module:Class` of the oracle policy in the synthetic world (`methods.toolkit.oracle`), if there is
+    one."""
     synthetic_question: ClassVar[str | None] = None
-    """Python path `module:function` of what puts a question of the synthetic world in the method's words, such as
-    `synthetic.seconds:frames_in_seconds`; None: as it is, with frame numbers."""
+    """Python path `module:function` of a function that rewords a question of the synthetic world for the method, for
+    example `synthetic.seconds:frames_in_seconds`; None: the question keeps its frame numbers."""
     tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = ()
-    """Of the tools that verl's own loop may be given (`tools.stock`)."""
+    """Descriptions of the tools for verl's own tool loop (`tools.stock`)."""
 
     accuracy_reward: float = 1.0
-    """What a correct answer adds to the reward, as its component `accuracy`."""
+    """Reward of a correct answer, in the component `accuracy`."""
     max_turns: int
-    """Assistant turns at most; a call in the last one is refused (`turn_limit`)."""
+    """Upper bound of assistant turns; a call in the last one is refused (`turn_limit`)."""
     max_turn_tokens: int | None = None
-    """Tokens that the policy may generate in one turn; None leaves it to the response budget."""
+    """Upper bound of the tokens that the policy generates in one turn; None: only the response budget limits it."""
     end_on_call_error: bool = True
-    """True: a refused call ends the rollout (`invalid_action`). False: the model reads the error and goes on."""
+    """True: a refused call ends the rollout (`invalid_action`). False: the model reads the error and continues."""
     tool_deadline_seconds: float = 300.0
-    """Time that the initial frames, or one call, may take before it is recorded as failed, waiting for the decodes of
-    other rollouts included: 512 frames of an hour of video take more than a minute. Too short a time is a silent bias:
-    the rollouts that it flags are those on the longest videos."""
+    """Deadline of the initial frames and of each call, which includes the wait for decodes of other rollouts: 512
+    frames of an hour of video take more than a minute. A deadline that is too short is a silent bias, because it flags
+    the rollouts on the longest videos."""
     initial_frames_selector: str | None = None
-    """A `FrameSelector` that chooses the frames shown with the question: `most_similar`, which takes those most like
-    it, or the Python path `module:function` of another one. None: the method's own frames."""
+    """A `FrameSelector` that chooses the initial frames: `most_similar`, which takes the frames most similar to the
+    question, or the Python path `module:function` of another selector. None: the method chooses them."""
     prompt_file: str | None = None
     """Path of a system prompt that replaces the packaged one; same placeholders. Read once per process."""
     templates_file: str | None = None
@@ -106,11 +106,12 @@ class Method(ABC):
     """`reference` scores and executes as the published code does; the method's page lists every difference."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """What the base class checks for every method, no method can forget.
+        """Check the class itself.
 
         Raises:
-            TypeError: the class overrides `__post_init__` or `score`, and the message names what to override instead;
-                or a name in `group_components` is not one of `reward_components`, or nothing scores them.
+            TypeError: the class overrides `__post_init__` or `score`, and the message names the method to override
+                instead; or a name in `group_components` is not one of `reward_components`, or the class has
+                `group_components` and no `score_group`.
         """
         super().__init_subclass__(**keywords)
         for name, instead in {"__post_init__": "check_fields", "score": "components"}.items():
@@ -138,29 +139,29 @@ class Method(ABC):
         self.check_fields()
 
     def check_fields(self) -> None:  # noqa: B027 (a method without ranges needs none)
-        """Check the ranges of the method's own fields, by `core.config.require`.
+        """Check the ranges of the fields that the subclass adds, by `core.config.require`.
 
         Raises:
             UsageError: a value is out of its range.
         """
 
-    # ---------------------------------------------------------------------------------------- what the model sees first
+    # ------------------------------------------------------------------------------------------------- initial messages
 
     @abstractmethod
     def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
-        """Frames shown with the question."""
+        """The initial frames."""
 
     @abstractmethod
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
         """System and user messages that start the rollout.
 
-        Called before `images` are decoded: they come without pixels, which take their places later. Called again only
-        where other frames stand in for damaged ones.
+        It is called before `images` are decoded, so that they have no pixels yet. It is called again only where other
+        frames replace damaged ones.
         """
 
     def message_templates(self) -> Mapping[str, Template]:
-        """The texts of the messages that this config writes by `core.prompts.render`, by name; `templates_file`
-        may replace each."""
+        """Templates of the messages that this config writes by `core.prompts.render`, by name. The user's
+        `templates_file` may replace each."""
         return {}
 
     # -------------------------------------------------------------------------------------------------- turns and calls
@@ -174,26 +175,27 @@ class Method(ABC):
         """The tools of a rollout on this video, by the name that calls carry."""
 
     def continues_after(self, parsed: ParsedTurn) -> bool:
-        """Whether a turn without an answer asks for another one. Where it does not, its calls are not carried out."""
+        """Whether another turn follows a turn without an answer. If not, its calls are not executed."""
         return bool(parsed.calls)
 
     @abstractmethod
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
-        """The user message that answers a turn's calls, of which there may be none where `continues_after` says so.
+        """The user message that answers the calls of a turn. A turn may have no calls if `continues_after` allows it.
 
-        Called before images are decoded, as `prompt` is; and again where a call is refused for a budget, or fails.
+        Like `prompt` it is called before images are decoded. It is called again where a call fails or is refused for a
+        budget.
         """
 
     def ends_on_budget(self) -> bool:
-        """Whether an observation that does not fit ends the rollout. If not, the model reads a refusal in its place."""
+        """Whether an observation that exceeds a budget ends the rollout. If not, the model reads a refusal instead."""
         return self.end_on_call_error
 
     def stop_reason_after(self, trajectory: Trajectory) -> StopReason | None:
-        """Asked once a turn's calls are answered, the last turn being this one: why no further turn follows, if so."""
+        """Reason to end the rollout after an observation, which answers the last turn of `trajectory`; None: go on."""
         return None
 
     def context_policy(self) -> ContextPolicy:
-        """What of earlier turns the next one sees; anything but `append` makes one training sequence per turn."""
+        """The images that later turns see. Every policy but `append` makes one training sequence per turn."""
         return "append"
 
     # ----------------------------------------------------------------------------------------------------------- reward
@@ -201,8 +203,8 @@ class Method(ABC):
     async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
         """Reward of a finished rollout: ``{"score": float, **components}`` with all `reward_components` present.
 
-        `score` is the sum of the components but for `unpaid_components`. A rollout that was lost (`Trajectory.is_lost`)
-        earns nothing.
+        The score is the sum of the components without `unpaid_components`. A lost rollout (`Trajectory.is_lost`) earns
+        nothing.
 
         Raises:
             UsageError: the question needs a judge and there is none; see `core.sample.check_question`.
@@ -222,42 +224,40 @@ class Method(ABC):
 
     @abstractmethod
     async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
-        """What a rollout that was not lost earns, weighted: a value for each of `reward_components`, except for the
-        `group_components`.
+        """The weighted reward components of a rollout that was not lost, without the `group_components`.
 
         Raises:
             JudgeError: the judge gave no verdict.
         """
 
     def no_components(self) -> dict[str, float]:
-        """What `components` returns for a rollout that earns nothing."""
+        """The components of a rollout that earns nothing."""
         return dict.fromkeys((name for name in self.reward_components if name not in self.group_components), 0.0)
 
     def acc(self, reward: Mapping[str, float], sample: Sample) -> float:
-        """verl's metric `acc` of a rollout: whether its answer is right. A partly right one is not.
+        """verl's metric `acc` of a rollout: 1 for a correct answer, 0 for a wrong or partly correct one.
 
         Args:
-            reward: what `score` has returned.
+            reward: the result of `score`.
         """
         return float(0.0 < self.accuracy_reward <= reward.get("accuracy", 0.0))
 
     def check_sample(self, sample: Sample, judge: object | None) -> None:
-        """Say, before or after a rollout, that its answer could not be graded.
+        """Check that an answer to the question can be graded.
 
         Raises:
-            UsageError: as `core.sample.check_question`, whose rules are those of every method that grades answers
-                by the type of their question.
+            UsageError: it cannot, for a reason that `core.sample.check_question` lists.
         """
         check_question(sample, judge)
 
     def check_gradable(self, sample: Sample, judge: object | None) -> None:
-        """Say, before training, that no rollout on a row could earn all that its answer is paid for.
+        """Check that a rollout on the row could earn the full reward.
 
-        `vvt data validate` and the start of a run ask every row's own method. A method that compares an answer with
-        anything but `grading.answers`, or pays by a further field of the row, adds its own question here.
+        `vvt data validate` and the start of a run call it for the method of each row. A method that grades answers
+        without `grading.answers`, or pays by a further field of the row, adds its check here.
 
         Raises:
-            UsageError: as `check_sample`, or there is no truth.
+            UsageError: as `check_sample`, or the row has no truth.
         """
         if not sample.ground_truth.strip():
             raise UsageError("reward_model.ground_truth is empty")
@@ -266,8 +266,8 @@ class Method(ABC):
     # ----------------------------------------------------------------------------------------------------------- groups
 
     def for_session(self, session_id: int, group_size: int, validate: bool) -> Method:
-        """The config of one rollout of a group, where the rollouts of a group differ by design: this one with other
-        values in some of `core.method.rollout_fields`.
+        """The config of one rollout, for methods whose rollouts differ within a group: this config with other values in
+        some of `core.method.rollout_fields`.
 
         Args:
             session_id: number of the rollout in its group, from 0.
@@ -279,15 +279,15 @@ class Method(ABC):
     def score_group(
         self, trajectories: Sequence[Trajectory], rewards: Sequence[Mapping[str, float]], sample: Sample
     ) -> Sequence[Mapping[str, float]]:
-        """What the rollouts of a group earn by comparison: for each the `group_components`, weighted.
+        """The weighted `group_components` of each rollout of a group.
 
-        Called once per training group, after its last rollout has been scored and before dynamic sampling, metrics and
-        advantages read any reward. It is called on the run's method; a rollout's own fields are in
-        `Trajectory.settings`. It runs in the agent loop worker, so it should take milliseconds, not seconds.
+        It is called once per training group, after the last rollout is scored and before dynamic sampling, metrics and
+        advantages read any reward. It is called on the run's method; fields that differ for a rollout are in
+        `Trajectory.settings`. It runs in the agent loop worker and should take milliseconds, not seconds.
 
         Args:
-            trajectories: two or more, in order of their number in the group. Flagged and lost rollouts are left out.
-            rewards: of each of them: `score` and all `reward_components` as `Method.score` gave them, `acc`.
+            trajectories: two or more, in order of their number in the group, without flagged and lost rollouts.
+            rewards: for each of them `score` and all `reward_components` of `Method.score`, and `acc`.
             sample: the question.
         """
         raise NotImplementedError
@@ -295,11 +295,13 @@ class Method(ABC):
     # ------------------------------------------------------------------------- other questions than one about one video
 
     def picture_prompt(self, question: str, images: Sequence[ImagePart]) -> list[Message]:
-        """Messages that ask on a row without a video: about its pictures, which come without pixels before they are
-        decoded, or where there are none about nothing but the question. No video: no tools.
+        """Messages that start a rollout on a row without a video, which has no tools.
+
+        Args:
+            images: the pictures of the row, without pixels before they are decoded; empty for a row of text alone.
 
         Raises:
-            UsageError: the method has none.
+            UsageError: the method needs a video.
         """
         raise UsageError(f"{self.name} does not ask about pictures; such rows are for methods with a `picture_prompt`")
 
@@ -309,7 +311,7 @@ class Method(ABC):
         return False
 
     def plan_videos(self, infos: Sequence[VideoInfo], sample: Sample, envelope: PixelEnvelope) -> list[FrameRequest]:
-        """Frames shown with the question in a row with several videos: requests with their `video`, from 0.
+        """The initial frames of a row with several videos: requests with their `video`, from 0.
 
         Raises:
             UsageError: the method does not ask about several.
@@ -317,85 +319,84 @@ class Method(ABC):
         raise UsageError(f"{self.name} does not ask about several videos")
 
     def videos_prompt(self, sample: Sample, infos: Sequence[VideoInfo], images: Sequence[ImagePart]) -> list[Message]:
-        """Messages that start a rollout on several videos; as `Method.prompt`. The images are those of `plan_videos` in
-        their order, and each record has its `video`.
+        """Messages that start a rollout on several videos, like `Method.prompt`. The images are those of `plan_videos`
+        in their order; each record has its `video`.
 
         Raises:
             UsageError: the method does not ask about several.
         """
         raise UsageError(f"{self.name} does not ask about several videos")
 
-    # ----------------------------------------------------------------------------------------------------- asking again
+    # ------------------------------------------------------------------------------------ verification and new attempts
 
     def verification_frames(self, trajectory: Trajectory) -> FrameRequest | None:
-        """Once the rollout has answered: the frames from which the policy is asked once more; None: do not ask.
+        """Frames of a further request to the policy after its answer; None: no such request.
 
-        That request has a prompt of its own (`verification_prompt`). No text of the rollout is in it, so that the reply
-        rests on the frames alone. It is sampled from the same weights, and is part of no training sequence. Its record
-        is `Trajectory.verification`, which `components` may pay for.
+        The request has its own prompt (`verification_prompt`) without any text of the rollout, so that the reply
+        depends on the frames alone. It is sampled from the same weights and is not part of a training sequence. Its
+        record is `Trajectory.verification`, which `components` may read.
         """
         return None
 
     def verification_prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
-        """The whole request. Called before images are decoded, as `Method.prompt` is."""
+        """The messages of that request. Like `Method.prompt` it is called before images are decoded."""
         raise NotImplementedError(f"{self.name} has verification_frames, and no verification_prompt")
 
     def attempt(self, number: int, max_attempts: int) -> Method:
-        """The config of one of several attempts at a question, where the method's authors evaluate so.
+        """The config of one of several attempts at a question, for methods whose authors evaluate so.
 
         Args:
-            number: of the attempt, from 1.
-            max_attempts: that there may be, more than 1.
+            number: number of the attempt, from 1.
+            max_attempts: upper bound of attempts, more than 1.
 
         Raises:
-            UsageError: they make one.
+            UsageError: the authors make one attempt.
         """
         raise UsageError(f"{self.name} makes one attempt at a question: leave --attempts out")
 
     def attempt_fault(self, trajectory: Trajectory) -> str | None:
-        """Why one of several attempts does not count, so that another is made; None where it does."""
+        """Why an attempt does not count, so that another one follows; None for an attempt that counts."""
         return None
 
-    # ----------------------------------------------------------------- what a run and its records must know of a config
+    # ------------------------------------------------------------------------------------------- properties of a config
 
     @property
     def searches(self) -> bool:
-        """A tool of this config finds frames by text, which takes a retriever (docs/retrieval.md)."""
+        """Whether a tool of this config finds frames by text, which needs a retriever (docs/retrieval.md)."""
         return False
 
     @property
     def asks_model(self) -> bool:
-        """A tool of this config asks a model, which takes one that is set up (docs/tools.md)."""
+        """Whether a tool of this config asks a model, which the run must configure (docs/tools.md)."""
         return False
 
     @property
     def initial_frames_as_video(self) -> bool:
-        """The initial frames are sent as one video, in order, to an endpoint that takes it."""
+        """Whether the initial frames are sent as one video, to an endpoint that takes videos."""
         return False
 
     @property
     def label(self) -> str:
-        """What tables call this config, where the name does not tell methods apart that a reader would compare."""
+        """Name of this config in tables, for configs of one method that a reader would compare."""
         return self.name
 
     def provenance(self) -> dict[str, Any] | None:
-        """What records say of a config whose name does not tell its parts: names of its reward components, `rewards`,
-        and of its tools, `tools`, and whatever else identifies it. None where the name tells all."""
+        """Facts that records hold about a config whose parts do not follow from the method's name: names of its reward
+        components (`rewards`) and tools (`tools`), and what else identifies it. None for all other methods."""
         return None
 
 
 def zero_reward(method: Method) -> dict[str, float]:
-    """What `Method.score` returns of a rollout that earns nothing."""
+    """The result of `Method.score` for a rollout that earns nothing."""
     return {"score": 0.0, **dict.fromkeys(method.reward_components, 0.0)}
 
 
 @cache
 def rollout_fields(method_class: type[Method]) -> frozenset[str]:
-    """The fields that may differ from rollout to rollout, and that rows and records may set: numbers, flags, choices
-    among given words, and tuples of them.
+    """Fields that rollouts, rows and records may set: numbers, flags, choices among fixed words, and tuples of them.
 
-    A text of any other kind could name code or a file, so it is the user's own configuration that sets it, for the
-    whole run. That holds for every field of a type not known to be harmless, in every method.
+    Any other text could name code or a file, so that only the user's configuration sets it, for the whole run. The same
+    holds for every field whose type is not known to be harmless.
     """
     annotations = get_type_hints(method_class)
     return frozenset(field.name for field in fields(method_class) if _is_closed(annotations[field.name]))
@@ -412,9 +413,9 @@ def _is_closed(annotation: Any) -> bool:
 
 
 def method_of_rollout(run: Method, settings: Mapping[str, Any]) -> Method:
-    """The method of one rollout: the run's, with the fields that were the rollout's own.
+    """The method of one rollout: the run's method with the fields that differ for the rollout.
 
-    Every reader of recorded rollouts goes through here: reward, metrics, replay, export, fine-tuning.
+    Every reader of recorded rollouts calls it: reward, metrics, replay, export, fine-tuning.
 
     Args:
         run: from the user's configuration.

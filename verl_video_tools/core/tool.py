@@ -46,9 +46,9 @@ class ToolContext:
     """Await the index of the frame shown at a time in seconds (0 <= t <= duration). Raises VideoError."""
     retriever: Retriever | None = None
     """Finds frames by text; None where the run has none."""
-    shown: tuple[ShownFrame, ...] = ()
-    """Every image that the model was shown before this call, those shown with the question first. Empty for a selector
-    of these, and in verl's own tool loop, which does not tell its tools."""
+    previous_frames: tuple[ShownFrame, ...] = ()
+    """Every image of the rollout before this call, the initial frames first. Empty for a selector of initial frames,
+    and in verl's own tool loop, which does not pass them to its tools."""
     videos: tuple[VideoInfo, ...] = ()
     """Facts of all videos of the row, `info` first; a `FrameRequest` names one by its place here. Other fields are
     about the first. Empty in verl's own tool loop, which binds one."""
@@ -73,7 +73,7 @@ class ToolContext:
 
 
 class Tool(Protocol):
-    """What the environment can do. One file per tool in `tools/`."""
+    """An action that the policy can call."""
 
     name: ClassVar[str]
 

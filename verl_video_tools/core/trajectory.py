@@ -233,6 +233,10 @@ class Trajectory:
     def executed_calls(self) -> list[CallRecord]:
         return [call for call in self.calls() if call.ok]
 
+    def is_well_formed(self) -> bool:
+        """Whether the rollout answers, and every turn follows the method's grammar exactly."""
+        return self.stop_reason is StopReason.ANSWER and all(turn.well_formed for turn in self.turns)
+
     def counts(self) -> dict[str, int]:
         executed = self.executed_calls()
         return {

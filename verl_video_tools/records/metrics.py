@@ -202,7 +202,7 @@ def _judge_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     def values(key: str) -> list[float]:
         return [rollout.reward.get(key, 0.0) for rollout in rollouts]
 
-    if not any(values("judge_calls") + values("judge_spared")):
+    if not any(values("judge_calls") + values("judge_skipped")):
         return {}
     latencies_ms = [latency_ms for latency_ms in values("judge_latency_ms") if latency_ms > 0.0]
     return {
@@ -210,7 +210,7 @@ def _judge_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "judge/failures": sum(values("judge_failed")),
         "judge/failed_attempt_rate": sum(values("judge_failed_attempts")) / max(1.0, sum(values("judge_attempts"))),
         "judge/cache_hits": sum(values("judge_cache_hits")),
-        "judge/decided_by_rule": sum(values("judge_spared")),
+        "judge/decided_by_rule": sum(values("judge_skipped")),
         "judge/latency_ms_p50": float(np.percentile(latencies_ms, 50)) if latencies_ms else 0.0,
     }
 

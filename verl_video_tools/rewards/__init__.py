@@ -2,7 +2,7 @@
 
 from verl_video_tools.grading.choices import grade_multiple_choice
 from verl_video_tools.grading.overlap import box_iou, temporal_iou
-from verl_video_tools.methods.framethinker.consistency import Verdict, verify_consistency
+from verl_video_tools.methods.framethinker.grammar import Verdict, verify_consistency
 
 __all__ = [
     "Verdict",

@@ -95,8 +95,8 @@ class Episode:
     """A model that tools may ask."""
 
     trajectory: Trajectory = field(init=False)
-    shown: tuple[ShownFrame, ...] = field(default=(), init=False)
-    """Every image that the model was shown; also those that a context policy drops from later turns."""
+    previous_frames: tuple[ShownFrame, ...] = field(default=(), init=False)
+    """Every image of the rollout so far; also those that a context policy drops from later turns."""
     _videos: RolloutVideos = field(init=False)
     _tools: Mapping[str, Tool] = field(default_factory=dict, init=False)
     """None without a video."""
@@ -174,7 +174,7 @@ class Episode:
         self.trajectory.more_videos = infos[1:]
         self.trajectory.initial_frames = [image.record for image in images]
         self._tools = method.tools(infos[0])
-        self.shown += shown_frames([message.content for message in messages], turn=0)
+        self.previous_frames += shown_frames([message.content for message in messages], turn=0)
         return messages
 
     async def _start_without_video(self) -> list[Message] | None:
@@ -190,7 +190,7 @@ class Episode:
         images = [image for message in messages for image in content_images(message.content)]
         self.trajectory.visuals = "images" if images else "none"
         self.trajectory.initial_frames = [image.record for image in images]
-        self.shown += shown_frames([message.content for message in messages], turn=0)
+        self.previous_frames += shown_frames([message.content for message in messages], turn=0)
         return messages
 
     async def _exceeds_budget(self, prompt: Sequence[Message], info: VideoInfo | None) -> bool:
@@ -292,7 +292,7 @@ class Episode:
                 self._end(reason)
                 return None
         turn.observation = content_text(observation)
-        self.shown += shown_frames([observation], turn=len(self.trajectory.turns))
+        self.previous_frames += shown_frames([observation], turn=len(self.trajectory.turns))
         if reason := self.method.stop_reason_after(self.trajectory):
             self._end(reason)
             return None
@@ -334,7 +334,7 @@ class Episode:
             self.envelope,
             self._videos.index_at,
             None if retriever is None else RecordingRetriever(retriever, answers),
-            shown=self.shown,
+            previous_frames=self.previous_frames,
             videos=infos,
             decode=self._videos.decode,
             model=None if model is None or exchanges is None else RecordingToolModel(model, self._spent, exchanges),

@@ -201,10 +201,10 @@ class FunctionToolModel:
     def __init__(self, function: Callable[[Content], str | ModelReply], limits: ModelLimits | None = None) -> None:
         self._function = function
         self.limits = limits or ModelLimits()
-        self.asked: list[Content] = []
+        self.requests: list[Content] = []
 
     async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
-        self.asked.append(content)
+        self.requests.append(content)
         reply = self._function(content)
         return reply if isinstance(reply, ModelReply) else ModelReply(reply, SCRIPTED)
 
@@ -223,7 +223,7 @@ class ScriptedToolModel(FunctionToolModel):
     def _next(self, _: Content) -> str:
         reply = next(self._replies, None)
         if reply is None:
-            raise ToolModelError(f"the script of the tool's model has no reply number {len(self.asked)}")
+            raise ToolModelError(f"the script of the tool's model has no reply number {len(self.requests)}")
         if isinstance(reply, Exception):
             raise reply
         return reply

@@ -4,16 +4,16 @@ A video has six events. Two *clues* cover neighbouring initial frames (8, unifor
 frame, since methods round differently). The others are *needles*, which no initial frame shows: one between
 the clues, two in another stretch between initial frames, and one alone in a third. Kinds of questions:
 
-    at_time         (a) a clock is given; VideoBrain reads frame numbers instead
-                    (c) VideoBrain is asked for a needle by its shape alone if no other event has that shape, as is the
-                        case for the lone one (`methods.videobrain.oracle`)
-    between_things  (b) two clues are named; the initial frames tell where they are
+    at_time         (a) the question names a time; VideoBrain reads frame numbers instead
+                    (c) VideoBrain's question names only the shape of a needle if no other event has that shape, as is
+                        the case for the lone one (`methods.videobrain.oracle`)
+    between_things  (b) the question names two clues; the initial frames show where they are
     order           (d) which of two needles comes first, or last
     direct          (e) what an initial frame shows
 
-Outside `direct` the initial frames say nothing about which option is true: no option is a thing that they show, and
-given what they show, all four are equally likely. So nobody does better than 25 % without a tool call. A look
-of 8 frames at the evidence always shows the answer: an event is longer than the distance between such frames.
+Outside `direct` the initial frames say nothing about which option is true: they show none of the options, and all
+four are equally likely. So no policy is better than 25 % without a tool call. A call that shows 8 frames of the
+evidence always shows the answer: an event is longer than the distance between these frames.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MIN_SECONDS, MAX_SECONDS = 60, 600
 NEEDLE_KINDS: tuple[Kind, ...] = ("direct", "at_time", "between_things", "order")
 
 MOST_BY_INITIAL_FRAMES = 0.40
-"""Share of questions of these kinds but `direct` that a policy may get right without a call; the bounds' benchmark and
-tests hold it, and a policy that gets more right has looked."""
+"""Upper bound of the accuracy of a policy without calls on these kinds of questions, except `direct`. The benchmark of
+bounds and its tests check it."""
 
 _SHORTEST_SHARE, _LONGEST_SHARE = 1 / 40, 1 / 28
 """Length of an event as a share of the video; 8 frames between two initial frames are 1/49 of it apart."""

@@ -21,7 +21,7 @@ AT_TIME_FRAMES = 10
 _PATIENCE = 300  # attempts in a row without a new question before giving up
 _KIND_WEIGHTS: dict[Kind, float] = {"direct": 0.2, "at_time": 0.32, "between_frames": 0.28, "order": 0.1, "count": 0.1}
 KINDS: tuple[Kind, ...] = tuple(_KIND_WEIGHTS)
-"""What `make_questions` asks; `between_things` belongs to `synthetic.needle`, `on_card` to `synthetic.spatial`."""
+"""Kinds of `make_questions`; `between_things` belongs to `synthetic.needle`, `on_card` to `synthetic.spatial`."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,9 @@ class Question:
             `between_frames`, `order` and `count` (a zoom into the window that the question names), `between_things`
             (find two things in the initial frames, and zoom between them), `on_card` (find a card in the window that
             the question names, and zoom into the part of a frame that shows it).
-        evidence: where to look, as (first frame, last frame), both inclusive. For `direct` the one frame asked about.
-        clock: the time asked about, minutes and seconds as written in the text, for `at_time`; else None.
+        evidence: parts of the video that show the answer, as (first frame, last frame), both inclusive. For `direct`
+            the frame that the question names.
+        clock: the time that an `at_time` question names, minutes and seconds as written in the text; else None.
     """
 
     text: str
@@ -93,7 +94,7 @@ def _direct(rng: random.Random, spec: VideoSpec) -> Question | None:
 
 def _at_time(rng: random.Random, spec: VideoSpec) -> Question | None:
     event = rng.choice(_hidden(spec))
-    # The frame of a whole second, with enough of the event after it to be met by a look at the next frames.
+    # The frame of a whole second, with enough of the event after it that a call for the next frames meets the event.
     seconds = [s for s in range(120) if event.start_frame <= s * spec.fps <= event.end_frame - spec.fps]
     second = rng.choice(seconds)
     frame = second * spec.fps
@@ -187,7 +188,8 @@ def _about_things(
     clock: str | None = None,
     trap: str | None = None,
 ) -> Question:
-    """A question whose options are things: the truth, up to two others of the same video, and things never shown."""
+    """A question whose options are things: the truth, up to two other things of the video, and things that the video
+    does not show."""
     elsewhere = sorted({event.label for event in spec.events} - {truth, trap})
     wrong = ([trap] if trap else []) + rng.sample(elsewhere, min(2 - bool(trap), len(elsewhere)))
     absent = [label for label in LABELS if label != truth and label not in wrong and label not in elsewhere]

@@ -6,7 +6,7 @@ places. A question names a part of the video in which there is one card, and ask
     on_card   What is on the card between frames 61 and 83?
 
 A frame of 28 x 28 pixels shows that a card is there, and where, but not what is on it: the small picture is the same
-for all things. The window of the card (`window_of`), cut out of the video's own pixels, shows the thing as frames of
+for all things. The window of the card (`window_of`), cut out of the pixels of the video, shows the thing as frames of
 the other worlds do. Things are drawn without regard to each other, and so are the options that are not true: who has
 not seen the window cannot do better than 25 %.
 
@@ -77,7 +77,7 @@ _DRAWN_SIDE = 56  # of the pictures in which sizes are as in `synthetic.world`
 _CARD_LEVEL = 225
 _GREY_LEVEL = 120  # luma 119.06 of the codec's 16 to 235
 _GRAIN_LEVELS = 8
-# Key frames come so often that a look decodes few others.
+# Key frames come so often that a call decodes few other frames.
 _ENCODER_OPTIONS = {"preset": "ultrafast", "qp": "4", "x264-params": "keyint=16"}
 
 

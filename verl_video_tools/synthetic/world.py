@@ -34,10 +34,10 @@ LABELS: tuple[str, ...] = tuple(f"{colour} {shape}" for colour in COLOURS for sh
 DEFAULT_INITIAL_FRAMES = 8
 MIN_EVENT_FRAMES, MAX_EVENT_FRAMES = 15, 25
 MIN_GAP_FRAMES = 16
-"""Least distance between events: a look of 8 frames over up to 100 frames then hits every event and every gap."""
+"""Minimum distance between events: 8 frames spread over up to 100 frames then meet every event and every gap."""
 
 MARGIN_FRAMES = 14
-"""Least distance of events from both ends of the video, so that a window fits around each."""
+"""Minimum distance of events from both ends of the video, so that a window fits around each."""
 
 _VISIBLE_SHARE = 0.75  # videos with one event that the initial frames show
 _REPEAT_SHARE = (

@@ -317,7 +317,7 @@ class Subject:
 
         prompt = self.method.prompt(sample, info, self.initial_images(info, envelope))
         shown = shown_frames([message.content for message in prompt], turn=0)
-        context = ToolContext(info, sample, envelope, index_at, shown=shown, videos=(info,))
+        context = ToolContext(info, sample, envelope, index_at, previous_frames=shown, videos=(info,))
         if not with_services:
             return context
         return replace(

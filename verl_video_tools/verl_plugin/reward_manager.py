@@ -112,7 +112,7 @@ def judge_info(counters: JudgeCounters, skipped: bool, unjudged: bool) -> dict[s
         "judge_attempts": float(counters.attempts),
         "judge_failed_attempts": float(counters.failed_attempts),
         "judge_latency_ms": counters.latency_ms_p50,
-        "judge_spared": float(skipped),
+        "judge_skipped": float(skipped),
     }
 
 

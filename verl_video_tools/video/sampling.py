@@ -19,7 +19,7 @@ def linspace_indices(first: int, last: int, count: int) -> tuple[int, ...]:
     """
     if count < 1 or last < first:
         raise ValueError(f"need count >= 1 and last >= first, got count={count}, first={first}, last={last}")
-    return tuple(int(index) for index in np.unique(np.linspace(first, last, count).astype(np.int64)))
+    return tuple(np.unique(np.linspace(first, last, count).astype(np.int64)).tolist())
 
 
 def uniform_seconds(start_seconds: float, end_seconds: float, count: int) -> tuple[float, ...]:
@@ -32,7 +32,7 @@ def uniform_seconds(start_seconds: float, end_seconds: float, count: int) -> tup
         raise ValueError(
             f"need count >= 1 and end >= start, got count={count}, start={start_seconds}, end={end_seconds}"
         )
-    return tuple(float(time) for time in np.linspace(start_seconds, end_seconds, count))
+    return tuple(np.linspace(start_seconds, end_seconds, count).tolist())
 
 
 def fps_seconds(start_seconds: float, end_seconds: float, fps: float, max_frames: int) -> tuple[float, ...]:

@@ -9,8 +9,8 @@ from verl_video_tools.core.errors import CallRejected
 from verl_video_tools.core.types import Compat, PixelEnvelope, Sample, ToolContext, VideoInfo
 from verl_video_tools.methods.framethinker.method import ChooseFrames
 
-SHORT = ChooseFrames(num_frames=8, box_width=640, box_height=360)
-LONG = ChooseFrames(num_frames=12, box_width=448, box_height=252)
+SHORT = ChooseFrames(num_frames=8, box=(640, 360))
+LONG = ChooseFrames(num_frames=12, box=(448, 252))
 
 
 def context(
@@ -22,7 +22,7 @@ def context(
 
 
 def with_compat(tool: ChooseFrames, compat: Compat) -> ChooseFrames:
-    return ChooseFrames(num_frames=tool.num_frames, box_width=tool.box_width, box_height=tool.box_height, compat=compat)
+    return ChooseFrames(num_frames=tool.num_frames, box=tool.box, compat=compat)
 
 
 async def shown(tool: ChooseFrames, start: object, end: object, num_frames: int = 3000) -> tuple[int, ...] | str:

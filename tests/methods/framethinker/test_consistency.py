@@ -4,7 +4,7 @@ import pytest
 
 from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import CallRecord, Turn
-from verl_video_tools.methods.framethinker.consistency import Profile, last_two_numbers
+from verl_video_tools.methods.framethinker.grammar import Profile, last_two_numbers
 from verl_video_tools.rewards import verify_consistency
 
 NUM_VIDEO_FRAMES = 3000

@@ -7,11 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_video_tools.core.types import ParsedTurn, ToolCall
-from verl_video_tools.methods.framethinker.grammar import (
-    frame_number_sentence,
-    parse_turn,
-    parse_turn_reference,
-)
+from verl_video_tools.methods.framethinker.grammar import parse_turn, parse_turn_reference
+from verl_video_tools.methods.framethinker.method import GetFrameNumber
 from verl_video_tools.methods.toolkit.grammar import find_blocks
 
 
@@ -175,4 +172,6 @@ def test_blocks_tile_the_text(text: str) -> None:
 
 
 def test_frame_number_is_one_sentence() -> None:
-    assert frame_number_sentence("0:34", 815) == "Frame number at time 0:34 is: 815."
+    in_words = GetFrameNumber.description.result_text
+    assert in_words is not None
+    assert in_words({"time": "0:34"}, {"frame_number": 815}) == "Frame number at time 0:34 is: 815."

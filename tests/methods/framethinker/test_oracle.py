@@ -9,8 +9,7 @@ import pytest
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import ParsedTurn
-from verl_video_tools.methods.framethinker.consistency import last_two_numbers
-from verl_video_tools.methods.framethinker.grammar import parse_turn
+from verl_video_tools.methods.framethinker.grammar import last_two_numbers, parse_turn
 from verl_video_tools.methods.framethinker.oracle import FrameThinkerOracle
 from verl_video_tools.methods.toolkit.oracle import Script
 from verl_video_tools.synthetic.questions import KINDS, Question, make_questions

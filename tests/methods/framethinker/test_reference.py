@@ -3,7 +3,7 @@
 import pytest
 
 from tests.turns.framethinker import answer, turn
-from verl_video_tools.methods.framethinker.consistency import TranscriptFindings, read_transcript
+from verl_video_tools.methods.framethinker.grammar import read_transcript
 
 OBSERVATION = "frame 101: <image>\nframe 115: <image>"
 
@@ -21,8 +21,6 @@ ANSWER = answer("B")
 
 def found(transcript: str) -> tuple[bool, str | None, bool, bool]:
     findings = read_transcript(transcript, num_video_frames=3000)
-    assert isinstance(findings, TranscriptFindings)
-    assert findings.consistent == (findings.reason == "")
     return findings.consistent, findings.answer, findings.chose_frames, bool(findings.times)
 
 

@@ -422,7 +422,7 @@ def test_a_video_of_one_frame_is_shown() -> None:
     [
         ({"max_turns": 0}, "LongVT.max_turns must be at least 1, got 0"),
         ({"initial_frames": 1}, "LongVT.initial_frames must be at least 2, got 1"),
-        ({"fps": 0}, "LongVT.fps must be above 0, got 0.0"),
+        ({"fps": 0}, "LongVT.fps must be a finite number above 0, got 0.0"),
         ({"max_pixels": 100}, "LongVT.max_pixels must be at least 784, got 100"),
         ({"time_reward": "f1"}, "time_reward"),
     ],

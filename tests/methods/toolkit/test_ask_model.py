@@ -59,7 +59,7 @@ async def test_the_model_gets_the_frames_of_a_span(make_video: MakeVideo, monkey
     video = make_video(300)
     span = call("ask_model", question="What is there?", start_time=2.0, end_time=6.0)
     trajectory = await rollout(video, [span, ANSWER], model)
-    (asked,) = model.asked
+    (asked,) = model.requests
     images = content_images(asked)
     width, height = images[0].record.width, images[0].record.height
     with Video(video) as opened:
@@ -212,7 +212,7 @@ async def test_a_bad_call_is_refused_before_anything_is_decoded_or_asked(
     model, requests = ScriptedToolModel(["yes"]), list[FrameRequest]()
     with pytest.raises(CallRejected) as error:
         await AskModel().plan(arguments, context(model, requests))
-    assert (error.value.code.value, model.asked, requests) == (code, [], [])
+    assert (error.value.code.value, model.requests, requests) == (code, [], [])
 
 
 async def test_a_fixed_question_makes_a_captioner() -> None:
@@ -220,7 +220,7 @@ async def test_a_fixed_question_makes_a_captioner() -> None:
     plan = await AskModel(question="Describe the frames.").plan(
         {"time": None, "start_time": 1, "end_time": 1}, context(model)
     )
-    assert (plan.text, model.asked) == ("a street", [("\n\nDescribe the frames.",)])
+    assert (plan.text, model.requests) == ("a street", [("\n\nDescribe the frames.",)])
 
 
 async def test_a_long_reply_is_cut_and_says_so() -> None:

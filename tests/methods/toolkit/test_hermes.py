@@ -75,7 +75,7 @@ def summary(parsed: ParsedTurn) -> tuple[list[tuple[str, str | None]], str | Non
 )
 def test_turns(text: str, strict: object, reference: object) -> None:
     assert summary(parse_turn(text)) == strict
-    assert summary(parse_turn_reference(text, ["crop_video"])) == reference
+    assert summary(parse_turn_reference(text)) == reference
 
 
 def test_what_a_turn_says() -> None:
@@ -139,7 +139,7 @@ TAGS = st.sampled_from(
 
 @given(st.lists(st.one_of(TAGS, st.text(max_size=20)), max_size=12).map("".join))
 def test_parsing_never_raises(text: str) -> None:
-    for parsed in (parse_turn(text), parse_turn_reference(text, ["crop_video"])):
+    for parsed in (parse_turn(text), parse_turn_reference(text)):
         assert not (parsed.calls and parsed.answer is not None)
         assert not parsed.well_formed or parsed.calls or parsed.answer is not None
     has_words_outside(text)

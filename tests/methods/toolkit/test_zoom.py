@@ -112,7 +112,7 @@ def seen(*parts: PixelBox | None) -> tuple[ShownFrame, ...]:
 
 
 def with_shown(shown: tuple[ShownFrame, ...]) -> ToolContext:
-    return replace(context(), shown=shown)
+    return replace(context(), previous_frames=shown)
 
 
 @pytest.mark.parametrize(

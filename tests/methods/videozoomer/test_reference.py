@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.turns.tagged import video_zoom
-from verl_video_tools.methods.videozoomer.grammar import TurnFindings, grade_letter_reference, read_turns
+from verl_video_tools.methods.videozoomer.grammar import Findings, grade_letter_reference, read_turns
 
 ZOOM = '<think>so</think><video_zoom>{"segment": [4, 6], "fps": 2}</video_zoom>'
 ANSWER = "<think>so</think><answer>B</answer>"
@@ -39,7 +39,7 @@ READ = [
 
 def test_read_turns() -> None:
     for turns, answer, well_formed, num_calls in READ:
-        assert read_turns(turns, max_frames=16) == TurnFindings(answer, well_formed, num_calls)
+        assert read_turns(turns, max_frames=16) == Findings(answer, well_formed, num_calls, zoomed=num_calls > 0)
 
 
 @pytest.mark.parametrize(

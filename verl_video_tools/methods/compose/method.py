@@ -134,17 +134,16 @@ class Compose(vt.Method):
             vt.tool_schema(tool.name, tool.description, tool.parameters, tool.optional)
             for tool in self.composition.descriptions.values()
         ]
-        system = vt.load_prompt(
+        user = vt.render(self, "user", question=sample.question.rstrip(), frames=self._labelled(images, info))
+        return vt.initial_messages(
+            self,
             __package__,
-            "prompt.txt",
-            self.prompt_file,
+            user,
             duration=vt.format_seconds(info.duration_seconds, decimals=1),
             initial_frames=len(images),
             max_turns=self.max_turns,
             tools=tools_section(schemas) if schemas else "",
         )
-        user = vt.render(self, "user", question=sample.question.rstrip(), frames=self._labelled(images, info))
-        return [vt.Message("system", (system,)), vt.Message("user", user)]
 
     def message_templates(self) -> Mapping[str, vt.Template]:
         return self.composition.messages
@@ -157,10 +156,7 @@ class Compose(vt.Method):
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """What answers the calls of a turn, in their order."""
-        content: list[str | vt.ImagePart] = []
-        for number, outcome in enumerate(outcomes):
-            content += [*(("\n",) if number else ()), *self._answer(outcome)]
-        return tuple(content)
+        return vt.joined(map(self._answer, outcomes), ("\n",))
 
     def _answer(self, outcome: vt.ToolOutcome) -> vt.Content:
         """The message `observation`, `result` or `refusal` of one call."""
@@ -185,17 +181,14 @@ class Compose(vt.Method):
         Args:
             unit: of the boxes in labels of parts.
         """
-        content: list[str | vt.ImagePart] = []
-        for image in images:
-            record = image.record
-            content += ["\n"] if content else []
-            if video is not None and record.region is not None:
-                label = vt.picture_label(record, video, unit)
-                content += vt.render(self, "picture", image=(image,), label=label)
-            else:
-                seconds = f"{record.timestamp_seconds:.1f}"
-                content += vt.render(self, "frame", image=(image,), index=str(record.index), seconds=seconds)
-        return tuple(content)
+        return vt.joined((self._labelled_frame(image, video, unit) for image in images), ("\n",))
+
+    def _labelled_frame(self, image: vt.ImagePart, video: vt.VideoInfo | None, unit: vt.BoxUnit) -> vt.Content:
+        record = image.record
+        if video is not None and record.region is not None:
+            return vt.render(self, "picture", image=(image,), label=vt.picture_label(record, video, unit))
+        seconds = f"{record.timestamp_seconds:.1f}"
+        return vt.render(self, "frame", image=(image,), index=str(record.index), seconds=seconds)
 
     # ---------------------------------------------------------------------------------------------------------- reward
 

@@ -10,7 +10,6 @@ It concludes only from frames that it was shown, so its thoughts are true.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -19,11 +18,12 @@ from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.method import Compose
 from verl_video_tools.methods.longvt.method import CropVideo
 from verl_video_tools.methods.toolkit.oracle import (
+    Places,
+    Plan,
+    PlanningOracle,
     Script,
-    ScriptedOracle,
     initial_frames_tell,
     native_call,
-    remind,
     video_info,
 )
 from verl_video_tools.synthetic.questions import Question
@@ -40,7 +40,7 @@ _HURRIED_SHARE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComposeOracle(ScriptedOracle):
+class ComposeOracle(PlanningOracle):
     """The oracle policy of a composition. Questions without options want one that answers in words."""
 
     takes_open_questions: ClassVar[bool] = True
@@ -71,18 +71,36 @@ class ComposeOracle(ScriptedOracle):
         return tool if isinstance(tool, vt.Zoom) and tool.frame_by == "time" else None
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
-        rng = self._rng(spec, question)
-        crop = self._crop
-        if question.kind == "on_card" and crop is not None:
-            return self._card_script(rng, spec, question, crop)
-        segment = self._segment(rng, spec, question)
-        if segment is None or crop is None:
-            shown = [question.evidence[0][0]] if initial_frames_tell(self.method, spec, question) else []
-            return Script("direct", (self._conclusion(rng, spec, question, shown),))
-        turn, frames = self._crop_turn(spec, segment, crop)
-        return Script("look", (*remind(question, [turn]), self._conclusion(rng, spec, question, frames)))
+        if question.kind == "on_card" and self._crop is not None:
+            return self._card_script(self._rng(spec, question), spec, question, self._crop)
+        return super().script(spec, question)
 
-    def _crop_turn(self, spec: VideoSpec, segment: Segment, crop: CropVideo) -> tuple[str, Sequence[int]]:
+    def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
+        first = min(start for start, _ in question.evidence)
+        last = max(end for _, end in question.evidence)
+        if question.kind != "direct":
+            return self._looking((first, last))
+        if initial_frames_tell(self.method, spec, question):
+            return "direct", []
+        half = spec.fps // 2  # a single frame is no part that a tool shows
+        return self._looking((max(0, first - half), min(spec.num_frames - 1, last + half)))
+
+    def _careless_plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
+        if rng.random() < self.skip_rate:
+            return "direct", []
+        return self._looking(self._wrong_segment(rng, spec))
+
+    def _looking(self, segment: Segment) -> Plan:
+        return ("direct", []) if self._crop is None else ("look", [segment])
+
+    def _calls(self, spec: VideoSpec, question: Question, template: str, places: Places) -> tuple[list[str], list[int]]:
+        crop = self._crop
+        if not places or crop is None:
+            return [], [question.evidence[0][0]] if initial_frames_tell(self.method, spec, question) else []
+        turn, frames = self._crop_turn(spec, places[0], crop)
+        return [turn], frames
+
+    def _crop_turn(self, spec: VideoSpec, segment: Segment, crop: CropVideo) -> tuple[str, list[int]]:
         """The turn that shows a part of the video, and the numbers of the frames that it shows."""
         first, last = segment
         start, end = round(first / spec.fps, 1), round((last + 1) / spec.fps, 1)
@@ -120,18 +138,3 @@ class ComposeOracle(ScriptedOracle):
     def _wrong_segment(rng: random.Random, spec: VideoSpec) -> Segment:
         start = rng.randrange(max(1, spec.num_frames - _WRONG_SECONDS * spec.fps))
         return start, min(start + _WRONG_SECONDS * spec.fps, spec.num_frames) - 1
-
-    def _segment(self, rng: random.Random, spec: VideoSpec, question: Question) -> Segment | None:
-        """The part to look at; None where the oracle answers at once."""
-        if rng.random() < self.imperfection:
-            if rng.random() < self.skip_rate:
-                return None
-            return self._wrong_segment(rng, spec)
-        first = min(start for start, _ in question.evidence)
-        last = max(end for _, end in question.evidence)
-        if question.kind != "direct":
-            return first, last
-        if initial_frames_tell(self.method, spec, question):
-            return None
-        half = spec.fps // 2  # a single frame is no part that a tool shows
-        return max(0, first - half), min(spec.num_frames - 1, last + half)

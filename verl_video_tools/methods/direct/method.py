@@ -96,7 +96,7 @@ class Direct(vt.Method):
         if self.initial_frames_as_video:
             return sampled_video(info, self.max_video_frames, self.max_video_tokens, envelope)
         if not self._shows_any:
-            return vt.FrameRequest(width=1, height=1, indices=())
+            return vt.FrameRequest(1, 1, indices=())
         return vt.spread_frames(info, self.initial_frames, fit_box(info.width, info.height, *self.box, envelope))
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
@@ -104,13 +104,10 @@ class Direct(vt.Method):
 
         Rows of some methods ask by frame numbers, those of others by seconds.
         """
-        content: list[str | vt.ImagePart] = [sample.question.rstrip(), "\n"]
         if self.initial_frames_as_video:
-            content += ["\n", *images]
-        else:
-            for image in images:
-                content += [f"\nframe {image.record.index} at {image.record.timestamp_seconds:.2f} s: ", image]
-        return [vt.Message("system", (self._system_prompt(),)), vt.Message("user", tuple(content))]
+            return self._messages("video", (sample.question.rstrip(), "\n", "\n", *images))
+        frames = _labelled(images, "\nframe {0.index} at {0.timestamp_seconds:.2f} s: ")
+        return self._messages("frames" if self._shows_any else "nothing", (sample.question.rstrip(), "\n", *frames))
 
     @property
     def asks_about_several_videos(self) -> bool:
@@ -128,30 +125,22 @@ class Direct(vt.Method):
         self, sample: vt.Sample, infos: Sequence[vt.VideoInfo], images: Sequence[vt.ImagePart]
     ) -> list[vt.Message]:
         """As `prompt`, each frame also after the number of its video, from 1."""
-        content: list[str | vt.ImagePart] = [sample.question.rstrip(), "\n"]
-        for image in images:
-            frame = image.record
-            content += [f"\nvideo {frame.video + 1}, frame {frame.index} at {frame.timestamp_seconds:.2f} s: ", image]
-        return [vt.Message("system", (self._system_prompt("videos"),)), vt.Message("user", tuple(content))]
+        frames = _labelled(images, "\nvideo {number}, frame {0.index} at {0.timestamp_seconds:.2f} s: ")
+        return self._messages("videos", (sample.question.rstrip(), "\n", *frames))
 
     def picture_prompt(self, question: str, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then the question, and each image after its number, from 1."""
         content: list[str | vt.ImagePart] = [question.rstrip()]
         for number, image in enumerate(images, start=1):
             content += ["\n\n" if number == 1 else "\n", f"image {number}: ", image]
-        system = self._system_prompt("images" if images else "text")
-        return [vt.Message("system", (system,)), vt.Message("user", tuple(content))]
+        return self._messages("images" if images else "text", tuple(content))
 
-    def _system_prompt(self, visuals: str | None = None) -> str:
-        """What is seen, and how to answer."""
-        if self.prompt_file is not None:
-            names = [self.prompt_file]
-        else:
-            if visuals is None:
-                visuals = "nothing" if not self._shows_any else "video" if self.initial_frames_as_video else "frames"
-            names = [f"prompt_{visuals}.txt", f"prompt_{self.answering}.txt"]
+    def _messages(self, visuals: str, user: vt.Content) -> list[vt.Message]:
+        """What is seen and how to answer, or what the user's file says; then the user's message."""
+        names = [f"prompt_{visuals}.txt", f"prompt_{self.answering}.txt"] if self.prompt_file is None else [""]
         load = partial(vt.load_prompt, __package__, initial_frames=self.initial_frames)
-        return "\n\n".join(load(name, self.prompt_file) for name in names)
+        system = "\n\n".join(load(name, self.prompt_file) for name in names)
+        return [vt.Message("system", (system,)), vt.Message("user", user)]
 
     def parse(self, text: str) -> vt.ParsedTurn:
         """The last `<answer>` block after the thinking, or else all that stands there; nothing if that never ends."""
@@ -202,6 +191,11 @@ class Direct(vt.Method):
         return {"accuracy": accuracy}
 
 
+def _labelled(images: Sequence[vt.ImagePart], label: str) -> vt.Content:
+    """Each frame after its label: a format of its record, and of the `number` of its video, from 1."""
+    return vt.joined((label.format(image.record, number=image.record.video + 1), image) for image in images)
+
+
 def sampled_video(info: vt.VideoInfo, max_frames: int, max_tokens: int, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
     """An even number of frames spread evenly over the time of the video, from the first to the last; all of a shorter
     one.
@@ -215,11 +209,11 @@ def sampled_video(info: vt.VideoInfo, max_frames: int, max_tokens: int, envelope
     factor = PATCH_FACTOR if envelope.factor == 1 else envelope.factor
     tokens_per_patch = min(MAX_TOKENS_PER_PATCH, max_tokens * FRAMES_PER_PATCH // max(num_frames, FRAMES_PER_PATCH))
     max_pixels = max(1, tokens_per_patch) * factor**2
-    width, height = frame_size(info, MIN_TOKENS_PER_PATCH * factor**2, max_pixels, envelope)
+    size = frame_size(info, MIN_TOKENS_PER_PATCH * factor**2, max_pixels, envelope)
     if info.uneven_last_seconds is not None:  # a variable rate, at which even numbers are no even times
-        return vt.FrameRequest(width, height, seconds=tuple(np.linspace(0.0, info.last_seconds, num_frames).tolist()))
+        return vt.FrameRequest(*size, seconds=tuple(np.linspace(0.0, info.last_seconds, num_frames).tolist()))
     indices = np.linspace(0, info.num_frames - 1, num_frames).round().astype(int)
-    return vt.FrameRequest(width=width, height=height, indices=tuple(indices.tolist()))
+    return vt.FrameRequest(*size, indices=tuple(indices.tolist()))
 
 
 # ------------------------------------------------------------------------------------ oracle of the synthetic world

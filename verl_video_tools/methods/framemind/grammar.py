@@ -41,7 +41,7 @@ def is_valid_turn(text: str) -> bool:
     """Whether a turn is thoughts, then calls and a summary, or one answer, with white space between the blocks."""
     if is_valid_transcript(text):
         return True
-    tags = _tags(text)
+    tags = _TAG.findall(text)
     asks = any(tag in tags for tag in ("</tool_call>", "</turn_sum>"))
     return asks and _are_balanced(tags) and _is_thoughts(_outside_calls(text))
 
@@ -52,7 +52,7 @@ def is_valid_transcript(text: str) -> bool:
     Calls and summaries are removed, since the paper's rule knows none; what is left must be closed thoughts, at least
     one, and then exactly one closed answer, at the very end. White space does not count.
     """
-    if not _are_balanced(_tags(text)):
+    if not _are_balanced(_TAG.findall(text)):
         return False
     left = _outside_calls(text).rstrip()
     answers = vt.find_blocks(left, "answer")
@@ -67,10 +67,6 @@ def num_summaries(text: str) -> int:
 def labelled_frames(images: Sequence[vt.ImagePart], decimals: int) -> vt.Content:
     """One line per frame, with its own time in seconds before it: ``[t=12.34s]``."""
     return vt.frame_lines(images, lambda seconds: f"[t={seconds:.{decimals}f}s]")
-
-
-def _tags(text: str) -> list[str]:
-    return _TAG.findall(text)
 
 
 def _are_balanced(tags: Sequence[str]) -> bool:

@@ -76,8 +76,8 @@ class FrameAt:
             CallRejected: `malformed_call` or `out_of_range`.
         """
         seconds = _time_argument(arguments, "t", context.info)
-        width, height = fit_envelope(self.side_pixels, self.side_pixels, context.envelope)
-        request = vt.FrameRequest(width=width, height=height, seconds=(seconds,), rounding="nearest")
+        size = fit_envelope(self.side_pixels, self.side_pixels, context.envelope)
+        request = vt.FrameRequest(*size, seconds=(seconds,), rounding="nearest")
         return vt.ToolPlan(frames=request, result={"t": seconds})
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
@@ -130,15 +130,8 @@ class VideoClip:
         start, end = (_time_argument(arguments, name, context.info) for name in ("t_start", "t_end"))
         if end < start:
             raise vt.CallRejected(vt.CallErrorCode.REVERSED_SEGMENT, f"t_end={end:g} is before t_start={start:g}")
-        width, height = fit_envelope(self.side_pixels, self.side_pixels, context.envelope)
-        request = vt.FrameRequest(
-            width=width,
-            height=height,
-            seconds=self._times(start, end),
-            rounding="nearest",
-            unique=True,
-            within=(start, end),
-        )
+        size, times = fit_envelope(self.side_pixels, self.side_pixels, context.envelope), self._times(start, end)
+        request = vt.FrameRequest(*size, seconds=times, rounding="nearest", unique=True, within=(start, end))
         return vt.ToolPlan(frames=request, result={"t_start": start, "t_end": end})
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
@@ -313,33 +306,27 @@ class FrameMind(vt.Method):
         Frames are stretched to the square, whatever their aspect ratio (paper 4.1; gap 7).
         """
         num_frames, side_pixels = self.initial_rung()
-        width, height = fit_envelope(side_pixels, side_pixels, envelope)
-        indices = self._indices(info, num_frames)
-        return vt.FrameRequest(width=width, height=height, indices=indices)
-
-    def _indices(self, info: vt.VideoInfo, num_frames: int) -> tuple[int, ...]:
-        last = info.num_frames - 1
+        size = fit_envelope(side_pixels, side_pixels, envelope)
         if not self.nested_times:
-            return linspace_indices(0, last, num_frames)
-        densest = linspace_indices(0, last, max(num_frames, self.low[0], self.high[0]))
+            return vt.spread_frames(info, num_frames, size)
+        densest = linspace_indices(0, info.num_frames - 1, max(num_frames, self.low[0], self.high[0]))
         positions = np.unique(np.linspace(0, len(densest) - 1, num_frames).round().astype(int))
-        return tuple(densest[number] for number in positions)
+        return vt.FrameRequest(*size, indices=tuple(densest[number] for number in positions))
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then frames, each after its time, and the question."""
-        system = vt.load_prompt(
+        frames = grammar.labelled_frames(images, self.label_decimals)
+        return vt.initial_messages(
+            self,
             __package__,
-            "prompt.txt",
-            self.prompt_file,
+            (*frames, f"\n{sample.question.rstrip()}"),
             duration=vt.format_seconds(info.duration_seconds, decimals=1),
             max_turns=self.max_turns,
             max_calls_per_turn=self.max_calls_per_turn,
             call_frames=self.call_frames,
         )
-        frames = grammar.labelled_frames(images, self.label_decimals)
-        return [vt.Message("system", (system,)), vt.Message("user", (*frames, f"\n{sample.question.rstrip()}"))]
 
     def parse(self, text: str) -> vt.ParsedTurn:
         return vt.refuse_surplus_calls(grammar.parse_turn(text), self.max_calls_per_turn)
@@ -359,13 +346,8 @@ class FrameMind(vt.Method):
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """For each call its frames or a line that begins with ERROR, in order; then the number of the turn to come."""
-        content: list[str | vt.ImagePart] = []
-        for outcome in outcomes:
-            content += [*self._evidence(outcome), "\n"]
-        if not outcomes:
-            content.append("No frames were asked for.\n")
-        content.append(f"Turn {self.max_turns - turns_left + 1} of {self.max_turns}.")
-        return tuple(content)
+        evidence = [(*self._evidence(outcome), "\n") for outcome in outcomes] or [("No frames were asked for.\n",)]
+        return vt.joined([*evidence, (f"Turn {self.max_turns - turns_left + 1} of {self.max_turns}.",)])
 
     def _evidence(self, outcome: vt.ToolOutcome) -> vt.Content:
         record, video = outcome.record, outcome.video

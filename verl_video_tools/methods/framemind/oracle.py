@@ -12,16 +12,15 @@ differ on every rung of the ladder, only where it calls no tool.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from verl_video_tools.methods.framemind.method import FrameMind
 from verl_video_tools.methods.toolkit.oracle import (
-    Script,
-    ScriptedOracle,
+    Places,
+    Plan,
+    PlanningOracle,
     initial_frame_numbers,
-    remind,
     runs_of_labels,
     video_info,
 )
@@ -31,7 +30,7 @@ from verl_video_tools.synthetic.world import VideoSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrameMindOracle(ScriptedOracle):
+class FrameMindOracle(PlanningOracle):
     """An oracle policy in FrameMind's grammar.
 
     Attributes:
@@ -44,36 +43,34 @@ class FrameMindOracle(ScriptedOracle):
     method: FrameMind
     refine_share: float = 0.25
 
-    def script(self, spec: VideoSpec, question: Question) -> Script:
-        rng = self._rng(spec, question)
-        if rng.random() < self.imperfection:
-            if rng.random() < self.skip_rate:
-                seen = [
-                    frame
-                    for frame in initial_frame_numbers(self.method, spec)
-                    if (frame, frame) == question.evidence[0]
-                ]
-                return Script("careless", (self._conclusion(rng, spec, question, seen),))
-            start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
-            return self._clip(rng, spec, question, start, round(start + rng.uniform(2.0, 6.0), 1), "careless")
-        if question.kind == "direct":
-            frame = question.evidence[0][0]
-            return Script("frame", (_frame_at_turn(frame / spec.fps), self._conclusion(rng, spec, question, (frame,))))
+    def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
         start, end = evidence_seconds(spec, question)
+        if question.kind == "direct":
+            return "frame", [(start, start)]
         is_about_one = question.kind in ("at_time", "between_frames")
         template = "refine" if is_about_one and rng.random() < self.refine_share else "clip"
-        return self._clip(rng, spec, question, round(start, 1), round(end, 1), template)
+        return template, [(round(start, 1), round(end, 1))]
 
-    def _clip(
-        self, rng: random.Random, spec: VideoSpec, question: Question, start: float, end: float, template: str
-    ) -> Script:
-        shown: Sequence[int] = self.method.video_clip().frame_numbers(start, end, video_info(spec))
+    def _careless_plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
+        if rng.random() < self.skip_rate:
+            return "careless", []
+        start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
+        return "careless", [(start, round(start + rng.uniform(2.0, 6.0), 1))]
+
+    def _calls(self, spec: VideoSpec, question: Question, template: str, places: Places) -> tuple[list[str], list[int]]:
+        if not places:
+            initial_frames = initial_frame_numbers(self.method, spec)
+            return [], [frame for frame in initial_frames if (frame, frame) == question.evidence[0]]
+        ((start, end),) = places
+        if template == "frame":
+            return [_frame_at_turn(start)], [question.evidence[0][0]]
         turns = [_video_clip_turn(start, end)]
+        shown = self.method.video_clip().frame_numbers(start, end, video_info(spec))
         runs = runs_of_labels(spec, shown)
         if template == "refine" and runs:
             shown = [runs[0][0]]
             turns.append(_frame_at_turn(shown[0] / spec.fps))
-        return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
+        return turns, shown
 
 
 def _video_clip_turn(start: float, end: float) -> str:

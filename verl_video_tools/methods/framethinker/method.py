@@ -12,12 +12,6 @@ from typing import Any, ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker import grammar
-from verl_video_tools.methods.framethinker.consistency import (
-    Profile,
-    Verdict,
-    read_transcript,
-    verify_consistency,
-)
 from verl_video_tools.video.resize import fit_box
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -51,7 +45,7 @@ class ChooseFrames:
 
     Attributes:
         num_frames: frames shown per call.
-        box_width, box_height: pixels; a frame is shrunk to fit, keeping its aspect ratio, and never enlarged.
+        box: width and height in pixels; a frame is shrunk to fit, keeping its aspect ratio, and never enlarged.
         compat: `reference` takes an end beyond the video as the video's end, and truncates sizes as the published code
             does.
 
@@ -74,12 +68,12 @@ class ChooseFrames:
     )
 
     num_frames: int
-    box_width: int
-    box_height: int
+    box: tuple[int, int]
     compat: vt.Compat = "strict"
 
     def __post_init__(self) -> None:
-        vt.require_at_least(self, 1, "num_frames", "box_width", "box_height")
+        vt.require_at_least(self, 1, "num_frames")
+        vt.require(self, "box", min(self.box) >= 1, "sides of at least 1 pixel")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"start_frame": int, "end_frame": int}``. The result has the times of the range
@@ -114,11 +108,10 @@ class ChooseFrames:
                 f"segment {start} to {end!s:.80} is too short for {self.num_frames} frames; "
                 f"END must be at least START + {self.num_frames + 1}",
             )
-        width, height = self.frame_size(context.info, context.envelope)
+        size = self.frame_size(context.info, context.envelope)
         indices = linspace_indices(start + 1, end - 1, self.num_frames)
         return vt.ToolPlan(
-            frames=vt.FrameRequest(width=width, height=height, indices=indices),
-            result=await context.range_seconds(start + 1, end - 1),
+            frames=vt.FrameRequest(*size, indices=indices), result=await context.range_seconds(start + 1, end - 1)
         )
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
@@ -128,7 +121,7 @@ class ChooseFrames:
     def frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
         """Width and height of a shown frame in pixels."""
         rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
-        return fit_box(info.width, info.height, self.box_width, self.box_height, envelope, rounding=rounding)
+        return fit_box(info.width, info.height, *self.box, envelope, rounding=rounding)
 
 
 def _frame_number(arguments: Mapping[str, Any], name: str) -> int:
@@ -156,7 +149,9 @@ class GetFrameNumber:
         parameters={
             "time": ("string", "Minutes and seconds as MM:SS; hours count as minutes, so 1:05:20 is 65:20."),
         },
-        result_text=lambda arguments, result: grammar.frame_number_sentence(arguments["time"], result["frame_number"]),
+        result_text=lambda arguments, result: grammar.FRAME_NUMBER.format(
+            time=arguments["time"], number=result["frame_number"]
+        ),
     )
 
     compat: vt.Compat = "strict"
@@ -201,18 +196,6 @@ def _seconds_reference(time: str) -> int:
             vt.CallErrorCode.MALFORMED_CALL, f"time {time[:40]!r} is not two numbers MM:SS"
         ) from error
     return 60 * minutes + seconds
-
-
-@dataclass(frozen=True, slots=True)
-class _Findings:
-    """What a rollout earns by, before weights: from executed calls (strict) or from the transcript (reference)."""
-
-    correct: bool
-    consistent: bool
-    chose_frames: bool
-    times: tuple[str, ...]
-    """Times whose frame number, above 0, was reported."""
-    well_formed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,8 +255,8 @@ class FrameThinker(vt.Method):
 
     ccv: bool = True
     """Cognitive Consistency Verification: an inconsistent rollout earns nothing (paper eq. 6, D.3)."""
-    ccv_profile: Profile = "train"
-    """Rules of the reward or of the run-time safeguard (code); see `methods.framethinker.consistency`."""
+    ccv_profile: grammar.Profile = "train"
+    """Rules of the reward or of the run-time safeguard (code); see `methods.framethinker.grammar`."""
 
     answer_only: bool = False
     """System prompt that asks for an answer without actions, for the last of several attempts in evaluation
@@ -305,20 +288,17 @@ class FrameThinker(vt.Method):
         initial_frames, call_frames = self.frames_at_first(info), self.frames_per_call(info)
         user = vt.render(self, "user", question=sample.question.rstrip(), frames=vt.numbered_frames(self, images))
         if self.answer_only:
-            return [
-                vt.Message("system", vt.render(self, "answer_only", initial_frames=str(initial_frames))),
-                vt.Message("user", user),
-            ]
-        system = vt.load_prompt(
+            system = vt.render(self, "answer_only", initial_frames=str(initial_frames))
+            return [vt.Message("system", system), vt.Message("user", user)]
+        return vt.initial_messages(
+            self,
             __package__,
-            "prompt.txt",
-            self.prompt_file,
+            user,
             initial_frames=initial_frames,
             call_frames=call_frames,
             min_gap=call_frames + 1,
             max_turns=self.max_turns,
         )
-        return [vt.Message("system", (system,)), vt.Message("user", user)]
 
     def message_templates(self) -> Mapping[str, vt.Template]:
         return _TEMPLATES
@@ -333,17 +313,12 @@ class FrameThinker(vt.Method):
         }
 
     def _choose_frames(self, info: vt.VideoInfo) -> ChooseFrames:
-        width, height = self.box_long if self._is_long(info) else self.box
-        return ChooseFrames(
-            num_frames=self.frames_per_call(info), box_width=width, box_height=height, compat=self.compat
-        )
+        box = self.box_long if self._is_long(info) else self.box
+        return ChooseFrames(num_frames=self.frames_per_call(info), box=box, compat=self.compat)
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """Frame lines, or the frame number in one sentence; nothing about time, rate or turns left (code)."""
-        content: list[str | vt.ImagePart] = []
-        for outcome in outcomes:
-            content += [*(("\n",) if content else ()), *self._observation(outcome)]
-        return tuple(content)
+        return vt.joined(map(self._observation, outcomes), ("\n",))
 
     def _observation(self, outcome: vt.ToolOutcome) -> vt.Content:
         record = outcome.record
@@ -367,25 +342,24 @@ class FrameThinker(vt.Method):
         Raises:
             JudgeError: the judge gave no verdict.
         """
-        findings = await self._findings(trajectory, sample, judge)
+        findings = self._findings(trajectory)
+        correct = await self._is_correct(findings.answer, sample, judge)
         if self.ccv and not findings.consistent:
             return self.no_components()
-        accuracy = self.accuracy_reward if findings.correct else 0.0
-        action_bonus = self._action_bonus(findings, len(trajectory.turns), sample.question)
-        format_reward = self.format_reward if findings.well_formed else 0.0
+        has_bonus = correct or self.bonus_condition == "always"
         return {
-            "accuracy": accuracy,
-            "action_bonus": action_bonus,
-            "format": format_reward,
+            "accuracy": self.accuracy_reward if correct else 0.0,
+            "action_bonus": self._action_bonus(findings, len(trajectory.turns), sample.question) if has_bonus else 0.0,
+            "format": self.format_reward if trajectory.is_well_formed() else 0.0,
             "ccv": 1.0,
         }
 
-    def verify(self, trajectory: vt.Trajectory) -> Verdict:
+    def verify(self, trajectory: vt.Trajectory) -> grammar.Verdict:
         """Cognitive Consistency Verification of a rollout under `ccv_profile`, from its executed calls."""
         if trajectory.video is None:
-            return Verdict(ok=False, failed="structure", reason="the video was never opened")
-        video = trajectory.video
-        return verify_consistency(trajectory.turns, self.ccv_profile, self.frames_per_call(video), video.num_frames)
+            return grammar.Verdict(ok=False, failed="structure", reason="the video was never opened")
+        video, min_gap = trajectory.video, self.frames_per_call(trajectory.video)
+        return grammar.verify_consistency(trajectory.turns, self.ccv_profile, min_gap, video.num_frames)
 
     def attempt(self, number: int, max_attempts: int) -> FrameThinker:
         """Verification in its inference profile; the last attempt uses the answer-only prompt on the same initial
@@ -412,31 +386,21 @@ class FrameThinker(vt.Method):
                 f"{sample.ground_truth!r:.100}; make the truth one word, or set answer_grading=choice"
             )
 
-    async def _findings(self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None) -> _Findings:
-        answered = trajectory.stop_reason is vt.StopReason.ANSWER
-        well_formed = answered and all(turn.well_formed for turn in trajectory.turns)
+    def _findings(self, trajectory: vt.Trajectory) -> grammar.Findings:
         if self.compat == "reference":
             transcript = "\n".join(text for turn in trajectory.turns for text in (turn.text, turn.observation or ""))
             assert trajectory.video is not None  # a rollout without one is lost
-            read = read_transcript(transcript, trajectory.video.num_frames)
-            correct = await self._is_correct(read.answer, sample, judge)
-            return _Findings(correct, read.consistent, read.chose_frames, read.times, well_formed)
+            return grammar.read_transcript(transcript, trajectory.video.num_frames)
         calls = trajectory.executed_calls()
-        return _Findings(
-            correct=await self._is_correct(trajectory.answer, sample, judge),
+        clocks = [call for call in calls if call.name == GetFrameNumber.name and call.result["frame_number"] > 0]
+        return grammar.Findings(
+            answer=trajectory.answer,
             consistent=self.verify(trajectory).ok,
             chose_frames=any(call.name == ChooseFrames.name for call in calls),
-            times=tuple(
-                str(call.arguments["time"])
-                for call in calls
-                if call.name == GetFrameNumber.name and call.result["frame_number"] > 0
-            ),
-            well_formed=well_formed,
+            times=tuple(str(call.arguments["time"]) for call in clocks),
         )
 
-    def _action_bonus(self, findings: _Findings, num_turns: int, question: str) -> float:
-        if self.bonus_condition == "correct" and not findings.correct:
-            return 0.0
+    def _action_bonus(self, findings: grammar.Findings, num_turns: int, question: str) -> float:
         if self.turn_bonus > 0.0:
             return min(self.turn_bonus * max(0, num_turns - 1), MAX_TURN_BONUS)
         bonus = self.choose_bonus if findings.chose_frames else 0.0

@@ -13,21 +13,18 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker.method import FrameThinker
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, frames_around, remind, video_info
+from verl_video_tools.methods.toolkit.oracle import Places, Plan, PlanningOracle, frames_around, video_info
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.world import VideoSpec
 from verl_video_tools.video.sampling import linspace_indices
 
-Template = Literal["A", "B", "C", "D", "E"]
-Segment = tuple[int, int]
-
 
 @dataclass(frozen=True, kw_only=True)
-class FrameThinkerOracle(ScriptedOracle):
+class FrameThinkerOracle(PlanningOracle):
     """An oracle policy in FrameThinker's grammar.
 
     Attributes:
@@ -42,22 +39,7 @@ class FrameThinkerOracle(ScriptedOracle):
     split_share: float = 0.25
     method: FrameThinker = field(default_factory=FrameThinker)
 
-    def script(self, spec: VideoSpec, question: Question) -> Script:
-        """Raises UsageError where the video is too short for a call (`call_frames + 1` frames)."""
-        rng = self._rng(spec, question)
-        if rng.random() < self.imperfection:
-            template, segments = self._imperfect_plan(rng, spec)
-        else:
-            template, segments = self._plan(rng, spec, question)
-        turns = [_get(question.clock or "")] if template == "C" else []
-        turns += [_choose(start, end) for start, end in segments]
-        # Of the initial frames only the one in question matters; a refined segment replaces the one before.
-        shown = list(question.evidence[0][:1]) if question.kind == "direct" and not segments else []
-        for start, end in segments[-1:] if template == "D" else segments:
-            shown += linspace_indices(start + 1, end - 1, self._num_frames(spec))
-        return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
-
-    def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
+    def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
         if question.kind == "direct":
             return "A", []
         segment = question.evidence[0]
@@ -77,7 +59,7 @@ class FrameThinkerOracle(ScriptedOracle):
             return "E", [(start, middle), (middle, end)]
         return "B", [segment]
 
-    def _imperfect_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
+    def _careless_plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
         if rng.random() < self.skip_rate:
             return "A", []
         num_frames = self._num_frames(spec)
@@ -86,6 +68,15 @@ class FrameThinkerOracle(ScriptedOracle):
             raise vt.UsageError(f"a video of {spec.num_frames} frames is too short for looks of {num_frames} frames")
         start = rng.randrange(spec.num_frames - 1 - length)
         return "B", [(start, start + length)]
+
+    def _calls(self, spec: VideoSpec, question: Question, template: str, places: Places) -> tuple[list[str], list[int]]:
+        turns = [_get(question.clock or "")] if template == "C" else []
+        turns += [_choose(start, end) for start, end in places]
+        # Of the initial frames only the one in question matters; a refined segment replaces the one before.
+        shown = list(question.evidence[0][:1]) if question.kind == "direct" and not places else []
+        for start, end in places[-1:] if template == "D" else places:
+            shown += linspace_indices(start + 1, end - 1, self._num_frames(spec))
+        return turns, shown
 
     def _num_frames(self, spec: VideoSpec) -> int:
         return self.method.frames_per_call(video_info(spec))

@@ -9,16 +9,35 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.toolkit.grammar import as_call, has_words_outside, tags_in_order
 
 Segment = tuple[float, float]
 
+CROP_VIDEO = "crop_video"
+
 _OPENING_TAG = re.compile(r"<(think|tool_call|answer)>")
 _LITERAL_CHARACTERS = 4000
 """Of a call at most; as much as a call may have to be carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a rollout is paid for: by its record, or (reference) by its text.
+
+    Attributes:
+        answer: empty where there is none.
+        segments: seconds of the calls, in order; in the text also of those that were not carried out.
+        called: the rollout used its tool.
+    """
+
+    answer: str
+    well_formed: bool
+    segments: Sequence[Segment]
+    called: bool
 
 
 def is_well_formed(trajectory: vt.Trajectory) -> bool:
@@ -27,15 +46,13 @@ def is_well_formed(trajectory: vt.Trajectory) -> bool:
     Every turn but the last is a thought and exactly one call, the last a thought and an answer. Words between the
     blocks are allowed in a rollout that calls a tool; one that only answers has to consist of its two blocks.
     """
-    if trajectory.stop_reason is not vt.StopReason.ANSWER or not all(turn.well_formed for turn in trajectory.turns):
+    if not trajectory.is_well_formed():
         return False
     *calling, last = trajectory.turns
-    if not calling:
-        return not has_words_outside(last.text)
-    return all(len(turn.calls) == 1 for turn in calling)
+    return all(len(turn.calls) == 1 for turn in calling) if calling else not has_words_outside(last.text)
 
 
-def parse_turn_reference(text: str, tool_names: Collection[str]) -> vt.ParsedTurn:
+def parse_turn_reference(text: str) -> vt.ParsedTurn:
     """Read one turn as the published environment of LongVT does.
 
     Calls are read anywhere, also in thoughts. One block that is no JSON costs the turn all its calls, and a call of an
@@ -45,11 +62,10 @@ def parse_turn_reference(text: str, tool_names: Collection[str]) -> vt.ParsedTur
         calls = [as_call(vt.load_object(block.inner), block.inner) for block in vt.find_blocks(text, "tool_call")]
     except (ValueError, RecursionError):
         calls = []
-    known_calls = tuple(call for call in calls if call.error is None and call.name in tool_names)
-    thoughts = vt.find_blocks(text, "think")
+    known_calls = tuple(call for call in calls if call.error is None and call.name == CROP_VIDEO)
     answers = [] if known_calls else vt.find_blocks(text, "answer")
     return vt.ParsedTurn(
-        thought=vt.first_text(thoughts),
+        thought=vt.first_text(vt.find_blocks(text, "think")),
         calls=known_calls,
         answer=vt.last_text(answers),
         well_formed=tags_in_order(text) and bool(known_calls or answers),
@@ -59,26 +75,29 @@ def parse_turn_reference(text: str, tool_names: Collection[str]) -> vt.ParsedTur
 # ------------------------------------------------------------------------------------------------ the published scoring
 
 
-def published_text(turns: Sequence[vt.Turn]) -> str:
-    """The text that the published scoring is given: turns and what answered them, with the names of their roles."""
+def published_findings(turns: Sequence[vt.Turn], is_segment: bool) -> Findings:
+    """What the published scoring finds in turns and what answered them, joined with the names of their roles.
+
+    Args:
+        is_segment: the question's answer is a segment. Both its tags must stand after the last thought.
+    """
     replies = [f"user{turn.observation}assistant\n" if turn.observation is not None else "" for turn in turns]
-    return "".join(_rewritten(turn) + reply for turn, reply in zip(turns, replies, strict=True))
+    text = "".join(_rewritten(turn) + reply for turn, reply in zip(turns, replies, strict=True))
+    answer = _answer_of(text)
+    if is_segment and not _answer_of(text.rpartition("</think>")[2]):
+        answer = ""
+    well_formed = _is_in_form_of_segments(text) if is_segment else _is_in_form(text)
+    return Findings(answer, well_formed, _written_segments(text), called="<tool_response>" in text)
 
 
-def answer_of(text: str) -> str:
+def _answer_of(text: str) -> str:
     """What stands after the last `<answer>`, up to a closing tag; empty where either tag is nowhere in the text."""
     if "<answer>" not in text or "</answer>" not in text:
         return ""
     return text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
 
 
-def answered_segment_of(text: str) -> str:
-    """As `answer_of`, for a question whose answer is a segment: both tags must stand after the last thought."""
-    after_thoughts = text.rpartition("</think>")[2]
-    return answer_of(text) if answer_of(after_thoughts) else ""
-
-
-def is_in_form(text: str) -> bool:
+def _is_in_form(text: str) -> bool:
     """The form of a rollout with an answer that is not a segment.
 
     Without a call: one thought after the other, then the answer, and nothing else. With calls: it starts with a
@@ -93,7 +112,7 @@ def is_in_form(text: str) -> bool:
     return _is_enclosed(text) and _OPENING_TAG.findall(text) == expected
 
 
-def is_in_form_of_segments(text: str) -> bool:
+def _is_in_form_of_segments(text: str) -> bool:
     """The form of a rollout whose answer is a segment: several answers, and calls in any order, are allowed."""
     after_thoughts = text.rpartition("</think>")[2]
     num_answers = after_thoughts.count("<answer>")
@@ -102,7 +121,7 @@ def is_in_form_of_segments(text: str) -> bool:
     return _is_enclosed(text) if "<tool_call>" in text else _only_answers(text)
 
 
-def written_segments(text: str) -> list[Segment]:
+def _written_segments(text: str) -> list[Segment]:
     """Segments of the calls in a text that holds a reply, in order, whether they were carried out or not.
 
     Calls are read as Python, so that one with null, true or false is skipped. Of those before one whose times are no
@@ -121,22 +140,20 @@ def written_segments(text: str) -> list[Segment]:
     return segments
 
 
-def answered_iou(answer: str, truth: Segment) -> float:
-    """Overlap of an answer ``[start, end]``, a list in Python's syntax, with the truth; 0 for any other answer."""
+def listed_segment(answer: str) -> Segment | None:
+    """The segment of an answer ``[start, end]``, a list in Python's syntax; None for any other answer."""
     try:
         named = ast.literal_eval(answer[:_LITERAL_CHARACTERS])
-        if not isinstance(named, list) or len(named) != 2:
-            return 0.0
-        return vt.temporal_iou((float(named[0]), float(named[1])), truth)
+        return (float(named[0]), float(named[1])) if isinstance(named, list) and len(named) == 2 else None
     except (SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError):
-        return 0.0
+        return None
 
 
 def _rewritten(turn: vt.Turn) -> str:
     if turn.truncated or not turn.calls:
         return turn.text
     calls = [json.dumps(call.arguments, ensure_ascii=False) for call in turn.calls]
-    written = [f'<tool_call>{{"name":"crop_video","arguments":{arguments}}}</tool_call>' for arguments in calls]
+    written = [f'<tool_call>{{"name":"{CROP_VIDEO}","arguments":{arguments}}}</tool_call>' for arguments in calls]
     return turn.text.partition("<tool_call>")[0].strip() + "".join(written)
 
 
@@ -144,7 +161,7 @@ def _segment(call: str) -> Segment | None:
     """The segment of a call; None if it holds none. Raises TypeError or AttributeError for one that ends the search."""
     try:
         written = ast.literal_eval(call.strip()[:_LITERAL_CHARACTERS])
-        if not isinstance(written, dict) or written.get("name") != "crop_video":
+        if not isinstance(written, dict) or written.get("name") != CROP_VIDEO:
             return None
         arguments = written.get("arguments", {})
         if "start_time" not in arguments or "end_time" not in arguments:

@@ -6,6 +6,7 @@ Sources named at the fields: "paper" with its section; "code" is the published t
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -18,18 +19,16 @@ from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt import grammar
 from verl_video_tools.methods.toolkit.grammar import tools_section
 from verl_video_tools.methods.toolkit.oracle import (
-    Script,
-    ScriptedOracle,
+    Places,
+    Plan,
+    PlanningOracle,
     initial_frames_tell,
     native_call,
-    remind,
     video_info,
 )
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.seconds import evidence_seconds
 from verl_video_tools.synthetic.world import VideoSpec
-
-Segment = tuple[float, float]
 
 MAX_CALLS_REFERENCE = 5
 """Calls after which a rollout ends, unanswered, with `compat="reference"` (code: `multi_turn.max_tool_call`)."""
@@ -108,7 +107,7 @@ class CropVideo:
         UsageError: a value is out of its range.
     """
 
-    name: ClassVar[str] = "crop_video"
+    name: ClassVar[str] = grammar.CROP_VIDEO
     description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
         name=name,
         description=(
@@ -173,7 +172,7 @@ class CropVideo:
             )
         size = vt.frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
         if last - first == 1:  # both ends may be nearest to the same one
-            request = vt.FrameRequest(width=size[0], height=size[1], indices=(first, last))
+            request = vt.FrameRequest(*size, indices=(first, last))
         else:
             times = segment_seconds(start, end, context.info, self.fps, min(self.max_frames, last - first + 1))
             request = nearest_frames(times, size, within=(start, end))
@@ -197,11 +196,9 @@ class CropVideo:
         indices = published_indices(start, end, context.info, self.fps, self.max_frames)
         if not indices:
             raise vt.CallRejected(vt.CallErrorCode.SEGMENT_TOO_SHORT, f"too_short: start_time={start}, end_time={end}")
-        width, height = vt.frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
-        return vt.ToolPlan(
-            frames=vt.FrameRequest(width=width, height=height, indices=indices),
-            result={"start_time": start, "end_time": end},
-        )
+        size = vt.frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
+        frames = vt.FrameRequest(*size, indices=indices)
+        return vt.ToolPlan(frames=frames, result={"start_time": start, "end_time": end})
 
 
 def segment_seconds(start: float, end: float, info: vt.VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:
@@ -233,8 +230,7 @@ def nearest_frames(
         size: width and height in pixels.
         within: as of `FrameRequest`.
     """
-    width, height = size
-    return vt.FrameRequest(width=width, height=height, seconds=seconds, rounding="nearest", unique=True, within=within)
+    return vt.FrameRequest(*size, seconds=seconds, rounding="nearest", unique=True, within=within)
 
 
 def video_seconds(info: vt.VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:
@@ -272,23 +268,24 @@ def checked_times(arguments: Mapping[str, Any], video_path: str, info: vt.VideoI
     """
     malformed, out_of_range = vt.CallErrorCode.MALFORMED_CALL, vt.CallErrorCode.OUT_OF_RANGE
     path = arguments.get("video_path", "")
-    _require(isinstance(path, str), malformed, "wrong_types", arguments)
     times = {name: _number(arguments[name]) for name in _TIMES if name in arguments}
-    _require(None not in times.values(), malformed, "wrong_types", arguments)
     start, end = times.get("start_time") or 0.0, times.get("end_time") or 0.0
     duration = published_duration(info)
     for holds, code, name in (
+        (isinstance(path, str) and None not in times.values(), malformed, "wrong_types"),
         ("video_path" in arguments, malformed, "path_missing"),
         ("start_time" in arguments, malformed, "start_missing"),
         ("end_time" in arguments, malformed, "end_missing"),
-        (bool(path.strip()), malformed, "path_empty"),
+        (bool(str(path).strip()), malformed, "path_empty"),
         (not start < 0, out_of_range, "start_negative"),
         (not end <= start, vt.CallErrorCode.REVERSED_SEGMENT, "end_not_after_start"),
         (path == video_path, vt.CallErrorCode.WRONG_VIDEO, "file_missing"),
         (not start >= duration, out_of_range, "start_beyond"),
         (not end > duration, out_of_range, "end_beyond"),
     ):
-        _require(holds, code, name, arguments)
+        if not holds:
+            written = ", ".join(f"{key}={arguments[key]!r:.80}" for key in times)
+            raise vt.CallRejected(code, f"{name}: {written}")
     return start, end
 
 
@@ -321,19 +318,13 @@ def published_indices(start: float, end: float, info: vt.VideoInfo, fps: float, 
     total = last - first + 1
     if total < 2:
         return ()
-    target = min(max(total / info.average_fps * fps, 2), min(max_frames, total) // 2 * 2, total)
+    target = min(max(total / info.average_fps * fps, 2), min(max_frames, total) // 2 * 2)
     count = int(target) // 2 * 2
     steps = np.arange(count, dtype=np.float32)
     step = np.float32(last - first) / np.float32(count - 1)
     forward, backward = np.float32(first) + step * steps, np.float32(last) - step * (count - 1 - steps)
-    positions = np.where(steps < count // 2, forward, backward)
-    return tuple(int(position) for position in np.rint(positions))
-
-
-def _require(holds: bool, code: vt.CallErrorCode, name: str, arguments: Mapping[str, Any]) -> None:
-    if not holds:
-        times = ", ".join(f"{key}={arguments[key]!r:.80}" for key in _TIMES if key in arguments)
-        raise vt.CallRejected(code, f"{name}: {times}")
+    positions = np.rint(np.where(steps < count // 2, forward, backward))
+    return tuple(positions.astype(int).tolist())
 
 
 def _number(value: Any) -> float | None:
@@ -396,8 +387,7 @@ class LongVT(vt.Method):
     def check_fields(self) -> None:
         vt.require_at_least(self, 1, "max_calls_per_turn")
         vt.require_at_least(self, 2, "initial_frames", "call_frames")
-        vt.require(self, "fps", self.fps > 0, "above 0")
-        vt.require(self, "fps", math.isfinite(self.fps), "a finite number")
+        vt.require(self, "fps", 0.0 < self.fps < math.inf, "a finite number above 0")
         vt.require_at_least(self, 1, "min_pixels")
         vt.require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least {self.min_pixels}")
 
@@ -405,11 +395,10 @@ class LongVT(vt.Method):
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames of the whole video, the first and the last included."""
-        if self.compat == "reference":
-            width, height = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
-            indices = published_indices(0.0, info.duration_seconds, info, self.fps, self.initial_frames)
-            return vt.FrameRequest(width=width, height=height, indices=indices or (0,))
         size = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
+        if self.compat == "reference":
+            indices = published_indices(0.0, info.duration_seconds, info, self.fps, self.initial_frames)
+            return vt.FrameRequest(*size, indices=indices or (0,))
         return nearest_frames(video_seconds(info, self.fps, self.initial_frames), size)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
@@ -417,10 +406,13 @@ class LongVT(vt.Method):
         `compat="reference"` bare frames, question and the video's path, as published: so a policy cannot tell a frame's
         place from its time once a video is skimmed at less than one frame per second."""
         with_times = 'You see frames of it, each after its time in seconds, such as "12.0s".'
-        system = vt.load_prompt(
+        user = vt.render(
+            self, "user", question=sample.question.rstrip(), frames=self.labelled(images), path=sample.video_path
+        )
+        return vt.initial_messages(
+            self,
             __package__,
-            "prompt.txt",
-            self.prompt_file,
+            user,
             duration=vt.format_seconds(info.duration_seconds, decimals=1),
             frames=with_times if self.compat == "strict" else "You see frames of it, spread evenly over its length.",
             fps=f"{self.fps:g}",
@@ -428,10 +420,6 @@ class LongVT(vt.Method):
             max_turns=self.max_turns,
             tools=tools_section(self.tool_schemas()),
         )
-        user = vt.render(
-            self, "user", question=sample.question.rstrip(), frames=self.shown(images), path=sample.video_path
-        )
-        return [vt.Message("system", (system,)), vt.Message("user", user)]
 
     def picture_prompt(self, question: str, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The pictures, then the question: 58,022 rows of the published cold start are about pictures (table 1)."""
@@ -442,11 +430,8 @@ class LongVT(vt.Method):
         return _REFERENCE if self.compat == "reference" else _STRICT
 
     def parse(self, text: str) -> vt.ParsedTurn:
-        if self.compat == "reference":
-            parsed = grammar.parse_turn_reference(text, (CropVideo.name,))
-        else:
-            parsed = vt.parse_turn(text)
-        return vt.refuse_surplus_calls(parsed, self.max_calls_per_turn)
+        parse = grammar.parse_turn_reference if self.compat == "reference" else vt.parse_turn
+        return vt.refuse_surplus_calls(parse(text), self.max_calls_per_turn)
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         return {CropVideo.name: self.crop_video()}
@@ -471,24 +456,18 @@ class LongVT(vt.Method):
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """One `<tool_response>` per call: its frames, or why it was refused."""
-        parts: list[vt.Content] = []
-        for outcome in outcomes:
-            parts.append(() if not parts else vt.render(self, "between"))
-            if outcome.record.ok:
-                frames = vt.with_text(outcome, self.shown(outcome.images))
-                parts.append(vt.render(self, "observation", frames=frames))
-            else:
-                parts.append(vt.render(self, "refusal", error=self._reason(outcome)))
-        return tuple(piece for part in parts for piece in part)
+        return vt.joined(map(self._response, outcomes), vt.render(self, "between"))
 
-    def _reason(self, outcome: vt.ToolOutcome) -> str:
+    def _response(self, outcome: vt.ToolOutcome) -> vt.Content:
+        if outcome.record.ok:
+            return vt.render(self, "observation", frames=vt.with_text(outcome, self.labelled(outcome.images)))
         error = vt.format_error(outcome.record)
         if self.compat == "strict":
-            return str(error)
-        name = error.message.partition(":")[0]
-        if name not in _REASONS:
-            return error.message
-        return vt.content_text(vt.render(self, name, **format_values(outcome.record.arguments, outcome.video)))
+            return vt.render(self, "refusal", error=str(error))
+        reason: str | vt.Content = error.message
+        if (name := error.message.partition(":")[0]) in _REASONS:
+            reason = vt.render(self, name, **format_values(outcome.record.arguments, outcome.video))
+        return vt.render(self, "refusal", error=reason)
 
     def ends_on_budget(self) -> bool:
         """With `compat="reference"`, as published: it costs the answer. Else the model reads an error, and may crop
@@ -512,40 +491,24 @@ class LongVT(vt.Method):
         Raises:
             JudgeError: the judge gave no verdict.
         """
+        findings = self._findings(trajectory, sample)
+        is_published_segment = self.compat == "reference" and sample.question_type == "segment"
+        too_long = len(findings.answer) >= MAX_ANSWER_CHARACTERS and not is_published_segment
+        score = 0.0 if too_long else await self._answer_score(findings.answer, sample, judge)
+        return {
+            "accuracy": self.accuracy_reward * score,
+            "format": self.format_reward if findings.well_formed and not too_long else 0.0,
+            "temporal_iou": self.time_weight * self._time_term(trajectory, findings, sample, score),
+        }
+
+    def _findings(self, trajectory: vt.Trajectory, sample: vt.Sample) -> grammar.Findings:
         if self.compat == "reference":
-            return await self._components_reference(trajectory, sample, judge)
-        answer = trajectory.answer or ""
-        too_long = len(answer) >= MAX_ANSWER_CHARACTERS
-        score = 0.0 if too_long else await self._answer_score(answer, sample, judge)
-        well_formed = not too_long and grammar.is_well_formed(trajectory)
+            return grammar.published_findings(trajectory.turns, is_segment=sample.question_type == "segment")
         results = [call.result for call in trajectory.executed_calls()]
         # Of a subclass, a tool that answers in words has none.
         segments = [(result["start_time"], result["end_time"]) for result in results if "start_time" in result]
-        return self._weighted(score, well_formed, self._time_term(trajectory, segments, sample, score, bool(segments)))
-
-    async def _components_reference(
-        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
-    ) -> dict[str, float]:
-        """What the published scoring finds in the text of the rollout."""
-        text = grammar.published_text(trajectory.turns)
-        segments, called = grammar.written_segments(text), "<tool_response>" in text
-        if sample.question_type == "segment":
-            truth = vt.segment_of(sample.ground_truth) or (0.0, 0.0)
-            score = grammar.answered_iou(grammar.answered_segment_of(text), truth)
-            well_formed = grammar.is_in_form_of_segments(text)
-        else:
-            answer = grammar.answer_of(text)
-            too_long = len(answer) >= MAX_ANSWER_CHARACTERS
-            score = 0.0 if too_long else await self._answer_score(answer, sample, judge)
-            well_formed = not too_long and grammar.is_in_form(text)
-        return self._weighted(score, well_formed, self._time_term(trajectory, segments, sample, score, called))
-
-    def _weighted(self, score: float, well_formed: bool, time: float) -> dict[str, float]:
-        return {
-            "accuracy": self.accuracy_reward * score,
-            "format": self.format_reward if well_formed else 0.0,
-            "temporal_iou": self.time_weight * time,
-        }
+        well_formed = grammar.is_well_formed(trajectory)
+        return grammar.Findings(trajectory.answer or "", well_formed, segments, called=bool(segments))
 
     def acc(self, reward: Mapping[str, float], sample: vt.Sample) -> float:
         """As every method's; of a question whose answer is a segment the IoU, so that its mean is mIoU."""
@@ -557,15 +520,16 @@ class LongVT(vt.Method):
         """How right an answer is, in [0, 1]. An empty one is wrong, and no judge is asked."""
         if not answer:
             return 0.0
-        if sample.question_type == "segment":
-            named, truth = vt.segment_of(answer), vt.segment_of(sample.ground_truth)
-            return 0.0 if named is None or truth is None else vt.temporal_iou(named, truth)
-        return await vt.answer_score(answer, sample, judge)
+        if sample.question_type != "segment":
+            return await vt.answer_score(answer, sample, judge)
+        truth = vt.segment_of(sample.ground_truth)
+        named = grammar.listed_segment(answer) if self.compat == "reference" else vt.segment_of(answer)
+        return 0.0 if named is None or truth is None else vt.temporal_iou(named, truth)
 
     def _time_term(
-        self, trajectory: vt.Trajectory, segments: Sequence[Segment], sample: vt.Sample, score: float, called: bool
+        self, trajectory: vt.Trajectory, findings: grammar.Findings, sample: vt.Sample, score: float
     ) -> float:
-        """The temporal reward of the last segment; `called` says that the rollout used its tool.
+        """The temporal reward of the last segment.
 
         Questions whose answer is a segment have none: that answer's IoU is their accuracy, and their published sum is
         accuracy and format (code).
@@ -573,11 +537,11 @@ class LongVT(vt.Method):
         if self.time_reward == "none" or sample.question_type == "segment":
             return 0.0
         if self.time_reward == "tool":
-            return float(called and score >= 0.5)
+            return float(findings.called and score >= 0.5)
         truth, info = sample.video_segment_seconds, trajectory.video
-        if truth is None or info is None or not segments:
+        if truth is None or info is None or not findings.segments:
             return 0.0
-        last = segments[-1]
+        last = findings.segments[-1]
         if self.time_reward == "recall":
             return temporal_recall(last, truth)
         iou = vt.temporal_iou(last, truth)
@@ -587,7 +551,7 @@ class LongVT(vt.Method):
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    def shown(self, images: Sequence[vt.ImagePart]) -> vt.Content:
+    def labelled(self, images: Sequence[vt.ImagePart]) -> vt.Content:
         """One line per frame with its time before it; bare images with `compat="reference"`, as published."""
         if self.compat == "reference":
             return tuple(images)
@@ -598,7 +562,7 @@ class LongVT(vt.Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongVTOracle(ScriptedOracle):
+class LongVTOracle(PlanningOracle):
     """What a competent policy would write for a question of the synthetic world.
 
     Template A answers at once, from the initial frames. Template B crops the part that the question names, then
@@ -611,20 +575,21 @@ class LongVTOracle(ScriptedOracle):
 
     method: LongVT
 
-    def script(self, spec: VideoSpec, question: Question) -> Script:
-        rng = self._rng(spec, question)
-        segment: tuple[float, float] | None = evidence_seconds(spec, question)
-        is_answerable_at_once = initial_frames_tell(self.method, spec, question)
-        if rng.random() < self.imperfection:
-            start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
-            segment = None if rng.random() < self.skip_rate else (start, round(start + rng.uniform(2.0, 6.0), 1))
-        elif is_answerable_at_once:
-            segment = None
-        if segment is None:
-            shown = [question.evidence[0][0]] if is_answerable_at_once else []
-            return Script("A", (self._conclusion(rng, spec, question, shown),))
-        start, end = segment
-        shown = self.method.crop_video().frame_numbers(start, end, video_info(spec))
+    def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
+        if initial_frames_tell(self.method, spec, question):
+            return "A", []
+        return "B", [evidence_seconds(spec, question)]
+
+    def _careless_plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
+        start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
+        if rng.random() < self.skip_rate:
+            return "A", []
+        return "B", [(start, round(start + rng.uniform(2.0, 6.0), 1))]
+
+    def _calls(self, spec: VideoSpec, question: Question, template: str, places: Places) -> tuple[list[str], list[int]]:
+        if not places:
+            return [], [question.evidence[0][0]] if initial_frames_tell(self.method, spec, question) else []
+        ((start, end),) = places
         arguments = {"start_time": round(start, 1), "end_time": round(end, 1)}
         turn = native_call(f"between {start:.1f}s and {end:.1f}s", CropVideo.name, arguments)
-        return Script("B", (*remind(question, [turn]), self._conclusion(rng, spec, question, shown)))
+        return [turn], self.method.crop_video().frame_numbers(start, end, video_info(spec))

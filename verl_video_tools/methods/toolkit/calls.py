@@ -152,19 +152,12 @@ def read_frame_range(arguments: Mapping[str, Any], num_frames: int, compat: Comp
 
 
 def _frame_number(arguments: Mapping[str, Any], name: str, compat: Compat) -> int:
-    value: Any = arguments.get(name)
+    value = arguments.get(name)
+    number: Any = value if compat == "reference" else finite_number(value, read_text=False)
     try:
-        return int(value if compat == "reference" else _number(value))
+        return int(number)
     except (TypeError, ValueError, OverflowError) as error:
         raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a frame number, got {value!r:.80}") from error
-
-
-def _number(value: Any) -> float:
-    """Raises ValueError for what is no finite number."""
-    number = finite_number(value, read_text=False)
-    if number is None:
-        raise ValueError("no number")
-    return number
 
 
 # ---------------------------------------------------------------------------------------------------------------- boxes

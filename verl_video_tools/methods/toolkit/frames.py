@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from verl_video_tools.core.errors import RetrievalError
-from verl_video_tools.core.prompts import Template, render
+from verl_video_tools.core.prompts import Template, load_prompt, render
 from verl_video_tools.core.types import (
     BoxUnit,
     Content,
     FrameRecord,
     FrameRequest,
     ImagePart,
+    Message,
     Method,
     PixelEnvelope,
     ToolContext,
@@ -51,8 +52,7 @@ def spread_frames(info: VideoInfo, num_frames: int, size: tuple[int, int]) -> Fr
     Args:
         size: width and height in pixels.
     """
-    width, height = size
-    return FrameRequest(width=width, height=height, indices=linspace_indices(0, info.num_frames - 1, num_frames))
+    return FrameRequest(*size, indices=linspace_indices(0, info.num_frames - 1, num_frames))
 
 
 def rate_frames(info: VideoInfo, fps: float, max_frames: int, size: tuple[int, int]) -> FrameRequest:
@@ -63,12 +63,11 @@ def rate_frames(info: VideoInfo, fps: float, max_frames: int, size: tuple[int, i
         fps: times per second.
         size: width and height in pixels.
     """
-    width, height = size
     if info.duration_seconds * fps - 1e-9 > max_frames:
         seconds = uniform_seconds(0.0, info.last_seconds, max_frames)
     else:
         seconds = fps_seconds(0.0, info.duration_seconds, fps, max_frames)
-    return FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds), unique=True)
+    return FrameRequest(*size, seconds=not_before(seconds, info.duration_seconds), unique=True)
 
 
 NUM_CANDIDATES = 256
@@ -91,7 +90,26 @@ async def most_similar(request: FrameRequest, context: ToolContext, deadline_sec
     return replace(request, seconds=None, indices=tuple(sorted(best)))
 
 
-# --------------------------------------------------------------------------------------------------------------- labels
+# ------------------------------------------------------------------------------------------------------------- messages
+
+
+def initial_messages(method: Method, package: str, user: Content, **values: object) -> list[Message]:
+    """What starts a rollout: the system message, then the user's.
+
+    Args:
+        package: where the method's `prompt.txt` lies, which its `prompt_file` replaces.
+        values: what fills each ``{name}`` of the prompt.
+    """
+    system = load_prompt(package, "prompt.txt", method.prompt_file, **values)
+    return [Message("system", (system,)), Message("user", user)]
+
+
+def joined(parts: Iterable[Content], separator: Content = ()) -> Content:
+    """The parts one after the other, with the separator between them."""
+    content: list[str | ImagePart] = []
+    for number, part in enumerate(parts):
+        content += [*(separator if number else ()), *part]
+    return tuple(content)
 
 
 NUMBER_AND_TIME = "frame {frame.index} ({frame.timestamp_seconds:.2f} s)"
@@ -111,21 +129,14 @@ def frame_lines(images: Sequence[ImagePart], label: Callable[[float], str]) -> C
     Args:
         label: text of a label, by the frame's time in seconds.
     """
-    content: list[str | ImagePart] = []
-    for number, image in enumerate(images):
-        line_break = "\n" if number > 0 else ""
-        content += [f"{line_break}{label(image.record.timestamp_seconds)}", image]
-    return tuple(content)
+    labels = [label(image.record.timestamp_seconds) for image in images]
+    return joined((f"\n{text}" if number else text, images[number]) for number, text in enumerate(labels))
 
 
 def numbered_frames(method: Method, images: Sequence[ImagePart]) -> Content:
     """The frames, each after its number, and what stands between them; nothing before the first and after the last."""
-    content: list[str | ImagePart] = []
-    for position, image in enumerate(images):
-        if position:
-            content += render(method, "between_frames")
-        content += render(method, "frame", index=str(image.record.index), image=(image,))
-    return tuple(content)
+    frames = [render(method, "frame", index=str(image.record.index), image=(image,)) for image in images]
+    return joined(frames, render(method, "between_frames"))
 
 
 def picture_label(record: FrameRecord, info: VideoInfo, unit: BoxUnit = "pixels") -> str:

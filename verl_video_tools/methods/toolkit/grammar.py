@@ -70,6 +70,11 @@ def last_text(blocks: Sequence[Block]) -> str | None:
     return blocks[-1].inner.strip() if blocks else None
 
 
+def tag_pairs(*names: str) -> list[str]:
+    """Opening and closing tag of each name, in order."""
+    return [f"<{slash}{name}>" for name in names for slash in ("", "/")]
+
+
 def without_blocks(text: str, blocks: Sequence[Block]) -> str:
     """`text` with each block replaced by a space, so that its neighbours do not join to a tag.
 
@@ -138,9 +143,9 @@ def tags_in_order(text: str) -> bool:
     if thought is None or thought.start > 0 or _TAG.search(thought.inner):
         return False
     tags = _TAG.findall(text[thought.end :])
-    if tags == ["<answer>", "</answer>"]:
+    if tags == tag_pairs("answer"):
         return text.endswith("</answer>")
-    return bool(tags) and tags == ["<tool_call>", "</tool_call>"] * (len(tags) // 2)
+    return bool(tags) and tags == tag_pairs("tool_call") * (len(tags) // 2)
 
 
 def has_words_outside(text: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,13 @@ class Script:
 
     template: str
     turns: tuple[str, ...]
+
+
+Places = Sequence[tuple[Any, Any]]
+"""Parts of a video that tools show, from start to end, in the measure of the method: frame numbers or seconds."""
+
+Plan = tuple[str, Places]
+"""A template, and the parts that its calls show."""
 
 
 class Oracle(Protocol):
@@ -90,6 +98,34 @@ class ScriptedOracle:
 
     def _answer_to(self, question: Question, letter: str) -> str:
         return question.options[letter] if self.answers_in_words else letter
+
+
+class PlanningOracle(ScriptedOracle, ABC):
+    """An oracle that decides what to look at before it calls anything."""
+
+    def script(self, spec: VideoSpec, question: Question) -> Script:
+        """The turns that call tools, then the one that answers by what they show.
+
+        Raises:
+            UsageError: the video is too short for a call in a wrong place.
+        """
+        rng = self._rng(spec, question)
+        choose = self._careless_plan if rng.random() < self.imperfection else self._plan
+        template, places = choose(rng, spec, question)
+        turns, shown = self._calls(spec, question, template, places)
+        return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
+
+    @abstractmethod
+    def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
+        """What a competent policy does."""
+
+    @abstractmethod
+    def _careless_plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
+        """What the oracle does where it errs."""
+
+    @abstractmethod
+    def _calls(self, spec: VideoSpec, question: Question, template: str, places: Places) -> tuple[list[str], list[int]]:
+        """The turns that call, and the numbers of the frames that the answer is concluded from."""
 
 
 def frames_around(frames: Sequence[int], segment: tuple[int, int]) -> tuple[int, int]:

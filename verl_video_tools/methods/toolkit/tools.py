@@ -16,10 +16,7 @@ from verl_video_tools.core.errors import CallErrorCode, CallRejected, ToolModelE
 from verl_video_tools.core.types import (
     Box,
     BoxUnit,
-    Content,
     FrameRequest,
-    ImagePart,
-    ModelReply,
     PixelBox,
     PixelEnvelope,
     Region,
@@ -114,22 +111,22 @@ class Zoom:
         size = (info.width, info.height) if part is None else (part.width, part.height)
         region, pixels = region_argument(arguments, "box", size, self.unit, self.min_side_pixels)
         if part is not None:
-            pixels = _within(pixels, part)
+            left, top = part.left, part.top
+            pixels = PixelBox(pixels.left + left, pixels.top + top, pixels.right + left, pixels.bottom + top)
             region = Region(Box(*pixels))
         bounds = pixel_bounds(self.min_pixels, self.max_pixels, context.envelope)
-        width, height = fit_envelope(pixels.width, pixels.height, bounds)
+        size = fit_envelope(pixels.width, pixels.height, bounds)
         if isinstance(named, ShownFrame):
-            index = (named.index,)
-            request = FrameRequest(width=width, height=height, indices=index, region=region, video=named.video)
+            request = FrameRequest(*size, indices=(named.index,), region=region, video=named.video)
         else:
-            request = FrameRequest(width=width, height=height, seconds=(named,), region=region)
+            request = FrameRequest(*size, seconds=(named,), region=region)
         return ToolPlan(frames=request, result={"box": list(pixels)})
 
     def most_expensive_call(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
         """A picture that costs at least as many tokens as any call's."""
         bounds = pixel_bounds(self.min_pixels, self.max_pixels, envelope)
         columns, rows = _most_cells(bounds.max_pixels // bounds.factor**2)
-        return FrameRequest(width=columns * bounds.factor, height=rows * bounds.factor, seconds=(0.0,))
+        return FrameRequest(columns * bounds.factor, rows * bounds.factor, seconds=(0.0,))
 
     def _named_frame(self, arguments: Mapping[str, Any], context: ToolContext) -> ShownFrame | float:
         """The picture that a call names, or the time in seconds.
@@ -142,15 +139,11 @@ class Zoom:
         position = arguments.get("frame")
         if isinstance(position, bool) or not isinstance(position, int):
             raise CallRejected(CallErrorCode.MALFORMED_CALL, f"frame must be a whole number, got {position!r:.80}")
-        if not 0 <= position < len(context.shown):
-            positions = f"pictures run from 0 to {len(context.shown) - 1}" if context.shown else "none was shown"
+        frames = context.previous_frames
+        if not 0 <= position < len(frames):
+            positions = f"pictures run from 0 to {len(frames) - 1}" if frames else "none was shown"
             raise CallRejected(CallErrorCode.UNKNOWN_FRAME, f"there is no picture {position!s:.80}; {positions}")
-        return context.shown[position]
-
-
-def _within(pixels: PixelBox, part: PixelBox) -> PixelBox:
-    """Pixels of a part, as those of the frame."""
-    return PixelBox(pixels.left + part.left, pixels.top + part.top, pixels.right + part.left, pixels.bottom + part.top)
+        return frames[position]
 
 
 def _most_cells(limit: int) -> tuple[int, int]:
@@ -228,11 +221,13 @@ class AskModel:
         seconds = self._seconds(arguments, info)
         if context.model is None or context.decode is None:
             raise ToolModelError("the tool asks a model, and the run has none")
-        width, height = frame_size(info, self.min_pixels, self.max_pixels, PixelEnvelope())
-        request = FrameRequest(width=width, height=height, seconds=seconds, unique=True, video=video)
+        size = frame_size(info, self.min_pixels, self.max_pixels, PixelEnvelope())
+        request = FrameRequest(*size, seconds=seconds, unique=True, video=video)
         images = await context.decode(request)
-        reply = await context.model.ask(_content(images, question), self.deadline_seconds)
-        text, cut = self._shortened(reply)
+        frames = frame_lines(images, lambda seconds: f"[{seconds:.1f} s]")
+        reply = await context.model.ask((*frames, f"\n\n{question}"), self.deadline_seconds)
+        cut = reply.cut or len(reply.text) > self.max_characters
+        text = reply.text[: self.max_characters] + (CUT_MARK if cut else "")
         return ToolPlan(text=text, result={"model": reply.model, "num_frames": len(images), "cut": cut})
 
     def _question(self, arguments: Mapping[str, Any]) -> str:
@@ -258,12 +253,3 @@ class AskModel:
                 f"give time, or start_time and end_time; got {', '.join(sorted(present)) or 'none of them'}",
             )
         return (time_argument(arguments, "time", info),)
-
-    def _shortened(self, reply: ModelReply) -> tuple[str, bool]:
-        text = reply.text[: self.max_characters]
-        cut = reply.cut or len(reply.text) > self.max_characters
-        return (text + CUT_MARK if cut else text), cut
-
-
-def _content(images: tuple[ImagePart, ...], question: str) -> Content:
-    return (*frame_lines(images, lambda seconds: f"[{seconds:.1f} s]"), f"\n\n{question}")

@@ -21,9 +21,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from verl_video_tools.methods import toolkit as vt
-from verl_video_tools.methods.toolkit.grammar import read_call
+from verl_video_tools.methods.toolkit.grammar import tag_pairs
 
 UNIFORM_SAMPLE, CLIP_SAMPLE = "uniform_sample", "clip_sample"
 
@@ -50,38 +51,35 @@ def parse_turn(text: str) -> vt.ParsedTurn:
     thoughts = vt.find_blocks(text, "thinking")
     thought = vt.first_text(thoughts)
     outside = vt.without_blocks(text, thoughts)
-    calls = tuple(read_call(block.inner, takes_parameters=False) for block in vt.find_blocks(outside, "tool_call"))
+    calls = vt.parse_calls(outside, takes_parameters=False)
     if len(calls) > 1:
         error = vt.multiple_calls(len(calls), "calls", "<tool_call>")
         return vt.ParsedTurn(thought, tuple(replace(call, error=error) for call in calls))
     if calls:
-        is_good = calls[0].error is None and _is_in_order(text, thoughts, vt.find_blocks(text, "tool_call"))
-        return vt.ParsedTurn(thought, calls, well_formed=is_good)
-    return _answering(text, thoughts, vt.find_blocks(outside, "answer"))
+        well_formed = calls[0].error is None and _is_in_order(text, thought, "tool_call")
+        return vt.ParsedTurn(thought, calls, well_formed=well_formed)
+    return _answering(text, thought, vt.find_blocks(outside, "answer"))
 
 
 def parse_turn_reference(text: str) -> vt.ParsedTurn:
     """Read one turn as the published environment does."""
-    thoughts, calls = vt.find_blocks(text, "thinking"), vt.find_blocks(text, "tool_call")
-    thought = vt.first_text(thoughts)
+    thought = vt.first_text(vt.find_blocks(text, "thinking"))
+    calls = vt.parse_calls(text, takes_parameters=False)[-1:]
     if calls:
-        call = read_call(calls[-1].inner, takes_parameters=False)
-        return vt.ParsedTurn(thought, (call,), well_formed=call.error is None and _is_in_order(text, thoughts, calls))
-    return _answering(text, thoughts, vt.find_blocks(text, "answer"))
+        well_formed = calls[0].error is None and _is_in_order(text, thought, "tool_call")
+        return vt.ParsedTurn(thought, calls, well_formed=well_formed)
+    return _answering(text, thought, vt.find_blocks(text, "answer"))
 
 
-def _answering(text: str, thoughts: Sequence[vt.Block], answers: Sequence[vt.Block]) -> vt.ParsedTurn:
-    answer = vt.last_text(answers)
-    is_good = bool(answer) and _is_in_order(text, thoughts, vt.find_blocks(text, "answer"))
-    return vt.ParsedTurn(vt.first_text(thoughts), answer=answer or None, well_formed=is_good)
+def _answering(text: str, thought: str | None, answers: Sequence[vt.Block]) -> vt.ParsedTurn:
+    answer = vt.last_text(answers) or None
+    well_formed = answer is not None and _is_in_order(text, thought, "answer")
+    return vt.ParsedTurn(thought, answer=answer, well_formed=well_formed)
 
 
-def _is_in_order(text: str, thoughts: Sequence[vt.Block], actions: Sequence[vt.Block]) -> bool:
+def _is_in_order(text: str, thought: str | None, action: str) -> bool:
     """One thought that says something, then one action, and no other tag."""
-    num_tags = sum(text.count(f"<{slash}{name}>") for name in TAGS for slash in ("", "/"))
-    if len(thoughts) != 1 or len(actions) != 1 or num_tags != 4:
-        return False
-    return bool(thoughts[0].inner.strip()) and thoughts[0].end <= actions[0].start
+    return bool(thought) and _TAG.findall(text) == tag_pairs("thinking", action)
 
 
 # -------------------------------------------------------------------------------------------------------------- gate
@@ -114,11 +112,10 @@ def record_gate(trajectory: vt.Trajectory) -> GateFindings:
         return GateFindings("a turn that is not one thought and one action")
     if any(call.refused() for call in trajectory.calls()):
         return GateFindings("a call that was refused")
-    calls = trajectory.executed_calls()
-    earlier_calls = _EarlierCalls()
-    for call in calls:
-        done = call.result
-        if fault := earlier_calls.add(call.name, (done["start_frame"], done["end_frame"]), done.get("prompt", "")):
+    executed = [call.result for call in trajectory.executed_calls()]
+    calls = [_Call((done["start_frame"], done["end_frame"]), done.get("prompt")) for done in executed]
+    for number in range(len(calls)):
+        if fault := _repetition(calls[: number + 1]):
             return GateFindings(fault)
     return GateFindings(None, trajectory.answer, len(calls))
 
@@ -138,57 +135,55 @@ def reference_text_gate(turns: Sequence[tuple[str, str]]) -> GateFindings:
             return GateFindings(f"unbalanced <{tag}>")
     if text.count("<thinking>") != text.count("<tool_call>") + text.count("<answer>"):
         return GateFindings("not one thought for each call and answer")
-    thoughts, calls, answers = ([block.inner.strip() for block in vt.find_blocks(text, tag)] for tag in TAGS)
+    thoughts, written, answers = ([block.inner.strip() for block in vt.find_blocks(text, tag)] for tag in TAGS)
     if not all(thoughts):
         return GateFindings("a blank thought")
     if not answers or not answers[-1]:
         return GateFindings("no answer, or a blank one")
-    earlier_calls = _EarlierCalls()
-    for call in calls:
+    calls: list[_Call] = []
+    for text in written:
         try:
-            name, frame_range, prompt = _read_call(call)
+            calls.append(_read_call(text))
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             return GateFindings("a call that cannot be read")
-        if frame_range[0] >= frame_range[1]:
+        start, end = calls[-1].frame_range
+        if start >= end:
             return GateFindings("a range that ends before it starts")
-        if fault := earlier_calls.add(name, frame_range, prompt):
+        if fault := _repetition(calls):
             return GateFindings(fault)
     return GateFindings(None, answers[-1], len(calls))
 
 
-class _EarlierCalls:
-    """The calls of a rollout so far, to tell when one says the same as an earlier one.
+class _Call(NamedTuple):
+    """What a call says; `prompt` is None for uniform_sample."""
+
+    frame_range: Range
+    prompt: str | None
+
+
+def _repetition(calls: Sequence[_Call]) -> str | None:
+    """Why the last call says the same as an earlier one; None if it does not.
 
     Calls of clip_sample with the same prompt do, whatever their range (paper appendix A).
     """
-
-    def __init__(self) -> None:
-        self._ranges: list[Range] = []
-        self._prompts: list[str] = []
-
-    def add(self, name: str, frame_range: Range, prompt: str) -> str | None:
-        """Why the call repeats an earlier one; None if it does not."""
-        if name == CLIP_SAMPLE:
-            if prompt in self._prompts:
-                return "a prompt searched twice"
-            self._prompts.append(prompt)
-            return None
-        if any(
-            max(abs(one - other) for one, other in zip(frame_range, earlier, strict=True)) <= _TOLERANCE_FRAMES
-            for earlier in self._ranges
-        ):
-            return "a range sampled twice"
-        self._ranges.append(frame_range)
-        return None
+    *earlier, last = calls
+    if last.prompt is not None:
+        return "a prompt searched twice" if last.prompt in [call.prompt for call in earlier] else None
+    ranges = [call.frame_range for call in earlier if call.prompt is None]
+    is_repeated = any(
+        max(abs(one - other) for one, other in zip(last.frame_range, frame_range, strict=True)) <= _TOLERANCE_FRAMES
+        for frame_range in ranges
+    )
+    return "a range sampled twice" if is_repeated else None
 
 
-def _read_call(text: str) -> tuple[str, Range, str]:
-    """Name, range and prompt ("" for uniform_sample) of a call. Raises whatever a call of another form leads to."""
+def _read_call(text: str) -> _Call:
+    """A call as the published reward reads it. Raises whatever a call of another form leads to."""
     call = json.loads(text)
     name, arguments = call["name"], call["arguments"]
     if name not in (UNIFORM_SAMPLE, CLIP_SAMPLE):
         raise ValueError(f"no tool is called {name!r}")
-    prompt = arguments["prompt"].strip() if name == CLIP_SAMPLE else ""
-    if name == CLIP_SAMPLE and not prompt:
+    prompt = arguments["prompt"].strip() if name == CLIP_SAMPLE else None
+    if prompt == "":
         raise ValueError("the prompt is blank")
-    return name, (int(arguments["start_frame"]), int(arguments["end_frame"])), prompt
+    return _Call((int(arguments["start_frame"]), int(arguments["end_frame"])), prompt)

@@ -58,29 +58,31 @@ class _RangeTool:
 
     Attributes:
         num_frames: frames shown per call.
-        box_width, box_height: pixels that a frame is shown in, see `video.resize.size_in_box`.
+        box: width and height in pixels that a frame is shown in, see `video.resize.size_in_box`.
         aspect: what becomes of frames of another shape than the box's.
-        compat: see `methods.toolkit.calls.read_frame_range`.
+        compat: `reference` always stretches frames, and reads numbers as `methods.toolkit.calls.read_frame_range` says.
 
     Raises:
         UsageError: a value is out of its range.
     """
 
     num_frames: int
-    box_width: int
-    box_height: int
+    box: tuple[int, int]
     aspect: Aspect = "fit"
     compat: vt.Compat = "strict"
 
     def __post_init__(self) -> None:
-        vt.require_at_least(self, 1, "num_frames", "box_width", "box_height")
+        vt.require_at_least(self, 1, "num_frames")
+        vt.require(self, "box", min(self.box) >= 1, "sides of at least 1 pixel")
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """A call for the whole video."""
-        return vt.spread_frames(info, self.num_frames, self._frame_size(info, envelope))
+        return vt.spread_frames(info, self.num_frames, self.frame_size(info, envelope))
 
-    def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
-        return size_in_box(info.width, info.height, self.box_width, self.box_height, envelope, self.aspect)
+    def frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
+        """Width and height of a shown frame in pixels."""
+        aspect: Aspect = "stretch" if self.compat == "reference" else self.aspect
+        return size_in_box(info.width, info.height, *self.box, envelope, aspect)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +122,9 @@ class UniformSample(_RangeTool):
                 f"{start} to {end} are {end - start} frames; "
                 f"end_frame must be at least start_frame + {self.num_frames}",
             )
-        width, height = self._frame_size(info, context.envelope)
         indices = linspace_indices(start, end - 1, self.num_frames)
         return vt.ToolPlan(
-            frames=vt.FrameRequest(width=width, height=height, indices=indices),
+            frames=vt.FrameRequest(*self.frame_size(info, context.envelope), indices=indices),
             result={"start_frame": start, "end_frame": end, **await context.range_seconds(start, end - 1)},
         )
 
@@ -136,7 +137,6 @@ class ClipSample(_RangeTool):
     not reported.
 
     Attributes:
-        num_candidates: candidates of a range below `LONG_RANGE_FRAMES` frames, and of one from there on.
         deadline_seconds: time for the search.
         compat: `reference` also takes a prompt that is not text.
 
@@ -160,18 +160,12 @@ class ClipSample(_RangeTool):
         frame_label=vt.NUMBER_AND_TIME,
     )
 
-    num_candidates: tuple[int, int]
     deadline_seconds: float
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        min_candidates = self.num_frames
-        vt.require(
-            self,
-            "num_candidates",
-            min(self.num_candidates) >= min_candidates,
-            f"at least num_frames, {min_candidates}, each",
-        )
+        most = min(CLIP_CANDIDATES)
+        vt.require(self, "num_frames", self.num_frames <= most, f"at most {most}, the candidates of a short range")
         vt.require(self, "deadline_seconds", self.deadline_seconds > 0.0, "above 0")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
@@ -197,18 +191,15 @@ class ClipSample(_RangeTool):
             self.num_frames,
             self.deadline_seconds,
         )
-        width, height = self._frame_size(info, context.envelope)
+        times = await context.range_seconds(start, end - 1)
         return vt.ToolPlan(
-            frames=vt.FrameRequest(width=width, height=height, indices=tuple(sorted(best))),
-            result={
-                **{"start_frame": start, "end_frame": end, "prompt": prompt},
-                **await context.range_seconds(start, end - 1),
-            },
+            frames=vt.FrameRequest(*self.frame_size(info, context.envelope), indices=tuple(sorted(best))),
+            result={"start_frame": start, "end_frame": end, "prompt": prompt, **times},
         )
 
     def candidates(self, start: int, end: int) -> tuple[int, ...]:
         """Frames of the range [start, end) that are compared with the text."""
-        count = self.num_candidates[end - start >= LONG_RANGE_FRAMES]
+        count = CLIP_CANDIDATES[end - start >= LONG_RANGE_FRAMES]
         return linspace_indices(start, end - 1, min(count, end - start))
 
     def _prompt(self, arguments: Mapping[str, Any]) -> str:
@@ -278,13 +269,8 @@ class VideoBrain(vt.Method):
         vt.require_at_least(self, 1, "initial_frames", "call_frames", "clip_frames")
         names = self.tool_names
         vt.require(self, "tool_names", len(set(names)) == len(names) > 0, "one or both of uniform_sample, clip_sample")
-        max_frames = min(CLIP_CANDIDATES)
-        vt.require(
-            self,
-            "clip_frames",
-            self.clip_frames <= max_frames,
-            f"at most {max_frames}, the candidates of a short range",
-        )
+        most = min(CLIP_CANDIDATES)
+        vt.require(self, "clip_frames", self.clip_frames <= most, f"at most {most}, the candidates of a short range")
         vt.require(self, "box", min(self.box) >= 1, "sides of at least 1 pixel")
 
     @property
@@ -295,23 +281,10 @@ class VideoBrain(vt.Method):
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames spread evenly from the first to the last."""
-        return vt.spread_frames(info, self.initial_frames, self._frame_size(info, envelope))
-
-    def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
-        return size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
+        return vt.spread_frames(info, self.initial_frames, self._uniform_sample().frame_size(info, envelope))
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then question, number and rate of frames, and one line per frame."""
-        system = vt.load_prompt(
-            __package__,
-            "prompt.txt",
-            self.prompt_file,
-            tools="\n\n".join(vt.load_prompt(__package__, f"prompt_{name}.txt", None) for name in self.tool_names),
-            initial_frames=self.initial_frames,
-            call_frames=self.call_frames,
-            clip_frames=self.clip_frames,
-            max_calls=self.max_turns - 1,
-        )
         rate = str(info.average_fps) if self.compat == "reference" else f"{info.average_fps:.5g}"
         user = vt.render(
             self,
@@ -321,7 +294,16 @@ class VideoBrain(vt.Method):
             fps=rate,
             frames=vt.numbered_frames(self, images),
         )
-        return [vt.Message("system", (system,)), vt.Message("user", user)]
+        return vt.initial_messages(
+            self,
+            __package__,
+            user,
+            tools="\n\n".join(vt.load_prompt(__package__, f"prompt_{name}.txt", None) for name in self.tool_names),
+            initial_frames=self.initial_frames,
+            call_frames=self.call_frames,
+            clip_frames=self.clip_frames,
+            max_calls=self.max_turns - 1,
+        )
 
     def message_templates(self) -> Mapping[str, vt.Template]:
         """Names with `_last` are of what is read where no call is left."""
@@ -346,25 +328,18 @@ class VideoBrain(vt.Method):
         return grammar.parse_turn_reference(text) if self.compat == "reference" else grammar.parse_turn(text)
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
-        box_width, box_height = self.box
-        uniform_sample = UniformSample(
-            num_frames=self.call_frames,
-            box_width=box_width,
-            box_height=box_height,
-            aspect=self._aspect,
-            compat=self.compat,
-        )
         clip_sample = ClipSample(
             num_frames=self.clip_frames,
-            num_candidates=CLIP_CANDIDATES,
-            box_width=box_width,
-            box_height=box_height,
-            deadline_seconds=self.tool_deadline_seconds,
-            aspect=self._aspect,
+            box=self.box,
+            aspect=self.aspect,
             compat=self.compat,
+            deadline_seconds=self.tool_deadline_seconds,
         )
-        both: dict[str, vt.Tool] = {uniform_sample.name: uniform_sample, clip_sample.name: clip_sample}
-        return {name: tool for name, tool in both.items() if name in self.tool_names}
+        tools: Sequence[vt.Tool] = (self._uniform_sample(), clip_sample)
+        return {tool.name: tool for tool in tools if tool.name in self.tool_names}
+
+    def _uniform_sample(self) -> UniformSample:
+        return UniformSample(num_frames=self.call_frames, box=self.box, aspect=self.aspect, compat=self.compat)
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """The frames of the call, or why there are none; and before the last turn that no call is left."""
@@ -448,10 +423,6 @@ class VideoBrain(vt.Method):
         names: dict[str, QuestionClass] = {"direct": "direct", "adaptive": "adaptive", "active": "active"}
         classes = CLASS_OF_LETTER if self.compat == "reference" else {**CLASS_OF_LETTER, **names}
         return label, classes.get(label)
-
-    @property
-    def _aspect(self) -> Aspect:
-        return "stretch" if self.compat == "reference" else self.aspect
 
 
 @cache

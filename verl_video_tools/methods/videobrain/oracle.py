@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind
 from verl_video_tools.methods.videobrain import VideoBrain
@@ -24,7 +24,6 @@ from verl_video_tools.synthetic.questions import LETTERS, Question
 from verl_video_tools.synthetic.world import COLOURS, VideoSpec
 from verl_video_tools.video.sampling import linspace_indices
 
-Template = Literal["direct", "uniform", "clip"]
 Range = tuple[int, int]
 """First frame, and the one after the last."""
 
@@ -41,17 +40,26 @@ class VideoBrainOracle(ScriptedOracle):
         rng = self._rng(spec, question)
         worded = words_by_frames(spec, question)
         words = search_words(spec, question)
+        frames: Range | None
         if rng.random() < self.imperfection:
             frames = None if rng.random() < self.skip_rate else self._anywhere(rng, spec)
-            return self._uniform(rng, spec, worded, frames)
-        if words is not None and not self.method.searches:
-            return self._uniform(rng, spec, worded, (0, spec.num_frames))
-        if words is not None:
+        elif words is None:
+            frames = self._range(spec, worded)
+        elif not self.method.searches:
+            frames = (0, spec.num_frames)
+        else:
             search = _call(ClipSample.name, start_frame=0, end_frame=spec.num_frames, prompt=words)
             shown_thing = worded.options[worded.answer]
             answer = self.answer_turn.format(thought=shown_thing, answer=self._answer_to(worded, worded.answer))
             return Script("clip", (f"<thinking>look for {words}</thinking>{search}", answer))
-        return self._uniform(rng, spec, worded, self._range(spec, worded))
+        if frames is None or UniformSample.name not in self.method.tool_names:
+            shown = [worded.evidence[0][0]] if worded.kind == "direct" else []
+            return Script("direct", (self._conclusion(rng, spec, worded, shown),))
+        start, end = frames
+        shown = list(linspace_indices(start, end - 1, self.method.call_frames))
+        sample = _call(UniformSample.name, start_frame=start, end_frame=end)
+        turn = f"<thinking>between {start} and {end}</thinking>{sample}"
+        return Script("uniform", (*remind(worded, [turn]), self._conclusion(rng, spec, worded, shown)))
 
     def _range(self, spec: VideoSpec, question: Question) -> Range | None:
         """What to sample for a question that says where; None if the initial frames tell."""
@@ -66,19 +74,6 @@ class VideoBrainOracle(ScriptedOracle):
         length = rng.randrange(self.method.call_frames, 4 * self.method.call_frames)
         start = rng.randrange(spec.num_frames - length)
         return start, start + length
-
-    def _uniform(self, rng: random.Random, spec: VideoSpec, question: Question, frames: Range | None) -> Script:
-        """Sample these frames, or none (also for want of the tool), and conclude from what is shown."""
-        if UniformSample.name not in self.method.tool_names:
-            frames = None
-        shown = [question.evidence[0][0]] if question.kind == "direct" else []
-        if frames is None:
-            return Script("direct", (self._conclusion(rng, spec, question, shown),))
-        start, end = frames
-        shown = list(linspace_indices(start, end - 1, self.method.call_frames))
-        sample = _call(UniformSample.name, start_frame=start, end_frame=end)
-        turn = f"<thinking>between {start} and {end}</thinking>{sample}"
-        return Script("uniform", (*remind(question, [turn]), self._conclusion(rng, spec, question, shown)))
 
 
 def _call(name: str, **arguments: Any) -> str:

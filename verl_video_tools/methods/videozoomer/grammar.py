@@ -21,11 +21,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from verl_video_tools.methods import toolkit as vt
+from verl_video_tools.methods.toolkit.grammar import tag_pairs
 
 VIDEO_ZOOM = "video_zoom"
 STOP = f"</{VIDEO_ZOOM}>"
 
-_TAGS = tuple(f"<{slash}{name}>" for name in ("think", VIDEO_ZOOM, "answer", "tool_response") for slash in ("", "/"))
+_TAG = re.compile(rf"</?(?:think|{VIDEO_ZOOM}|answer|tool_response)>")
 _MAX_OBJECTS = 100
 """Objects that are read to say why a request cannot be: a policy may write any number of them."""
 _FORM = '{"segment": [start_seconds, end_seconds], "fps": frames_per_second}'
@@ -46,7 +47,7 @@ def parse_turn(text: str) -> vt.ParsedTurn:
         body = requests[0].inner.strip()
         call = _read_object(body[max(0, body.find("{")) : body.rfind("}") + 1] or body)
         is_bare = body.startswith("{") and body.endswith("}")
-        well_formed = call.error is None and is_bare and _is_to_the_letter(text, requests)
+        well_formed = call.error is None and is_bare and _is_to_the_letter(text, VIDEO_ZOOM)
         return vt.ParsedTurn(_thought(text), (call,), well_formed=well_formed)
     # Of several answers the last that is closed; `find_blocks` would begin it where a thought only names the tag.
     return _answering(text, last_answer(text.rpartition("</answer>")[0]))
@@ -62,7 +63,7 @@ def parse_turn_reference(text: str) -> vt.ParsedTurn:
     if requests:
         call = _read_request_reference("".join(f"{request.inner}\n" for request in requests))
         return vt.ParsedTurn(
-            _thought(text), (call,), well_formed=call.error is None and _is_to_the_letter(text, requests)
+            _thought(text), (call,), well_formed=call.error is None and _is_to_the_letter(text, VIDEO_ZOOM)
         )
     return _answering(text, last_answer(text))
 
@@ -74,7 +75,7 @@ def last_answer(text: str) -> str | None:
 
 
 def _answering(text: str, answer: str | None) -> vt.ParsedTurn:
-    well_formed = bool(answer) and _is_to_the_letter(text, vt.find_blocks(text, "answer"))
+    well_formed = bool(answer) and _is_to_the_letter(text, "answer")
     return vt.ParsedTurn(_thought(text), answer=answer or None, well_formed=well_formed)
 
 
@@ -83,13 +84,11 @@ def _thought(text: str) -> str | None:
     return vt.first_text(thoughts) if len(thoughts) == 1 else None
 
 
-def _is_to_the_letter(text: str, actions: Sequence[vt.Block]) -> bool:
+def _is_to_the_letter(text: str, action: str) -> bool:
     """One thought at the start, one action at the end, and no further tag, such as a made-up reply, anywhere."""
-    thoughts = vt.find_blocks(text, "think")
-    if len(thoughts) != 1 or len(actions) != 1 or sum(text.count(tag) for tag in _TAGS) != 4:
-        return False
-    (thought,), (action,) = thoughts, actions
-    return thought.end <= action.start and not text[: thought.start].strip() and not text[action.end :].strip()
+    text = text.strip()
+    encloses = text.startswith("<think>") and text.endswith(f"</{action}>")
+    return encloses and _TAG.findall(text) == tag_pairs("think", action)
 
 
 def _read_object(text: str) -> vt.ToolCall:
@@ -146,10 +145,9 @@ def labelled_frames(images: Sequence[vt.ImagePart]) -> vt.Content:
 
     The label's form is the published one, `<frame0_time342.00s>`, so that released checkpoints can read it.
     """
-    content: list[str | vt.ImagePart] = []
-    for position, image in enumerate(images):
-        content += [f"<frame{position}_time{image.record.timestamp_seconds:.2f}s>", image]
-    return tuple(content)
+    return vt.joined(
+        (f"<frame{position}_time{image.record.timestamp_seconds:.2f}s>", image) for position, image in enumerate(images)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ the published scoring
@@ -162,37 +160,46 @@ _BOXED = "\\boxed{"
 
 
 @dataclass(frozen=True, slots=True)
-class TurnFindings:
-    """What the published scoring sees in a rollout.
+class Findings:
+    """What a rollout is paid for: by its record, or (reference) by the text of its turns.
 
     Attributes:
-        answer: text to be graded: after the last `<answer>`, from the start where there is none, up to a closing tag.
-        well_formed: every turn but the last asks for a zoom, and the last one answers.
-        num_calls: turns that hold a request, failed ones too, up to the first malformed turn.
+        answer: in the text what stands after the last `<answer>`, from the start where there is none, up to a closing
+            tag.
+        well_formed: every turn follows the grammar and no call was refused; in the text every turn but the last asks
+            for a zoom, and the last one answers.
+        num_calls: calls that were executed; in the text turns that hold a request, failed ones too, up to the first
+            malformed turn.
+        zoomed: a call earned the bonus: one that showed two different frames; in the text any.
     """
 
-    answer: str
+    answer: str | None
     well_formed: bool
     num_calls: int
+    zoomed: bool
 
 
-def read_turns(turns: Sequence[str], max_frames: int) -> TurnFindings:
+def read_turns(turns: Sequence[str], max_frames: int) -> Findings:
     """Read the assistant's turns as the published scoring does.
 
     Args:
         max_frames: frames per call that a well-formed request may ask for.
     """
     text = " ".join(turns)
-    graded = text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
-    if len(turns) <= 1:
-        turn = text.strip()
-        return TurnFindings(graded, _answers(turn), int(_asks(turn)))
-    num_calls = 0
-    for turn in turns[:-1]:
+    *zooming, last = turns or [""]
+    num_calls = 0 if zooming else int(_asks(last))
+    well_formed = True
+    for turn in zooming:
         num_calls += _asks(turn)
-        if not _zooms(turn.strip(), max_frames):
-            return TurnFindings(graded, False, num_calls)
-    return TurnFindings(graded, _answers(turns[-1]), num_calls)
+        well_formed = _zooms(turn.strip(), max_frames)
+        if not well_formed:
+            break
+    return Findings(
+        answer=text.rpartition("<answer>")[2].partition("</answer>")[0].strip(),
+        well_formed=well_formed and _answers(last if zooming else last.strip()),
+        num_calls=num_calls,
+        zoomed=num_calls > 0,
+    )
 
 
 def grade_letter_reference(answer: str, truth: str) -> bool:

@@ -125,22 +125,22 @@ class VideoZoom:
                 `too_many_frames`; the message states the duration or the limit.
         """
         info = context.info
-        width, height = fit_pixels(info.width, info.height, self.max_pixels, context.envelope)
+        size = fit_pixels(info.width, info.height, self.max_pixels, context.envelope)
         if self.compat == "reference":
-            indices = self._indices_reference(*_numbers_or_refusal(arguments), info)
-            return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, indices=indices) if indices else None)
+            indices = self._indices_reference(arguments, info)
+            return vt.ToolPlan(frames=vt.FrameRequest(*size, indices=indices) if indices else None)
         start, end, fps = _numbers(arguments)
         if start <= end:
             start, end = (vt.snap_to_end(seconds, info.duration_seconds) for seconds in (start, end))
         count = self._count(start, end, fps, info.duration_seconds)
         seconds = not_before(uniform_seconds(start, end, count), info.duration_seconds)
-        return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, seconds=seconds, unique=True))
+        return vt.ToolPlan(frames=vt.FrameRequest(*size, seconds=seconds, unique=True))
 
     def most_expensive_call(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """A zoom of the whole video."""
-        width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
+        size = fit_pixels(info.width, info.height, self.max_pixels, envelope)
         seconds = uniform_seconds(0.0, info.duration_seconds, self.max_frames)
-        return vt.FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
+        return vt.FrameRequest(*size, seconds=not_before(seconds, info.duration_seconds))
 
     def _count(self, start: float, end: float, fps: float, duration_seconds: float) -> int:
         if fps <= 0:
@@ -167,7 +167,12 @@ class VideoZoom:
             )
         return count
 
-    def _indices_reference(self, start: float, end: float, fps: float, info: vt.VideoInfo) -> tuple[int, ...]:
+    def _indices_reference(self, arguments: Mapping[str, Any], info: vt.VideoInfo) -> tuple[int, ...]:
+        try:
+            start, end, fps = numbers_reference(arguments)
+        except UNREADABLE as error:
+            message = f"cannot read segment and fps: {error!r:.80}"
+            raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, message) from error
         try:
             count = num_frames_reference(start, end, fps)
             if count > self.max_frames:
@@ -178,7 +183,7 @@ class VideoZoom:
         first = min(max(first, 0), info.num_frames - 1)
         last = min(max(last, first), info.num_frames - 1)
         try:
-            return tuple(int(index) for index in np.linspace(first, last, count).astype(np.int64))
+            return tuple(np.linspace(first, last, count).astype(np.int64).tolist())
         except ValueError as error:  # a negative number of frames: NumPy's words are what the published code says
             raise vt.CallRejected(vt.CallErrorCode.REVERSED_SEGMENT, str(error)) from error
 
@@ -225,25 +230,7 @@ def num_frames_reference(start: float, end: float, fps: float) -> int:
     return int(fps * (end - start))
 
 
-def _numbers_or_refusal(arguments: Mapping[str, Any]) -> tuple[float, float, float]:
-    try:
-        return numbers_reference(arguments)
-    except UNREADABLE as error:
-        raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"cannot read segment and fps: {error!r:.80}") from error
-
-
 # ----------------------------------------------------------------------------------------------------------- the method
-
-
-@dataclass(frozen=True, slots=True)
-class _Findings:
-    """What a rollout earns by, before weights: from its record (strict) or from its text (reference)."""
-
-    correct: bool
-    well_formed: bool
-    num_calls: int
-    zoomed: bool
-    """A call earned the bonus: strictly, one that showed two different frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,22 +288,18 @@ class VideoZoomer(vt.Method):
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames at `glance_fps`; where these are more than `initial_frames`, so many from the first to the last."""
-        width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
+        size = fit_pixels(info.width, info.height, self.max_pixels, envelope)
         if self.compat == "reference":  # a whole number of frames apart, whatever the rate
             indices = tuple(range(0, info.num_frames, max(1, round(info.average_fps / self.glance_fps))))
             if len(indices) > self.initial_frames:
                 indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
-            return vt.FrameRequest(width=width, height=height, indices=indices)
-        return vt.rate_frames(info, self.glance_fps, self.initial_frames, (width, height))
+            return vt.FrameRequest(*size, indices=indices)
+        return vt.rate_frames(info, self.glance_fps, self.initial_frames, size)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then the frames, each after its label, and the question."""
-        max_zooms = self.max_turns - 1
-        system = vt.load_prompt(
-            __package__, "prompt.txt", self.prompt_file, call_frames=self.call_frames, max_zooms=max_zooms
-        )
         user = vt.render(self, "user", frames=grammar.labelled_frames(images), question=sample.question.rstrip())
-        return [vt.Message("system", (system,)), vt.Message("user", user)]
+        return vt.initial_messages(self, __package__, user, call_frames=self.call_frames, max_zooms=self.max_turns - 1)
 
     def message_templates(self) -> Mapping[str, vt.Template]:
         return _REFERENCE if self.compat == "reference" else _STRICT
@@ -340,19 +323,17 @@ class VideoZoomer(vt.Method):
         reason = self._reason_reference(outcome.record, error) if self.compat == "reference" else str(error)
         return vt.render(self, f"{name}{last}", error=reason)
 
-    def _reason_reference(self, record: vt.CallRecord, error: vt.CallError) -> str:
+    def _reason_reference(self, record: vt.CallRecord, error: vt.CallError) -> str | vt.Content:
         """The reason as published, which names no code."""
         if error.code == vt.CallErrorCode.TOO_MANY_FRAMES:
             requested = num_frames_reference(*numbers_reference(record.arguments))
-            counts = {"num_frames": str(requested), "max_frames": str(self.call_frames)}
-            return vt.content_text(vt.render(self, error.code, **counts))
+            return vt.render(self, error.code, num_frames=str(requested), max_frames=str(self.call_frames))
         is_json = record.arguments.keys() != {"request"}
-        if error.code != vt.CallErrorCode.MALFORMED_CALL or not is_json:
-            return error.message
-        try:
-            numbers_reference(record.arguments)
-        except UNREADABLE as reason:
-            return vt.content_text(vt.render(self, "no_numbers", reason=str(reason), request=str(record.arguments)))
+        if error.code == vt.CallErrorCode.MALFORMED_CALL and is_json:
+            try:
+                numbers_reference(record.arguments)
+            except UNREADABLE as reason:
+                return vt.render(self, "no_numbers", reason=str(reason), request=str(record.arguments))
         return error.message
 
     # ---------------------------------------------------------------------------------------------------------- reward
@@ -366,40 +347,34 @@ class VideoZoomer(vt.Method):
             JudgeError: the judge gave no verdict.
         """
         if self.compat == "reference":
-            findings = await self._findings_reference(trajectory, sample, judge)
+            findings = grammar.read_turns([turn.text for turn in trajectory.turns], self.call_frames)
         else:
-            findings = await self._findings(trajectory, sample, judge)
+            findings = self._findings(trajectory)
+        correct = await self._is_correct(findings.answer, sample, judge)
         if self.require_zoom and not findings.zoomed:
             return self.no_components()
         return {
-            "accuracy": self.accuracy_reward if findings.correct else 0.0,
+            "accuracy": self.accuracy_reward if correct else 0.0,
             "format": self.format_reward if findings.well_formed else 0.0,
-            "tool": self._tool_reward(findings),
+            "tool": self._tool_reward(findings) if correct or self.bonus_condition == "always" else 0.0,
         }
 
-    async def _findings(self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None) -> _Findings:
-        answered = trajectory.stop_reason is vt.StopReason.ANSWER
-        return _Findings(
-            correct=await vt.grade_answer(trajectory.answer, sample, judge) is vt.AnswerLabel.CORRECT,
-            well_formed=answered
-            and all(turn.well_formed for turn in trajectory.turns)
-            and all(call.ok for call in trajectory.calls()),
-            num_calls=len(trajectory.executed_calls()),
-            zoomed=any(len({frame.index for frame in call.frames}) >= 2 for call in trajectory.executed_calls()),
+    def _findings(self, trajectory: vt.Trajectory) -> grammar.Findings:
+        executed = trajectory.executed_calls()
+        return grammar.Findings(
+            answer=trajectory.answer,
+            well_formed=trajectory.is_well_formed() and len(executed) == len(trajectory.calls()),
+            num_calls=len(executed),
+            zoomed=any(len({frame.index for frame in call.frames}) >= 2 for call in executed),
         )
 
-    async def _findings_reference(
-        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
-    ) -> _Findings:
-        read = grammar.read_turns([turn.text for turn in trajectory.turns], self.call_frames)
-        if sample.question_type == "mc":
-            correct = grammar.grade_letter_reference(read.answer, sample.ground_truth)
-        else:
-            correct = await vt.grade_answer(read.answer, sample, judge) is vt.AnswerLabel.CORRECT
-        return _Findings(correct, read.well_formed, read.num_calls, zoomed=read.num_calls > 0)
+    async def _is_correct(self, answer: str | None, sample: vt.Sample, judge: vt.Judge | None) -> bool:
+        if self.compat == "reference" and sample.question_type == "mc":
+            return grammar.grade_letter_reference(answer or "", sample.ground_truth)
+        return await vt.grade_answer(answer, sample, judge) is vt.AnswerLabel.CORRECT
 
-    def _tool_reward(self, findings: _Findings) -> float:
-        if findings.num_calls == 0 or (self.bonus_condition == "correct" and not findings.correct):
+    def _tool_reward(self, findings: grammar.Findings) -> float:
+        if findings.num_calls == 0:
             return 0.0
         bonus = self.tool_bonus if findings.zoomed or self.tool_bonus < 0 else 0.0
         return bonus - self.call_penalty * findings.num_calls

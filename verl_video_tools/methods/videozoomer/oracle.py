@@ -15,22 +15,21 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.toolkit.oracle import (
-    Script,
-    ScriptedOracle,
+    Places,
+    Plan,
+    PlanningOracle,
     frames_around,
     initial_frame_numbers,
-    remind,
 )
 from verl_video_tools.methods.videozoomer.method import VideoZoomer
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.world import VideoSpec, frames_at
 from verl_video_tools.video.sampling import not_before, uniform_seconds
 
-Template = Literal["direct", "hit", "progressive", "split", "reflect"]
 Segment = tuple[int, int]
 """First and last frame number, both shown."""
 
@@ -46,7 +45,7 @@ _WRONG_SECONDS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class VideoZoomerOracle(ScriptedOracle):
+class VideoZoomerOracle(PlanningOracle):
     """An oracle policy in VideoZoomer's grammar.
 
     Attributes:
@@ -63,22 +62,7 @@ class VideoZoomerOracle(ScriptedOracle):
     reflect_share: float = 0.1
     method: VideoZoomer = field(default_factory=VideoZoomer)
 
-    def script(self, spec: VideoSpec, question: Question) -> Script:
-        """Raises UsageError where the video is too short for a zoom into a wrong place."""
-        rng = self._rng(spec, question)
-        if rng.random() < self.imperfection:
-            template, zooms = self._imperfect_plan(rng, spec)
-        else:
-            template, zooms = self._plan(rng, spec, question)
-        turns = [self._zoom(spec, segment) for segment in zooms]
-        if template == "reflect":
-            turns[1] = turns[1].replace("<think>", "<think>not there. ", 1)
-        shown = list(question.evidence[0][:1]) if question.kind == "direct" and not zooms else []
-        for segment in zooms if template == "split" else zooms[-1:]:  # elsewhere the last one replaces those before
-            shown += self._frames_shown(spec, segment)
-        return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
-
-    def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
+    def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
         segment = question.evidence[0]
         if question.kind == "direct":
             if segment[0] in initial_frame_numbers(self.method, spec):
@@ -89,7 +73,8 @@ class VideoZoomerOracle(ScriptedOracle):
             return "reflect", [wrong, segment]
         start, end = segment
         if question.kind == "between_frames" and rng.random() < self.progressive_share:
-            around = self._initial_frames_around(spec, segment)
+            initial_frames = [*initial_frame_numbers(self.method, spec), spec.num_frames - 1]
+            around = frames_around(initial_frames, segment)
             if around not in (segment, (0, spec.num_frames - 1)):
                 return "progressive", [around, segment]
         if question.kind in ("order", "count") and rng.random() < self.split_share:
@@ -97,7 +82,7 @@ class VideoZoomerOracle(ScriptedOracle):
             return "split", [(start, middle), (middle, end)]
         return "hit", [segment]
 
-    def _imperfect_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
+    def _careless_plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> Plan:
         if rng.random() < self.skip_rate:
             return "direct", []
         segment = self._elsewhere(rng, spec, (0, 0))
@@ -114,8 +99,14 @@ class VideoZoomerOracle(ScriptedOracle):
         start = rng.choice(starts)
         return start, start + length
 
-    def _initial_frames_around(self, spec: VideoSpec, segment: Segment) -> Segment:
-        return frames_around([*initial_frame_numbers(self.method, spec), spec.num_frames - 1], segment)
+    def _calls(self, spec: VideoSpec, question: Question, template: str, places: Places) -> tuple[list[str], list[int]]:
+        turns = [self._zoom(spec, segment) for segment in places]
+        if template == "reflect":
+            turns[1] = turns[1].replace("<think>", "<think>not there. ", 1)
+        shown = list(question.evidence[0][:1]) if question.kind == "direct" and not places else []
+        for segment in places if template == "split" else places[-1:]:  # elsewhere the last one replaces those before
+            shown += self._frames_shown(spec, segment)
+        return turns, shown
 
     def _rate(self, spec: VideoSpec, segment: Segment) -> float:
         """One frame per second; half of it, again and again, where that is too much to show."""

@@ -24,14 +24,14 @@ class SelectFrames:
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Initial frames, larger, in order of time: ``{"target_frames": [number, ...]}``, numbers from 1.
         Raises CallRejected: `malformed_call`, `too_many_frames`, `unknown_frame`."""
-        given, initial = arguments.get("target_frames"), [each for each in context.shown if each.turn == 0]
+        given, initial = arguments.get("target_frames"), [each for each in context.previous_frames if each.turn == 0]
         if not isinstance(given, list | tuple) or not given:
             raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"target_frames must be numbers, got {given!r:.80}")
         if len(given) > self.max_frames:
             raise vt.CallRejected(vt.CallErrorCode.TOO_MANY_FRAMES, f"at most {self.max_frames}, got {len(given)}")
         indices = tuple(initial[place].index for place in sorted({_place(each, len(initial)) for each in given}))
         request = vt.FrameRequest(*vt.frame_size(context.info, 1, self.max_pixels, context.envelope), indices=indices)
-        return vt.ToolPlan(request, result={"first_image": len(context.shown) + 1})
+        return vt.ToolPlan(request, result={"first_image": len(context.previous_frames) + 1})
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class CropImage:
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """A part of any picture, from the video: ``{"target_image": number, "bbox_2d": [left, top, right, bottom]}``.
         Raises CallRejected: `malformed_call`, `unknown_frame`, `reversed_box`, `box_outside`, `box_too_small`."""
-        shown = context.shown[place := _place(arguments.get("target_image"), len(context.shown))]
+        shown = context.previous_frames[place := _place(arguments.get("target_image"), len(context.previous_frames))]
         size, pad = shown.region or context.info, self.padding
         region, _ = vt.region_argument(arguments, "bbox_2d", (size.width, size.height), "normalised")
         box = [*(max(edge - pad, 0) for edge in region.box[:2]), *(min(edge + pad, 1) for edge in region.box[2:])]
         zoom = vt.Zoom(frame_by="frame", max_pixels=self.max_pixels, min_pixels=3136, min_side_pixels=29)
         plan = await zoom.plan({"frame": place, "box": box}, context)
-        return replace(plan, result={**plan.result, "first_image": len(context.shown) + 1})
+        return replace(plan, result={**plan.result, "first_image": len(context.previous_frames) + 1})
 
 
 @dataclass(frozen=True, kw_only=True)
