@@ -16,6 +16,9 @@ from verl_video_tools.rollout.tokens import TokenCounter
 from verl_video_tools.verl_plugin import agent_loop
 from verl_video_tools.verl_plugin.images import block_name
 
+both_vocabularies = pytest.mark.usefixtures("vocabulary")
+"""For tests about tokens. Faults of rows and videos are the same with any."""
+
 END = "<|im_end|>"
 LOOK_TWICE = [get("0:03"), choose(20, 60), answer("B")]
 
@@ -33,6 +36,7 @@ def assert_one_masked_token(rollout: Rollout) -> None:
 # ------------------------------------------------------------------------------------------------------ a whole rollout
 
 
+@both_vocabularies
 async def test_rollout_with_two_actions_and_an_answer() -> None:
     rollout = await run_loop(LOOK_TWICE)
     trajectory = rollout.trajectory
@@ -46,6 +50,7 @@ async def test_rollout_with_two_actions_and_an_answer() -> None:
     assert len(rollout.images) == 16
 
 
+@both_vocabularies
 async def test_mask_covers_exactly_what_the_server_returned() -> None:
     """The sum of the mask is the number of generated tokens; every observation token has mask 0."""
     rollout = await run_loop(LOOK_TWICE)
@@ -62,6 +67,7 @@ async def test_mask_covers_exactly_what_the_server_returned() -> None:
     assert {value for _, value, keep in entries if not keep} == {0.0}
 
 
+@both_vocabularies
 async def test_every_turn_is_generated_from_all_tokens_and_pictures_so_far() -> None:
     rollout = await run_loop(LOOK_TWICE, mm_processor_kwargs={"min_pixels": 784, "max_pixels": 50_176})
     requests = rollout.server.requests
@@ -167,6 +173,7 @@ async def test_prompt_that_does_not_fit_never_reaches_the_server() -> None:
     assert len(rollout.output.prompt_ids) <= 100
 
 
+@both_vocabularies
 @pytest.mark.parametrize("slack", [0, -1])
 async def test_prompt_budget_is_exact(slack: int) -> None:
     length = len((await run_loop([answer("A")])).output.prompt_ids)
@@ -175,6 +182,7 @@ async def test_prompt_budget_is_exact(slack: int) -> None:
     assert rollout.trajectory.stop_reason is expected
 
 
+@both_vocabularies
 async def test_response_budget_leaves_room_for_an_answer() -> None:
     """The observation is taken if after it at least one token can be generated, and refused otherwise."""
     whole = await run_loop([choose(20, 60), answer("A")])
@@ -204,6 +212,7 @@ async def test_image_limit_below_the_initial_frames() -> None:
 # ---------------------------------------------------------------------------------------------------------- turn ends
 
 
+@both_vocabularies
 async def test_turn_cut_at_its_limit_runs_no_tool() -> None:
     """The text up to the cut holds a whole call, which is recorded and refused."""
     text = choose(20, 60) + " and more" * 50
@@ -218,6 +227,7 @@ async def test_turn_cut_at_its_limit_runs_no_tool() -> None:
     assert tokenizer().decode(rollout.output.response_ids[-1:]) != END
 
 
+@both_vocabularies
 async def test_answer_before_the_cut_counts() -> None:
     limit = len(tokenizer().encode(answer("C"))) + 2
     rollout = await run_loop([answer("C") + " and more" * 50], method_fields={"max_turn_tokens": limit})
@@ -232,6 +242,7 @@ async def test_turn_limit_never_exceeds_what_is_left_of_the_response() -> None:
     assert limits == [300 - length for length in lengths]
 
 
+@both_vocabularies
 async def test_end_of_turn_is_inserted_after_a_stop_string() -> None:
     """An end token that was not sampled is context: mask 0, log-probability 0.0, and only once."""
     ended = await run_loop([choose(20, 60), answer("B")])
@@ -245,6 +256,7 @@ async def test_end_of_turn_is_inserted_after_a_stop_string() -> None:
     assert sum(rollout.output.response_mask) == sum(ended.output.response_mask) - 1
 
 
+@both_vocabularies
 async def test_last_turn_without_end_token_stays_as_sampled() -> None:
     rollout = await run_loop([Unended(answer("B"))])
     assert rollout.trajectory.stop_reason is StopReason.ANSWER
@@ -252,6 +264,7 @@ async def test_last_turn_without_end_token_stays_as_sampled() -> None:
     assert not rollout.trajectory.turns[0].truncated
 
 
+@both_vocabularies
 async def test_a_call_that_ends_at_the_very_limit_is_whole() -> None:
     zoom = '<think>there</think><video_zoom>{"segment": [1.0, 3.0], "fps": 2}</video_zoom>'
     limit = len(tokenizer().encode(zoom, add_special_tokens=False))
@@ -262,6 +275,7 @@ async def test_a_call_that_ends_at_the_very_limit_is_whole() -> None:
     assert (cut.trajectory.stop_reason, cut.trajectory.turns[0].truncated) == (StopReason.RESPONSE_BUDGET, True)
 
 
+@both_vocabularies
 async def test_an_end_of_document_ends_a_turn_too() -> None:
     """Qwen's generation configs name it beside the end of a turn. It is trained on, and no part of the text."""
     rollout = await run_loop([Unended(answer("B") + "<|endoftext|>")])
@@ -279,6 +293,7 @@ def calling(name: str) -> str:
     return f'<think>look</think><tool_call>{{"name": "{name}"}}</tool_call>'
 
 
+@both_vocabularies
 async def test_an_error_that_quotes_special_tokens_holds_none() -> None:
     name = "<|im_end|><|im_start|>system"
     rollout = await run_loop([Spelt(calling(name)), ANSWERED], method="longvt", prompt_length=8192)
@@ -290,12 +305,14 @@ async def test_an_error_that_quotes_special_tokens_holds_none() -> None:
         assert rollout.ids.count(id) == plain.ids.count(id), token
 
 
+@both_vocabularies
 async def test_a_question_that_spells_a_special_token_is_asked() -> None:
     rollout = await run_loop([answer("B")], question="What is <|image_pad|>?\nA. red circle\nB. blue square")
     assert (rollout.trajectory.stop_reason, rollout.trajectory.flags) == (StopReason.ANSWER, [])
     rollout.training_tensors()
 
 
+@both_vocabularies
 @pytest.mark.parametrize("spelt", ["<|image_pad|>", "<|video_pad|>"])
 async def test_a_turn_that_spells_a_picture_is_flagged(spelt: str) -> None:
     """verl decodes the finished rollout, and its processor would look for the picture: the rollout would be lost."""
@@ -306,6 +323,7 @@ async def test_a_turn_that_spells_a_picture_is_flagged(spelt: str) -> None:
     assert_one_masked_token(rollout)
 
 
+@both_vocabularies
 @pytest.mark.parametrize("sampled", ["<|image_pad|>", "<|video_pad|>"])
 async def test_a_turn_with_a_sampled_placeholder_is_flagged(sampled: str) -> None:
     """The model's positions would look for the picture or the video, and verl would lose the whole batch."""

@@ -35,7 +35,7 @@ from verl_video_tools.rollout.tokens import placeholder_runs
 from verl_video_tools.verl_plugin.agent_loop_worker import BackgroundLoop, VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.settings import unpack_record
 
-pytestmark = pytest.mark.usefixtures("context_method")
+pytestmark = pytest.mark.usefixtures("context_method", "vocabulary")
 
 TURNS = [choose(20, 60), get("0:03"), Unended(choose(100, 140)), answer("B")]
 END = "<|im_end|>"

@@ -16,6 +16,9 @@ from verl_video_tools.verl_plugin.agent_loop_worker import begin_group
 from verl_video_tools.verl_plugin.settings import group_methods, is_validation
 from verl_video_tools.video import cache_stats
 
+both_vocabularies = pytest.mark.usefixtures("vocabulary")
+"""For tests about tokens. The choice of a rung and the cache know none."""
+
 LOW, HIGH = (8, 28), (4, 84)
 FIELDS = {"low": list(LOW), "high": list(HIGH), "tool_side_pixels": 28}
 SAMPLING = {"temperature": 0.7, "top_p": 0.9, "top_k": -1}
@@ -63,6 +66,7 @@ async def test_the_workers_word_on_validation_counts_more_than_the_sampling() ->
     assert plan_initial_frames(await rollout([ANSWER], sampling_params=VALIDATION, method_fields=fields)) == (8, 28)
 
 
+@both_vocabularies
 async def test_a_rollout_names_its_rung() -> None:
     """So that fine-tuning on it shows the same frames again (`verl_plugin.sft_dataset`)."""
     for number in range(4):
@@ -97,6 +101,7 @@ async def test_a_group_decodes_once() -> None:
     assert missed == [8, 0, 0, 0]
 
 
+@both_vocabularies
 async def test_an_error_is_read_and_not_trained_on() -> None:
     result = await rollout([BAD, CLIP, ANSWER])
     assert result.trajectory.stop_reason is StopReason.ANSWER
@@ -106,6 +111,7 @@ async def test_an_error_is_read_and_not_trained_on() -> None:
     assert result.text_of(keep=1) == "".join(f"{turn}<|im_end|>" for turn in (BAD, CLIP, ANSWER))
 
 
+@both_vocabularies
 async def test_a_turn_without_a_call() -> None:
     turn = "<think>a</think><turn_sum>b</turn_sum>"
     result = await rollout([turn, ANSWER])
@@ -114,6 +120,7 @@ async def test_a_turn_without_a_call() -> None:
     )
 
 
+@both_vocabularies
 @pytest.mark.parametrize(("limits", "code"), [({"limit_images": 15}, "image"), ({"response_length": 120}, "response")])
 async def test_what_does_not_fit_is_refused_and_told(limits: dict[str, int], code: str) -> None:
     result = await rollout([CLIP, ANSWER], **limits)
@@ -124,6 +131,7 @@ async def test_what_does_not_fit_is_refused_and_told(limits: dict[str, int], cod
     assert result.trajectory.stop_reason is StopReason.ANSWER
 
 
+@both_vocabularies
 async def test_104_images() -> None:
     fields = {"low": [64, 28], "high": [64, 28], "min_call_frames": 20}
     clips = [CLIP, CLIP.replace("5, 9", "10, 15"), ANSWER]
@@ -132,6 +140,7 @@ async def test_104_images() -> None:
     assert (result.trajectory.stop_reason, result.trajectory.flags) == (StopReason.ANSWER, [])
 
 
+@both_vocabularies
 async def test_a_rung_that_the_prompt_has_no_room_for_does_not_count_against_its_siblings() -> None:
     """The policy chooses neither its rung nor the limit."""
     lengths = [len((await rollout([ANSWER], number)).output.prompt_ids) for number in range(4)]
@@ -143,6 +152,7 @@ async def test_a_rung_that_the_prompt_has_no_room_for_does_not_count_against_its
     assert refused.trajectory.flags == ["prompt_budget"]
 
 
+@both_vocabularies
 async def test_a_prompt_is_refused_before_decoding_by_the_labels_that_it_would_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

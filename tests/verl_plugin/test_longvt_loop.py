@@ -14,6 +14,8 @@ from verl_video_tools.core.types import StopReason
 from verl_video_tools.rollout.tokens import placeholder_runs
 from verl_video_tools.verl_plugin.images import position_ids_4L
 
+pytestmark = pytest.mark.usefixtures("vocabulary")
+
 FIELDS = {"initial_frames": 8, "max_pixels": 3136}
 
 
@@ -34,6 +36,12 @@ async def rollout(turns: list[str], **arguments: Any) -> Rollout:
     """On 20 seconds at 10 frames per second."""
     fields = {**FIELDS, **arguments.pop("method_fields", {})}
     return await run_loop(turns, method="longvt", method_fields=fields, **arguments)
+
+
+def placeholders(result: Rollout) -> str:
+    """Of a frame. The smallest that the released processor takes has twice the pixels of the tiny one's."""
+    frame = result.images[-1]
+    return "<|vision_start|>" + "<|image_pad|>" * (frame.width * frame.height // 28**2) + "<|vision_end|>"
 
 
 async def test_mask_placeholders_and_positions() -> None:
@@ -63,7 +71,7 @@ async def test_one_reply_per_call_also_for_a_refused_one() -> None:
 async def test_observations_read_like_qwens_tool_messages() -> None:
     """Golden text of a whole context turn, as the chat templates of Qwen2.5 render two messages of role `tool`."""
     result = await rollout([crop(5, 7) + call(30, 31), ANSWER])
-    picture = "<|vision_start|>" + "<|image_pad|>" * 2 + "<|vision_end|>"
+    picture = placeholders(result)
     assert result.text_of(keep=0) == (
         "\n<|im_start|>user\n"
         f"<tool_response>\n5.0s {picture}\n7.0s {picture}\n</tool_response>\n"
@@ -76,10 +84,10 @@ async def test_published_reply_to_the_letter(monkeypatch: pytest.MonkeyPatch) ->
     """With the template for released checkpoints, section b.5: no line break between "user" and the tag. verl adds the
     one after the policy's own end of turn."""
     template = config_path("longvt-template").read_text(encoding="utf-8")
-    for part in (processor("qwen2_5_vl"), tokenizer()):
+    for part in (processor(), tokenizer()):
         monkeypatch.setattr(part, "chat_template", template)
     result = await rollout([crop(5, 7), ANSWER], method_fields={"compat": "reference"})
-    pictures = ("<|vision_start|>" + "<|image_pad|>" * 2 + "<|vision_end|>") * 2
+    pictures = placeholders(result) * 2
     assert result.text_of(keep=0) == (
         f"\n<|im_start|>user<tool_response>\n{pictures}The tool executed successfully. Here are the processed result"
         "</tool_response><|im_end|><|im_start|>assistant\n"

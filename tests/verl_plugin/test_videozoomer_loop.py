@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tests.verl_plugin.harness import Unended, processor, run_loop, tokenizer
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.rollout.tokens import placeholder_runs
 from verl_video_tools.verl_plugin.images import position_ids_4L
+
+pytestmark = pytest.mark.usefixtures("vocabulary")
 
 END = "<|im_end|>"
 RIGHT = "<think>so</think><answer>B</answer>"

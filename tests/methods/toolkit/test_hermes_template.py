@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from examples.tiny_models.tiny_model import make_processor, make_tokenizer
+from tests.released_models import vocabulary_dir
+from tests.verl_plugin import harness
 from verl_video_tools.config import config_path
 from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import (
@@ -40,9 +41,9 @@ OUTCOMES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def processor() -> Any:
-    return make_processor(make_tokenizer())
+@pytest.fixture
+def processor(vocabulary: None) -> Any:
+    return harness.processor()
 
 
 def stock_text(processor: Any, messages: list[Message]) -> str:
@@ -51,31 +52,32 @@ def stock_text(processor: Any, messages: list[Message]) -> str:
     return processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
 
 
-def native_text(processor: Any, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str:
-    template = config_path("hermes-template").read_text(encoding="utf-8")
+def native_text(
+    processor: Any, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, template: str | None = None
+) -> str:
+    """By the template for servers with native tools, or another."""
+    template = template or config_path("hermes-template").read_text(encoding="utf-8")
     return processor.apply_chat_template(
         messages, tools=tools, chat_template=template, add_generation_prompt=True, tokenize=False
     )
 
 
-@pytest.mark.parametrize("as_text", [False, True])
-def test_a_rollout_with_native_calls_is_the_same_text(processor: Any, as_text: bool) -> None:
+def dialogue(as_text: bool) -> tuple[list[Message], list[dict[str, Any]]]:
+    """A rollout as the loop renders it, and with native calls and replies, as a client sends it beside `tools`.
+
+    Args:
+        as_text: whether the arguments of the native calls are JSON in a string.
+    """
     system, user = METHOD.prompt(Sample("What?", "x", "v.mp4", "open"), INFO, [PICTURE])
     calls = "".join(f"\n<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in CALLS)
     replies = [("1.0s ", PICTURE, "\n2.5s ", PICTURE), ("Error: out_of_range: no",)]
-    ours = stock_text(
-        processor,
-        [
-            system,
-            user,
-            Message("assistant", (f"<think>there</think>{calls}",)),
-            Message("user", METHOD.observe(OUTCOMES, turns_left=3)),
-        ],
-    )
-
-    schemas = METHOD.tool_schemas()
-    section = tools_section(schemas)
-    bare = content_text(system.content).removesuffix(f"\n\n{section}")
+    ours = [
+        system,
+        user,
+        Message("assistant", (f"<think>there</think>{calls}",)),
+        Message("user", METHOD.observe(OUTCOMES, turns_left=3)),
+    ]
+    bare = content_text(system.content).removesuffix(f"\n\n{tools_section(METHOD.tool_schemas())}")
     assert bare != content_text(system.content), "the section of tools ends the system prompt"
     native_calls = [
         {
@@ -90,7 +92,24 @@ def test_a_rollout_with_native_calls_is_the_same_text(processor: Any, as_text: b
         {"role": "assistant", "content": "<think>there</think>", "tool_calls": native_calls},
         *({**to_chat_message(Message("user", reply)), "role": "tool"} for reply in replies),
     ]
-    assert native_text(processor, native, schemas) == ours
+    return ours, native
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_rollout_with_native_calls_is_the_same_text(processor: Any, as_text: bool) -> None:
+    ours, native = dialogue(as_text)
+    assert native_text(processor, native, METHOD.tool_schemas()) == stock_text(processor, ours)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_qwen3_vl_renders_the_same_calls_and_replies(as_text: bool) -> None:
+    """By its own template, which has other words only for the section of tools in the system message."""
+    vocabulary_dir("qwen3_vl")
+    with harness.using_vocabulary("released"):
+        processor = harness.processor("qwen3_vl")
+    ours, native = dialogue(as_text)
+    text = native_text(processor, native, METHOD.tool_schemas(), processor.chat_template)
+    assert text.split("<|im_end|>", 1)[1] == stock_text(processor, ours).split("<|im_end|>", 1)[1]
 
 
 def test_without_tools_it_is_the_models_own_template(processor: Any) -> None:
