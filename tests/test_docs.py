@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import get_type_hints
 
@@ -24,8 +25,9 @@ from verl_video_tools.core.method import Method
 from verl_video_tools.core.types import FrameRequest, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.data.formats import SOURCE_NAMES, get_source
 from verl_video_tools.launch.checks.installation import ENGINES
+from verl_video_tools.launch.plan import HOUR, actor_memory, find_model, plan_workload, recipe_options
 from verl_video_tools.methods import get_method, toolkit
-from verl_video_tools.rollout.cost import GROUP_SIZE, max_cost_call
+from verl_video_tools.rollout.cost import GROUP_SIZE, estimated_tokens, max_cost_call
 from verl_video_tools.video import fit_envelope, image_tokens
 
 REPO = Path(__file__).parents[1]
@@ -155,6 +157,23 @@ def test_memory_of_initial_frames(name: str) -> None:
         f"| {shared / 1e9:.1f} GB | {in_every_row / 1e9:.0f} GB |"
     )
     assert row in page("memory.md"), row
+
+
+@pytest.mark.parametrize("name", ["qwen3-vl-8b", "qwen3-vl-30b-a3b", "qwen3.5-4b", "qwen3.5-9b", "qwen3.5-35b-a3b"])
+def test_memory_of_an_update_of_each_family(name: str) -> None:
+    model = find_model(name)
+    cells = []
+    for method_name in ("framethinker", "longvt"):
+        method = get_method(method_name)
+        options = recipe_options(method)
+        if model.linear_layers:
+            options = replace(options, ulysses=1)
+        work = plan_workload(method, HOUR, estimated_tokens(options.envelope(model.factor)), options)
+        for num_gpus in (8, 32):
+            total = actor_memory(model, options, work, num_gpus, options.longest_tokens).total
+            cells.append(f"{total / 1e9:.0f} GB")
+    row = f"| `{name}` | {model.num_parameters / 1e9:.1f} billion | {' | '.join(cells)} |"
+    assert row in page("models.md"), row
 
 
 # -------------------------------------------------------------------------------------------------- commands and paths

@@ -235,7 +235,7 @@ _ARCHITECTURES: dict[Architecture, tuple[dict[str, Any], dict[str, Any]]] = {
         {"patch_size": 14, "fullatt_block_indexes": [0, 1], "window_size": 112},
     ),
     "qwen3_vl": (_QWEN3_VL_TEXT, _QWEN3_VL_VISION),
-    "qwen3_vl_moe": (_QWEN3_VL_TEXT | _EXPERTS, _QWEN3_VL_VISION),
+    "qwen3_vl_moe": (_QWEN3_VL_TEXT | _EXPERTS | {"norm_topk_prob": True}, _QWEN3_VL_VISION),  # which vLLM reads
     "qwen3_5": (_QWEN3_5_TEXT, _QWEN3_5_VISION),
     "qwen3_5_moe": (_QWEN3_5_TEXT | _EXPERTS | {"shared_expert_intermediate_size": 96}, _QWEN3_5_VISION),
 }

@@ -43,6 +43,7 @@ def start(
     batch_size: int = 1,
     steps: int | None = None,
     default_loop: str = "single_turn_agent",
+    model_type: str = "qwen2_5_vl",
     **bounds: int,
 ) -> Any:
     """The trainer's own look at its rows, as verl has read them, and at the bounds of images; the trainer."""
@@ -59,10 +60,13 @@ def start(
     rollout = {"agent": agent, "n": 4, "val_kwargs": {"n": 1}, "custom": {}}
     reward = {"reward_model": {"enable": False}}
     data = {"mm_processor_kwargs": bounds, "train_batch_size": batch_size}
-    roles = {"rollout": rollout, "actor": {"optim": {"total_training_steps": steps}}}
+    model = {"use_remove_padding": True}
+    roles = {"rollout": rollout, "actor": {"optim": {"total_training_steps": steps}}, "model": model}
     run = {"total_epochs": 3, "total_training_steps": steps}
     trainer.config = OmegaConf.create({"actor_rollout_ref": roles, "reward": reward, "data": data, "trainer": run})
-    trainer.processor = SimpleNamespace(patch_size=14, merge_size=2, size={"shortest_edge": 1, "longest_edge": 10**6})
+    family = SimpleNamespace(model_type=model_type, get_text_config=SimpleNamespace)
+    size = {"shortest_edge": 1, "longest_edge": 10**6}
+    trainer.processor = SimpleNamespace(patch_size=14, merge_size=2, size=size, config=family)
     trainer._init_dataloader()
     return trainer
 
@@ -76,6 +80,15 @@ def test_rows_that_cannot_earn_are_named(monkeypatch: pytest.MonkeyPatch, caplog
     ]
     with pytest.raises(UsageError, match="1 of 1 training rows of framethinker cannot earn what the method pays"):
         start(monkeypatch, rows[1:], rows)
+
+
+def test_a_family_that_nobody_tried_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [make_row("v.mp4", "(B)")]
+    start(monkeypatch, rows, rows)
+    assert caplog.messages == []
+    start(monkeypatch, rows, rows, model_type="glm4v")
+    (line,) = caplog.messages
+    assert line.startswith("model_type=glm4v: nobody has tried it")
 
 
 def test_rows_without_a_loops_name_go_to_the_default_one(
