@@ -91,3 +91,27 @@ def test_rows_that_are_not_alike(tmp_path: Path) -> None:
     with pytest.raises(RowError, match="row 1 lacks 'colour', or has it and others do not"):
         write_rows([make_row("Who?", "x", "v.mp4"), plain], tmp_path / "rows.parquet")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("turns", "fault"),
+    [
+        (["<think>seen</think><answer>x</answer>"], None),
+        (["I saw it, and <answer>x</answer>"], None),
+        (["He is x."], "turn 0 must answer in the grammar of longvt, got 'He is x.'"),
+        (["<think>x?</think>", "<answer>x</answer>"], "turn 0 must ask for another one in the grammar of longvt"),
+    ],
+)
+def test_turns_that_are_no_rollout_are_named(turns: list[str], fault: str | None, tmp_path: Path) -> None:
+    (tmp_path / "v.mp4").touch()
+    rows = [make_row("Who?", "x", tmp_path / "v.mp4", method="longvt", turns=turns)]
+    write_rows(rows, tmp_path / "rows.parquet")
+    (report,) = validate_file(tmp_path / "rows.parquet")
+    assert (report.problems[0] if report.problems else "").startswith(fault or "") and bool(report.problems) == bool(
+        fault
+    )
+
+
+def test_turns_need_a_method() -> None:
+    with pytest.raises(UsageError, match="name it, such as method='longvt'"):
+        make_row("Who?", "x", "v.mp4", turns=["<answer>x</answer>"])

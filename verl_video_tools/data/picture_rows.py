@@ -73,13 +73,18 @@ def _are_texts(values: Any) -> bool:
     return isinstance(values, Sequence) and not isinstance(values, str) and all(isinstance(one, str) for one in values)
 
 
-def turns_fault(turns: Sequence[str], method: Method) -> str | None:
-    """Why turns cannot be a rollout to imitate, whatever it is shown; None if they may be."""
+def turns_fault(turns: Sequence[str], method: Method, *, takes_malformed: bool = False) -> str | None:
+    """Why turns cannot be a rollout to imitate, whatever it is shown; None if they may be.
+
+    Args:
+        takes_malformed: a turn need not follow the grammar to the letter.
+    """
     parsed = [method.parse(text) for text in turns]
     for number, turn in enumerate(parsed):
         is_last = number == len(turns) - 1
         fits = turn.answer is not None if is_last else turn.answer is None and method.continues_after(turn)
-        if not (fits and turn.well_formed):
+        if not fits or not (turn.well_formed or takes_malformed):
             expected = "answer" if is_last else "ask for another one"
-            return f"turn {number} must {expected} in the strict grammar of {method.name}, got {turns[number]!r:.120}"
+            grammar = "grammar" if takes_malformed else "strict grammar"
+            return f"turn {number} must {expected} in the {grammar} of {method.name}, got {turns[number]!r:.120}"
     return None

@@ -70,6 +70,7 @@ def make_row(
     index: int = 0,
     question_id: str | None = None,
     classification: str | None = None,
+    turns: Sequence[str] = (),
 ) -> Row:
     """One question about one video as a row, in the form of docs/rows.md that training, evaluation and tools read.
 
@@ -91,15 +92,19 @@ def make_row(
         index: the row's place in its file, for messages and records.
         question_id: what the data set calls the question.
         classification: for VideoBrain (docs/classify.md).
+        turns: what the assistant says in an example rollout to imitate, call after call to the answer, without end
+            tokens; for fine-tuning (docs/cold-start.md).
 
     Returns:
-        The row, with the columns of `ROW_SCHEMA`, and `agent_name` if `method` is given.
+        The row, with the columns of `ROW_SCHEMA`, or of `SFT_SCHEMA` with turns, and `agent_name` if `method` is given.
 
     Raises:
         RowError: the question is empty, the answer names none of the options, or one of two equal ones, the type does
             not exist or the segment does not start before it ends.
-        UsageError: there is no such method.
+        UsageError: there is no such method, or none is named for turns.
     """
+    if turns and method is None:
+        raise UsageError("turns are written in a method's grammar; name it, such as method='longvt'")
     if method is not None and method not in method_names():
         raise UsageError(f"there is no method {method!r}; choose one of: {', '.join(method_names())}")
     texts = without_letters(options)
@@ -130,6 +135,8 @@ def make_row(
     )
     if method is not None:
         row["agent_name"] = method
+    if turns:
+        row |= {"turns": list(turns), "template": "own"}
     Sample.from_row(row)
     return row
 
@@ -153,7 +160,7 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], 
     all_rows = [dict(row) for row in rows]
     if not all_rows:
         raise UsageError(f"there are no rows to write to {target}")
-    schema = ROW_SCHEMA
+    schema = SFT_SCHEMA if any("turns" in row for row in all_rows) else ROW_SCHEMA
     if any("agent_name" in row for row in all_rows):
         schema = schema.insert(1, pa.field("agent_name", pa.string()))
     entries = {field.name for field in schema.field("extra_info").type}

@@ -26,7 +26,7 @@ from verl_video_tools.core.types import AnswerLabel, Method, Sample, VideoInfo
 from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.formats.entries import without_letters
 from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, row_writer
-from verl_video_tools.data.picture_rows import is_picture_row, picture_faults
+from verl_video_tools.data.picture_rows import is_picture_row, picture_faults, turns_fault
 from verl_video_tools.data.rows import RowMethods
 from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.grading.answers import decided_by_rule
@@ -226,6 +226,12 @@ def row_report(
     except (RowError, TypeError, ValueError, IndexError, AttributeError) as error:
         return RowReport(number, (*problems, f"the row is invalid: {error}"))
     method = methods.of(name)
+    if (
+        (turns := row.get("turns"))
+        and method is not None
+        and (fault := turns_fault(turns, method, takes_malformed=True))
+    ):
+        problems.append(fault)
     problems += _question_problems(sample, method)
     problems += _media_problems(sample, method)
     # The first of several videos says nothing about the whole prompt, nor about a segment.

@@ -58,14 +58,15 @@ def test_every_command_runs(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_code_runs(folder: Path) -> None:
-    (code,) = blocks("python")
-    exec(compile(code, "own-data.md", "exec"), {})
+    exec(compile("".join(blocks("python")), "own-data.md", "exec"), {})
     assert [row["extra_info"]["question_type"] for row in read_rows(folder / "made.parquet")] == [
         "mc",
         "numeric",
         "segment",
     ]
-    assert not [report for report in validate_file(folder / "made.parquet") if report.problems]
+    assert [len(row["turns"]) for row in read_rows(folder / "examples.parquet")] == [2]
+    for name in ("made", "examples"):
+        assert not [report for report in validate_file(folder / f"{name}.parquet") if report.problems]
 
 
 def test_the_page_lists_the_fields() -> None:
