@@ -170,7 +170,7 @@ class _TokenizedScript:
         model = load_model_tokens(processor_path)
         self.envelope: PixelEnvelope = model.envelope
         self._tokenizer = model.tokenizer
-        self._end_of_turn_id: int = self._tokenizer.convert_tokens_to_ids("<|im_end|>")
+        self._end_of_turn_id = model.end_of_turn_id
         self._turns = iter(turns)
         self._max_turn_tokens = method.max_turn_tokens
         self._tokens = rollout_tokens(method.context_policy(), model.counter, self._end_of_turn_id)

@@ -5,4 +5,4 @@ from verl_video_tools.verl_plugin import images
 CACHE_BYTES = 2_000_000
 """Images of some steps of a soak."""
 
-images._cache = images._BlockCache(CACHE_BYTES)
+images._cache.capacity_bytes = CACHE_BYTES

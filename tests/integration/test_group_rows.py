@@ -12,8 +12,8 @@ import transfer_queue as tq
 from tests.group_method import NAME
 from tests.integration.groups import clear_queue, keys_of_group, one_group, run_config
 from tests.turns.framethinker import answer, choose, get
+from verl_video_tools.verl_plugin import queue
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
-from verl_video_tools.verl_plugin.queue import cell
 from verl_video_tools.verl_plugin.settings import unpack_record
 
 pytestmark = [
@@ -37,17 +37,17 @@ def test_rows_are_rewritten_and_keep_their_tags() -> None:
     asyncio.run(one_group(VideoAgentLoopWorker, config, "compared", SCRIPTS))
     keys = keys_of_group("compared")
     fields = ["rm_scores", "extra_fields", "responses", "response_mask", "rollout_log_probs", "num_turns"]
-    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=fields)
+    rows = queue.read(keys, "train", *fields)
     tags = tq.kv_list()["train"]
     # Two of four looked, 0.75 are wanted; three turns are the longest, two cost half of that.
-    for row, score in enumerate([1.0, 0.0, 0.25 - 0.25, 1.25 - 0.125]):
-        rewards, extra_fields = data["rm_scores"][row], cell(data["extra_fields"], row)
-        length = len(data["responses"][row])
+    for number, (row, score) in enumerate(zip(rows, [1.0, 0.0, 0.25 - 0.25, 1.25 - 0.125], strict=True)):
+        rewards, extra_fields = row["rm_scores"], row["extra_fields"]
+        length = len(row["responses"])
         expected = torch.tensor([0.0] * (length - 1) + [score])
         torch.testing.assert_close(rewards, expected)
         assert extra_fields["reward_extra_info"]["score"] == pytest.approx(score)
-        assert len(unpack_record(extra_fields).turns) == len(SCRIPTS[row])
-        assert len(data["response_mask"][row]) == len(data["rollout_log_probs"][row]) == length
-        tag = tags[keys[row]]
+        assert len(unpack_record(extra_fields).turns) == len(SCRIPTS[number])
+        assert len(row["response_mask"]) == len(row["rollout_log_probs"]) == length
+        tag = tags[keys[number]]
         assert (tag["status"], tag["response_len"]) == ("success", length)
     clear_queue()

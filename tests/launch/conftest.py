@@ -18,7 +18,7 @@ from tests.recipes.options import OF_THE_CALLER
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.launch import data, train
 from verl_video_tools.launch.checks.report import Check, Report
-from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
+from verl_video_tools.verl_plugin.checkpoints import LAST_CHECKPOINT
 
 
 @dataclass

@@ -15,7 +15,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.launch import data
 from verl_video_tools.launch.checks.report import Check, Status
 from verl_video_tools.launch.train import STARTED_WITH, Request, _planned, _program, dry_run, plan_run
-from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
+from verl_video_tools.verl_plugin.checkpoints import LAST_CHECKPOINT
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
-checkpoints = pytest.importorskip("verl_video_tools.verl_plugin.checkpoints", reason="verl names the file")
-TRACKER = "latest_checkpointed_iteration.txt"
+from verl_video_tools.verl_plugin import checkpoints
+
+TRACKER = checkpoints.LAST_CHECKPOINT
+
+
+@pytest.mark.slow  # it imports verl
+def test_the_file_is_the_one_that_verl_writes() -> None:
+    manager = pytest.importorskip("verl.utils.checkpoint.checkpoint_manager", reason="verl names the file")
+    assert manager.get_checkpoint_tracker_filename("run") == f"run/{TRACKER}"
 
 
 def saved(folder: Path, step: int, whole: bool = True) -> None:
@@ -68,7 +75,9 @@ def test_a_run_that_was_killed_before_it_named_its_first_checkpoint_has_it(tmp_p
 
 
 def left(folder: Path) -> list[int]:
-    return sorted(checkpoints._step(actor.parent) for actor in folder.glob("global_step_*/actor"))
+    """Steps whose weights are there; -1: of a folder that is no checkpoint."""
+    names = [actor.parent.name.removeprefix("global_step_") for actor in folder.glob("global_step_*/actor")]
+    return sorted(int(name) if name.isdecimal() else -1 for name in names)
 
 
 def test_weights_of_older_checkpoints_go_and_the_rest_stays(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ async def test_mask_placeholders_and_positions() -> None:
         token for token, keep in zip(result.output.response_ids, result.output.response_mask, strict=True) if keep
     ]
     assert image_token not in masked
-    assert torch.equal(positions_4L, position_ids_4L(processor(), result.ids, inputs))
+    assert torch.equal(positions_4L, position_ids_4L(processor(), processor().image_token_id, result.ids, inputs))
 
 
 async def test_one_reply_per_call_also_for_a_refused_one() -> None:

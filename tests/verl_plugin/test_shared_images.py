@@ -64,7 +64,7 @@ async def test_images_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     for session in range(2):
         for number, view in enumerate(VIEWS):
             (piece,) = await writer.write("group", session, 1, images(view))
-            assert put[piece.key] == number
+            assert put[piece.block] == number
     assert len(put) == len({block_name(images(view)) for view in VIEWS}) == len(VIEWS)
 
 

@@ -21,6 +21,7 @@ from examples.tiny_models.tiny_model import ARCHITECTURES, Architecture
 from tests.context_method import NAME
 from tests.turns.framethinker import answer, choose
 from tests.verl_plugin.harness import LARGE_PIXELS, Rollout, processor, run_loop
+from verl_video_tools.core.bounded_cache import BoundedCache
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import FrameRecord, ImagePart
 from verl_video_tools.verl_plugin import images as rollout_images
@@ -53,6 +54,10 @@ class Queue:
             value = None if fields is None else fields[number : number + 1]
             self.partitions.setdefault(partition_id, {})[key] = (value, tags[number])
 
+    def kv_put(self, key: str, partition_id: str, fields: Mapping[str, torch.Tensor], tag: Mapping[str, Any]) -> None:
+        columns = TensorDict({name: value[None] for name, value in fields.items()}, batch_size=1)
+        self.kv_batch_put([key], partition_id, columns, [tag])
+
     def kv_batch_get(self, keys: Sequence[str], partition_id: str, select_fields: Sequence[str]) -> TensorDict:
         (key,) = keys
         if key not in self.partitions.get(partition_id, {}):
@@ -71,7 +76,7 @@ class Queue:
 def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
     made = Queue()
     monkeypatch.setattr(queue_port, "tq", made)
-    monkeypatch.setattr(rollout_images, "_cache", rollout_images._BlockCache(1 << 20))
+    monkeypatch.setattr(rollout_images, "_cache", BoundedCache(1 << 20, rollout_images._num_bytes))
     return made
 
 
@@ -162,8 +167,8 @@ def test_neighbours_of_a_block_are_joined(places: str, expected: str) -> None:
     slices = [ImageSlice(place[0], int(place[1]), int(place[1]) + 1) for place in places.split()]
     joined = merged(slices)
 
-    def text(piece: ImageSlice) -> str:
-        return f"{piece.key}{piece.first}" + (f"-{piece.stop - 1}" if piece.stop > piece.first + 1 else "")
+    def text(piece: ImageSlice[str]) -> str:
+        return f"{piece.block}{piece.first}" + (f"-{piece.stop - 1}" if piece.stop > piece.first + 1 else "")
 
     assert " ".join(map(text, joined)) == expected
 
@@ -184,7 +189,7 @@ def test_images_of_any_sizes_come_back_from_their_block(queue: Queue) -> None:
 def test_the_blocks_that_were_used_last_are_kept(queue: Queue) -> None:
     for name in "abc":
         put_block(name, images(1), shared=False)
-    cache = rollout_images._BlockCache(2 * 3 * 84 * 56)
+    rollout_images._cache.capacity_bytes = 2 * 3 * 84 * 56
 
     def fetched(*names: str) -> list[str]:
         """Those that had to be."""
@@ -192,14 +197,14 @@ def test_the_blocks_that_were_used_last_are_kept(queue: Queue) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(rollout_images, "get_block", lambda key: asked.append(key) or get_block(key))
             for name in names:
-                cache.block(name)
+                rollout_images.cached_block(name)
         return asked
 
     assert fetched("a", "b", "a", "b") == ["a", "b"]  # exactly as many bytes as it may hold
     assert fetched("a", "c", "a") == ["c"]
     assert fetched("b") == ["b"]  # the one that was not used for longest has gone
-    small = rollout_images._BlockCache(1)
-    assert len(small.block("a")) == 1 and len(small._blocks) == 1  # never without the block that is asked for
+    rollout_images._cache.capacity_bytes = 1
+    assert len(rollout_images.cached_block("a")) == 1
 
 
 async def test_the_initial_frames_of_a_group_are_stored_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,9 @@ async def test_a_placeholder_that_the_policy_writes_flags_the_rollout() -> None:
 
 def test_positions_of_one_picture() -> None:
     ids = tokenizer().encode("B<|vision_start|><|image_pad|><|image_pad|><|image_pad|><|image_pad|><|vision_end|>B")
-    positions_4L = position_ids_4L(processor(), ids, {"image_grid_thw": torch.tensor([[1, 4, 4]])})
+    positions_4L = position_ids_4L(
+        processor(), processor().image_token_id, ids, {"image_grid_thw": torch.tensor([[1, 4, 4]])}
+    )
     assert positions_4L[1:].tolist() == [
         [0, 1, 2, 2, 2, 2, 4, 5],
         [0, 1, 2, 2, 3, 3, 4, 5],
@@ -101,6 +103,6 @@ async def test_positions_are_the_models_own_over_the_whole_rollout() -> None:
     """Also for pictures in observations, which the published code numbers one by one."""
     rollout = await run_loop([zoom(4, 6), RIGHT], method="videozoomer")
     inputs, positions_4L = rollout.training_tensors()
-    assert torch.equal(positions_4L, position_ids_4L(processor(), rollout.ids, inputs))
+    assert torch.equal(positions_4L, position_ids_4L(processor(), processor().image_token_id, rollout.ids, inputs))
     observation = len(rollout.output.prompt_ids)
     assert not torch.equal(positions_4L[1, observation:], positions_4L[2, observation:])

@@ -88,7 +88,7 @@ class Sample:
                 row's index.
         """
         extra_info = _entries(row, "extra_info", "row index=? split=?")
-        where = f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"
+        where = row_name(extra_info)
         question, video_path, question_type = (
             _text(extra_info, name, where) for name in ("question", "video_path", "question_type")
         )
@@ -173,6 +173,11 @@ def check_question(sample: Sample, judge: object | None) -> None:
                 f"the truth of a multiple-choice question must be the letter or the text of an option, got "
                 f"{truth!r} for options {list(sample.options)!r:.300}"
             )
+
+
+def row_name(extra_info: Mapping[str, Any]) -> str:
+    """How messages name a row."""
+    return f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"
 
 
 def _entries(row: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from verl_video_tools.core.machine import list_gpus, page
 from verl_video_tools.launch.checks.report import ROWS_OF_A_START, PlannedRun, Report
 from verl_video_tools.launch.data import export_expert, export_rollouts, make_demo, run_methods
 from verl_video_tools.launch.environment import CPU, Variables, quoted, ray_options, read_variables, run_environment
-from verl_video_tools.verl_plugin.export_model import LAST_CHECKPOINT
+from verl_video_tools.verl_plugin.checkpoints import LAST_CHECKPOINT
 from verl_video_tools.verl_plugin.marked_warnings import MARK
 
 Stage = Literal["grpo", "sft", "rft"]

@@ -90,7 +90,7 @@ class TokenStream:
     def start(self, messages: Sequence[Message]) -> None:
         self.images = [image for message in messages for image in content_images(message.content)]
         for image in self.images:
-            _pixels(image)
+            pixels_of(image)
         self.prompt_ids = self.counter.encode_prompt(messages)
 
     def append_turn(self, token_ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
@@ -106,7 +106,7 @@ class TokenStream:
             self.append_context([end_of_turn_id])
         images = content_images(content)
         for image in images:
-            _pixels(image)
+            pixels_of(image)
         self.append_context(self.counter.encode_observation(self.ids, content))
         self.images += images
 
@@ -119,10 +119,11 @@ class TokenStream:
 
 def pil_images(images: Sequence[ImagePart]) -> list[Image.Image]:
     """Images as verl's processors and servers take them: copies."""
-    return [Image.fromarray(_pixels(image)) for image in images]
+    return [Image.fromarray(pixels_of(image)) for image in images]
 
 
-def _pixels(image: ImagePart) -> np.ndarray:
+def pixels_of(image: ImagePart) -> np.ndarray:
+    """uint8, shape (height, width, 3). Raises InvariantError: the image was only planned."""
     if image.pixels_HWC is None:
         raise InvariantError("an image without pixels reached the model")
     return image.pixels_HWC
@@ -201,6 +202,11 @@ class ModelTokens:
     tokenizer: Any
     counter: TokenCounter
     envelope: PixelEnvelope
+
+    @property
+    def end_of_turn_id(self) -> int:
+        token_id: int = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
+        return token_id
 
 
 # ---------------------------------------------------------------------------------------------------- whole rollouts

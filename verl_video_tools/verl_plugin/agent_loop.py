@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +15,6 @@ from uuid import uuid4
 
 import numpy as np
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
-from verl.utils.tokenizer import get_processor_token_id
 
 from verl_video_tools.core.errors import InvariantError, RowError, SetupError, UsageError
 from verl_video_tools.core.method import rollout_overrides
@@ -24,7 +22,6 @@ from verl_video_tools.core.types import (
     FrameRecord,
     ImagePart,
     Message,
-    PixelEnvelope,
     Sample,
     StopReason,
     Trajectory,
@@ -33,11 +30,8 @@ from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.token_policy import TokenPolicy
 from verl_video_tools.rollout.tokens import (
     TokenBudget,
-    TokenCounter,
     TokenStream,
-    check_invariants,
     pil_images,
-    processor_token_counts,
     rollout_tokens,
 )
 from verl_video_tools.services.tool_model import connected
@@ -50,6 +44,7 @@ from verl_video_tools.verl_plugin.agent_loop_worker import (
 )
 from verl_video_tools.verl_plugin.group_router import RequestId, finish_rollout
 from verl_video_tools.verl_plugin.images import ImageSender, takes_image_references
+from verl_video_tools.verl_plugin.model_tokens import RunModel
 from verl_video_tools.verl_plugin.settings import (
     CACHED_TOKENS,
     NO_VERSION,
@@ -64,7 +59,7 @@ from verl_video_tools.verl_plugin.settings import (
     retrieval_config,
     tool_model_config,
 )
-from verl_video_tools.video import envelope_of, fit_envelope
+from verl_video_tools.video import fit_envelope
 
 logger = logging.getLogger(__name__)
 
@@ -92,14 +87,11 @@ class VideoAgentLoop(AgentLoopBase):
         self.retriever = None if retrieval_cfg is None else retrieval_actor.connect(retrieval_cfg)
         tool_model_cfg = tool_model_config(self.rollout_config)
         self.tool_model = None if tool_model_cfg is None else connected(tool_model_cfg)
-        self.envelope: PixelEnvelope = envelope_of(self.processor, self.mm_processor_kwargs)
-        self.image_token_id = get_processor_token_id(self.processor, "image")
-        self.counter = TokenCounter(self.continuous_token_builder, self.image_token_id, self.envelope.factor)
-        self.end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
+        self.model = RunModel.of(self.continuous_token_builder, self.processor, self.mm_processor_kwargs)
+        self.end_of_turn_id = self.model.end_of_turn_id
         # Models are served with several: Qwen's generation configs also name the one that ends a document.
         self.end_ids = frozenset({self.end_of_turn_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id})
-        self.video_token_id = get_processor_token_id(self.processor, "video")
-        kinds = (self.image_token_id, self.video_token_id)
+        kinds = (self.model.image_token_id, self.model.video_token_id)
         self.placeholders = {id: self._decode([id]) for id in kinds if id is not None}
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
@@ -123,15 +115,14 @@ class VideoAgentLoop(AgentLoopBase):
         uid = str(kwargs.get("uid") or uuid4().hex)
         session_id = int(kwargs.get("session_id") or 0)  # verl's older trainers give none: all take the first
         running = running_group()
-        validates = None if running is None else running.validates
-        validate = is_validation(sampling_params, self.rollout_config) if validates is None else validates
+        validate = is_validation(sampling_params, self.rollout_config) if running is None else running.validates
         group = group_methods(self.run_method, self.rollout_config, validate)
         method = group[session_id % len(group)]
         if not validate:
             register_group_scoring(self.run_method, sample)
         batch_size = self.data_config.get("val_batch_size" if validate else "train_batch_size") or _ALL_ROWS
         request_id = str(RequestId.of(uid, session_id, len(group), batch_size))
-        tokens = rollout_tokens(method.context_policy(), self.counter, self.end_of_turn_id)
+        tokens = rollout_tokens(method.context_policy(), self.model.counter, self.end_of_turn_id)
         budget = TokenBudget(
             tokens=tokens,
             prompt_length=self.rollout_config.prompt_length,
@@ -151,7 +142,7 @@ class VideoAgentLoop(AgentLoopBase):
             self.end_ids,
             with_logprobs=self.rollout_config.calculate_log_probs,
         )
-        episode = Episode(method, sample, self.envelope, budget, self.retriever, group, self.tool_model)
+        episode = Episode(method, sample, self.model.envelope, budget, self.retriever, group, self.tool_model)
         trajectory, index = episode.trajectory, sample.extra_info.get("index")
         trajectory.settings = rollout_overrides(method, self.run_method)
         sequences: Sequence[TokenStream] = ()
@@ -177,8 +168,7 @@ class VideoAgentLoop(AgentLoopBase):
         """Raises InvariantError for a sequence that must not be trained on."""
         if not (stream.images or validate):
             raise InvariantError("its method has shown no image, and verl 0.9.1 cannot train on a sequence without any")
-        counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
-        check_invariants(stream, self.image_token_id, counts, self.video_token_id)
+        self.model.check(stream)
         # verl decodes a finished rollout for its processor, which takes a spelling for an image that is not there.
         text = self._decode([token for token in stream.ids if token not in self.placeholders])
         if spelt := [name for name in self.placeholders.values() if name in text]:
@@ -201,9 +191,10 @@ class VideoAgentLoop(AgentLoopBase):
         has no attribute 'mean'"), and a video that cannot be read fails for its whole group. No video has a frame -1:
         siblings that did see one of that size are to share nothing with it (`images.block_name`).
         """
-        width, height = fit_envelope(self.envelope.factor, self.envelope.factor, self.envelope)
+        envelope = self.model.envelope
+        width, height = fit_envelope(envelope.factor, envelope.factor, envelope)
         blank = ImagePart(FrameRecord(-1, 0.0, width, height), np.zeros((height, width, 3), np.uint8))
-        stream = TokenStream(self.counter)
+        stream = TokenStream(self.model.counter)
         await asyncio.to_thread(stream.start, [Message("user", (blank,))])
         return stream
 
@@ -259,7 +250,3 @@ async def _run_timed(episode: Episode, policy: TokenPolicy, timing: AgentLoopMet
     finally:
         timing.generate_sequences = policy.generation_seconds
         timing.tool_calls = time.perf_counter() - started - policy.policy_seconds
-
-
-if os.environ.get("VERL_LOGGING_LEVEL"):
-    logger.setLevel(os.environ["VERL_LOGGING_LEVEL"])

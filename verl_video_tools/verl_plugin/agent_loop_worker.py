@@ -55,7 +55,6 @@ from verl_video_tools.rollout.tokens import placeholder_runs
 from verl_video_tools.verl_plugin import queue
 from verl_video_tools.verl_plugin.images import (
     BlockWriter,
-    ImageSlice,
     StoredPixelValues,
     image_grids_N3,
     merged,
@@ -106,8 +105,8 @@ class RolloutGroup:
     sample: Sample | None = None
     rollouts: dict[int, StoredRollout] = field(default_factory=dict)
     """By the number of the rollout in the group. One whose loop, scoring or storing failed is missing."""
-    validates: bool | None = None
-    """Whether it is one of validation; None where it is not known."""
+    validates: bool = False
+    """Whether it is one of validation."""
 
     def check_scored(self, output: AgentLoopOutput) -> None:
         """Called before verl stores a rollout's rows, which it would train on even if the group has failed.
@@ -177,7 +176,7 @@ class RolloutGroup:
 _group: ContextVar[RolloutGroup | None] = ContextVar("rollout_group", default=None)
 
 
-def begin_group(validates: bool | None = None) -> RolloutGroup:
+def begin_group(validates: bool = False) -> RolloutGroup:
     """For the running asyncio task and all that it starts: verl runs each question in one, and its rollouts in
     others that this one starts."""
     group = RolloutGroup(validates=validates)
@@ -215,7 +214,7 @@ async def write_rewards(rollouts: Sequence[StoredRollout]) -> None:
     if not rollouts:
         return
     keys = [key for rollout in rollouts for key in rollout.keys]
-    await queue.write_rows_async(keys, "train", [row for rollout in rollouts for row in rollout.rows()])
+    await queue.write_async(keys, "train", [row for rollout in rollouts for row in rollout.rows()])
 
 
 async def remove_rows(rollouts: Iterable[StoredRollout]) -> None:
@@ -351,26 +350,17 @@ async def row_inputs(
     places = dict(zip(map(id, distinct), slices, strict=True))
 
     def row(output: AgentLoopOutput, images: Sequence[ImagePart]) -> RowInputs:
-        return _row(output, images, [places[id(image)] for image in images], processor, mm_processor_kwargs, dtype)
+        slices = merged(places[id(image)] for image in images)
+        grids_N3 = image_grids_N3(processor.image_processor, [image.record for image in images])
+        inputs = {
+            "pixel_values": StoredPixelValues(slices, processor.image_processor, mm_processor_kwargs, dtype),
+            "image_grid_thw": grids_N3,
+            "images_seqlens": torch.repeat_interleave(grids_N3[:, 1] * grids_N3[:, 2], grids_N3[:, 0]),
+        }
+        ids = [*output.prompt_ids, *output.response_ids]
+        return RowInputs(inputs, position_ids_4L(processor, image_token_id, ids, inputs))
 
     return [await asyncio.to_thread(row, output, images) for output, images in zip(outputs, sequences, strict=True)]
-
-
-def _row(
-    output: AgentLoopOutput,
-    images: Sequence[ImagePart],
-    slices: Sequence[ImageSlice],
-    processor: Any,
-    mm_processor_kwargs: Mapping[str, Any],
-    dtype: torch.dtype,
-) -> RowInputs:
-    grids_N3 = image_grids_N3(processor.image_processor, [image.record for image in images])
-    inputs = {
-        "pixel_values": StoredPixelValues(merged(slices), processor.image_processor, mm_processor_kwargs, dtype),
-        "image_grid_thw": grids_N3,
-        "images_seqlens": torch.repeat_interleave(grids_N3[:, 1] * grids_N3[:, 2], grids_N3[:, 0]),
-    }
-    return RowInputs(inputs, position_ids_4L(processor, [*output.prompt_ids, *output.response_ids], inputs))
 
 
 _Base: Any = object  # the methods below are those of verl's worker, which the class is combined with

@@ -97,12 +97,11 @@ def complete_padding(batch: KVBatchMeta) -> None:
     shortest = min(real, key=lambda row: batch.tags[row]["seq_len"])
     copied = ["prompts", "responses", "input_ids", "position_ids", "multi_modal_inputs"]
     key, partition_id = batch.keys[shortest], batch.partition_id
-    data = queue.read([key], partition_id, *copied)
-    fields = {name: queue.cell(data[name], 0) for name in copied}
+    (fields,) = queue.read([key], partition_id, *copied)
     zeros = torch.zeros_like(fields["responses"])
     fields |= {"response_mask": zeros, "loss_mask": zeros, "rm_scores": zeros.float()}
     fields |= {"rollout_log_probs": zeros.float()}  # which verl's padding has in every case
-    queue.write_rows([batch.keys[row] for row in padding], partition_id, [fields] * len(padding))
+    queue.write([batch.keys[row] for row in padding], partition_id, [fields] * len(padding))
     for row in padding:
         batch.tags[row] |= {name: batch.tags[shortest][name] for name in ("prompt_len", "response_len", "seq_len")}
 
@@ -128,11 +127,11 @@ def lengthen(batch: KVBatchMeta, row: int, pad_token_id: int, log_probs: Sequenc
     values = {"input_ids": pad_token_id, "responses": pad_token_id}
     values |= dict.fromkeys(("response_mask", "loss_mask", "rm_scores", *log_probs), 0)
     key, partition_id = batch.keys[row], batch.partition_id
-    data = queue.read([key], partition_id, *values, "position_ids")
-    fields = {name: torch.cat([data[name][0], data[name][0].new_tensor([value])]) for name, value in values.items()}
-    positions = data["position_ids"][0]
-    fields["position_ids"] = torch.cat([positions, positions[..., -1:] + 1], dim=-1)
-    queue.write([key], partition_id, {name: value.unsqueeze(0) for name, value in fields.items()})
+    (fields,) = queue.read([key], partition_id, *values, "position_ids")
+    lengthened = {name: torch.cat([fields[name], fields[name].new_tensor([value])]) for name, value in values.items()}
+    positions = fields["position_ids"]
+    lengthened["position_ids"] = torch.cat([positions, positions[..., -1:] + 1], dim=-1)
+    queue.write([key], partition_id, [lengthened])
     tag = batch.tags[row]
     tag["seq_len"], tag["response_len"] = tag["seq_len"] + 1, tag["response_len"] + 1
 
@@ -185,25 +184,26 @@ def scored(keys: list[str], partition_id: str) -> tuple[list[Trajectory], list[M
     Args:
         keys: of the rollouts' last sequences.
     """
-    data = queue.read(keys, partition_id, "extra_fields")
-    extra_fields = [queue.cell(data["extra_fields"], i) for i in range(len(keys))]
+    extra_fields = [row["extra_fields"] for row in queue.read(keys, partition_id, "extra_fields")]
     infos = [fields.get("reward_extra_info") or {} for fields in extra_fields]
     return [unpack_record(fields) for fields in extra_fields], infos
 
 
 def summed(name: str, rollouts: Sequence[RolloutRows], partition_id: str) -> list[float]:
     """A field of tokens, summed up over the last sequence of each rollout."""
-    keys = [rollout.keys[-1] for rollout in rollouts]
-    data = queue.read(keys, partition_id, name)
-    return [float(data[name][i].sum()) for i in range(len(keys))]
+    rows = queue.read([rollout.keys[-1] for rollout in rollouts], partition_id, name)
+    return [float(row[name].sum()) for row in rows]
 
 
 def exclude(rollouts: Sequence[RolloutRows], partition_id: str) -> None:
     """A group of its own keeps a rollout out of its siblings' mean, a zero mask out of the loss."""
     keys = keys_of(rollouts)
-    zeros = queue.read(keys, partition_id, "response_mask")["response_mask"] * 0
+    zeros = [row["response_mask"] * 0 for row in queue.read(keys, partition_id, "response_mask")]
     groups = [f"flagged_{rollout.keys[-1]}" for rollout in rollouts for _ in rollout.keys]
-    queue.write(keys, partition_id, {"response_mask": zeros, "loss_mask": zeros.clone(), "uid": groups})
+    excluded = [
+        {"response_mask": zero, "loss_mask": zero, "uid": group} for zero, group in zip(zeros, groups, strict=True)
+    ]
+    queue.write(keys, partition_id, excluded)
 
 
 def correct_by_group(rollouts: Sequence[RolloutRows], algorithm: DictConfig, partition_id: str) -> None:
@@ -226,8 +226,8 @@ def correct_by_group(rollouts: Sequence[RolloutRows], algorithm: DictConfig, par
 def zero_advantages(keys: list[str], partition_id: str) -> None:
     if not keys:
         return
-    data = queue.read(keys, partition_id, "advantages", "returns")
-    queue.write(keys, partition_id, {name: data[name] * 0 for name in ("advantages", "returns")})
+    rows = queue.read(keys, partition_id, "advantages", "returns")
+    queue.write(keys, partition_id, [{name: value * 0 for name, value in row.items()} for row in rows])
 
 
 def write_no_advantages(batch: KVBatchMeta, with_token_rewards: bool) -> None:
@@ -236,11 +236,13 @@ def write_no_advantages(batch: KVBatchMeta, with_token_rewards: bool) -> None:
     Args:
         with_token_rewards: rewards by token are theirs, too (`use_kl_in_reward`); here those that were earned.
     """
-    earned = queue.read(batch.keys, batch.partition_id, "rm_scores")["rm_scores"]
-    fields = {"advantages": earned * 0, "returns": earned * 0}
-    if with_token_rewards:
-        fields["token_level_rewards"] = earned
-    queue.write(batch.keys, batch.partition_id, fields)
+    rows = []
+    for row in queue.read(batch.keys, batch.partition_id, "rm_scores"):
+        zeros = row["rm_scores"] * 0
+        rows.append({"advantages": zeros, "returns": zeros})
+        if with_token_rewards:
+            rows[-1]["token_level_rewards"] = row["rm_scores"]
+    queue.write(batch.keys, batch.partition_id, rows)
 
 
 def credit_sequences(
@@ -268,10 +270,9 @@ def credit_sequences(
         for rollout, reward in zip(rollouts, rewards, strict=True)
         for _ in rollout.keys
     ]
-    masks = queue.read(keys, partition_id, "response_mask")["response_mask"]
-    values = [advantage * masks[i].float() for i, advantage in enumerate(advantages)]
-    packed = torch.nested.as_nested_tensor(values, layout=torch.jagged)
-    queue.write(keys, partition_id, {name: packed.clone() for name in ("advantages", "returns")})
+    rows = queue.read(keys, partition_id, "response_mask")
+    credits = [advantage * row["response_mask"].float() for advantage, row in zip(advantages, rows, strict=True)]
+    queue.write(keys, partition_id, [{"advantages": credit, "returns": credit} for credit in credits])
 
 
 # ------------------------------------------------------------------------------------------------- which rollouts train
@@ -399,26 +400,28 @@ def shared_values(
     Args:
         keys: of all sequences of whole groups.
         metric: an entry of `reward_extra_info`; None: the reward.
-        see: is shown each key with the breakdown of its reward, since those of dropped groups reach nobody else.
+        see: is shown the last key of each rollout with the breakdown of its reward, since those of dropped groups reach
+            nobody else.
         dropped: counts the rollouts of groups that share a value.
     """
-    data = queue.read(keys, partition_id, "extra_fields", *([] if metric else ["rm_scores"]))
+    rollouts = group_rollouts(keys)
+    fields = ["extra_fields"] if metric else ["extra_fields", "rm_scores"]
+    rows = queue.read([rollout.keys[-1] for rollout in rollouts], partition_id, *fields)
     values: dict[str, set[float]] = {}
-    flagged: dict[str, dict[str, bool]] = {}  # by rollout, which has a key per sequence
-    for i, key in enumerate(keys):
-        info = queue.cell(data["extra_fields"], i).get("reward_extra_info", {})
-        see(key, info)
-        rollout = key.rsplit("_", 1)[0]
-        uid = rollout.rsplit("_", 1)[0]
-        group_values = values.setdefault(uid, set())
-        flagged.setdefault(uid, {})[rollout] = is_flagged = bool(info.get("flagged"))
+    flagged: dict[str, list[bool]] = {}
+    for rollout, row in zip(rollouts, rows, strict=True):
+        info = row["extra_fields"].get("reward_extra_info", {})
+        see(rollout.keys[-1], info)
+        group_values = values.setdefault(rollout.uid, set())
+        is_flagged = bool(info.get("flagged"))
+        flagged.setdefault(rollout.uid, []).append(is_flagged)
         if not is_flagged:
-            group_values.add(float(info[metric] if metric else data["rm_scores"][i].sum()))
+            group_values.add(float(info[metric] if metric else row["rm_scores"].sum()))
     shared: dict[str, float | None] = {}
     for uid, group_values in values.items():
         # A lone valid rollout has one value; a group without any has none, and its rollouts scored 0.
         shared[uid] = None if len(group_values) > 1 else next(iter(group_values), 0.0)
         if shared[uid] is not None:
             dropped.count += len(flagged[uid])
-            dropped.flagged += sum(flagged[uid].values())
+            dropped.flagged += sum(flagged[uid])
     return shared

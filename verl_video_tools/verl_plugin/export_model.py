@@ -19,11 +19,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.files import whole_file
+from verl_video_tools.core.files import whole_file, write_json
 from verl_video_tools.methods.run_settings import copy_run_settings
-
-LAST_CHECKPOINT = "latest_checkpointed_iteration.txt"
-_STEP_PREFIX = "global_step_"
+from verl_video_tools.verl_plugin.checkpoints import STEP_PREFIX, last_checkpoint
 
 
 def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
@@ -60,28 +58,13 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
     return checkpoint
 
 
-def last_checkpoint(checkpoint_dir: Path) -> Path:
-    """Folder of the last finished checkpoint of a run's actor, or of fine-tuning.
-
-    Raises:
-        UsageError: there is none.
-    """
-    step_file = checkpoint_dir / LAST_CHECKPOINT
-    if not step_file.is_file():
-        raise UsageError(f"{checkpoint_dir} holds no finished checkpoint ({LAST_CHECKPOINT} is missing); train first")
-    checkpoint = checkpoint_dir / f"{_STEP_PREFIX}{step_file.read_text().strip()}"
-    if (checkpoint / "actor").is_dir():  # of reinforcement learning, which has more than one model
-        return checkpoint / "actor"
-    return checkpoint
-
-
 def _check_replaceable(checkpoint_dir: Path, out_dir: Path) -> None:
     """Raises UsageError where replacing `out_dir`, both paths resolved, would destroy a checkpoint or other things."""
     if checkpoint_dir.is_relative_to(out_dir):
         raise UsageError(f"{out_dir} holds the run itself and would be replaced; give a folder of the model's own")
     if out_dir.is_relative_to(checkpoint_dir):
         beside = out_dir.relative_to(checkpoint_dir).parts[0]
-        if beside.startswith(_STEP_PREFIX):
+        if beside.startswith(STEP_PREFIX):
             raise UsageError(f"{out_dir} is part of the checkpoint {beside}; give a folder outside the checkpoints")
     if out_dir.exists() and not (out_dir.is_dir() and _is_model_or_empty(out_dir)):
         raise UsageError(
@@ -132,8 +115,7 @@ def forget_attention(config_file: Path) -> None:
         return
     config = json.loads(config_file.read_text(encoding="utf-8"))
     if config.pop("attn_implementation", None) is not None:
-        with whole_file(config_file) as partial:
-            partial.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        write_json(config_file, config)
 
 
 def declare_dtype(folder: Path) -> None:
@@ -150,7 +132,7 @@ def declare_dtype(folder: Path) -> None:
     for section in [config, *(value for value in config.values() if isinstance(value, dict))]:
         if section is config or "dtype" in section:
             section["dtype"] = dtype
-    config_file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_json(config_file, config)
 
 
 def merge_adapter(folder: Path) -> None:

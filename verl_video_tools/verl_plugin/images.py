@@ -23,12 +23,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import threading
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -36,12 +34,42 @@ import numpy.typing as npt
 import ray
 import torch
 from verl.utils.device import get_device_id, get_device_name, get_torch_device
-from verl.utils.tokenizer import get_processor_token_id
 
+from verl_video_tools.core.bounded_cache import BoundedCache
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import FrameRecord, ImagePart
+from verl_video_tools.rollout.tokens import pixels_of
 from verl_video_tools.verl_plugin import queue
 from verl_video_tools.verl_plugin.queue import KVBatchMeta
+
+Block = TypeVar("Block")
+"""What several images lie in: an `ImageObject`, or the key of a block in the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSlice(Generic[Block]):
+    """Consecutive images of a block: those from `first` up to, but without, `stop`."""
+
+    block: Block
+    first: int
+    stop: int
+
+
+def slices_of(block: Block, num_images: int) -> list[ImageSlice[Block]]:
+    """One for each image of a block."""
+    return [ImageSlice(block, number, number + 1) for number in range(num_images)]
+
+
+def merged(slices: Iterable[ImageSlice[Block]]) -> tuple[ImageSlice[Block], ...]:
+    """The same images in the same order, with neighbours of a block joined."""
+    joined: list[ImageSlice[Block]] = []
+    for piece in slices:
+        if joined and joined[-1].block == piece.block and joined[-1].stop == piece.first:
+            joined[-1] = ImageSlice(piece.block, joined[-1].first, piece.stop)
+        else:
+            joined.append(piece)
+    return tuple(joined)
+
 
 # --------------------------------------------------------------------------------------------------- sent to the engine
 
@@ -109,15 +137,9 @@ def image_name(pixels_HWC: npt.NDArray[np.uint8]) -> str:
 
 
 def store(images: Sequence[ImagePart]) -> ImageObject:
-    """Copy images into the object store; for a thread, since hashing and copying take their time.
-
-    Raises:
-        InvariantError: an image has no pixels.
-    """
-    arrays = [image.pixels_HWC for image in images]
-    if any(array is None for array in arrays):
-        raise InvariantError("an image without pixels is to be sent to the inference server")
-    return ImageObject(ray.put(arrays), [image_name(array) for array in arrays if array is not None])
+    """Copy images into the object store; for a thread, since hashing and copying take their time."""
+    arrays = [pixels_of(image) for image in images]
+    return ImageObject(ray.put(arrays), [image_name(array) for array in arrays])
 
 
 _InitialFrames = tuple[str, tuple[FrameRecord, ...]]
@@ -135,22 +157,19 @@ class ImageSender:
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._places: dict[int, tuple[ImageObject, int]] = {}
+        self._places: dict[int, ImageSlice[ImageObject]] = {}
         self._sent: list[ImagePart] = []  # an identity is an image's only while it lives
 
     async def send(self, images: Sequence[ImagePart]) -> list[SentImages]:
         """References to images, in their order. Those that no turn has shown before are stored first."""
         if new := [image for image in images if id(image) not in self._places]:
             stored = await (asyncio.to_thread(store, new) if self._places else self._shared(new))
-            self._places |= {id(image): (stored, number) for number, image in enumerate(new)}
+            self._places |= zip(map(id, new), slices_of(stored, len(new)), strict=True)
             self._sent += new
-        pieces: list[tuple[ImageObject, int, int]] = []
-        for stored, number in (self._places[id(image)] for image in images):
-            if pieces and pieces[-1][0] is stored and pieces[-1][2] == number:
-                pieces[-1] = (stored, pieces[-1][1], number + 1)
-            else:
-                pieces.append((stored, number, number + 1))
-        return [SentImages(stored.reference, first, stored.names[first:stop]) for stored, first, stop in pieces]
+        return [
+            SentImages(piece.block.reference, piece.first, piece.block.names[piece.first : piece.stop])
+            for piece in merged(self._places[id(image)] for image in images)
+        ]
 
     async def _shared(self, images: Sequence[ImagePart]) -> ImageObject:
         key = self._group, tuple(image.record for image in images)
@@ -170,34 +189,20 @@ class ImageSender:
 PARTITION_ID = "video_tools_images"
 
 
-@dataclass(frozen=True, slots=True)
-class ImageSlice:
-    """Consecutive images of a block: those from `first` up to, but without, `stop`."""
-
-    key: str
-    first: int
-    stop: int
-
-
 def block_name(images: Sequence[ImagePart]) -> str:
     """A name that two rollouts of a group have in common if they were shown the same frames at the same sizes."""
     return "initial-" + hashlib.sha1(repr([image.record for image in images]).encode()).hexdigest()
 
 
 def pack(images: Sequence[ImagePart]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pixels of images as one tensor, uint8 (bytes,), and their sizes, int32 (images, 2): height and width.
-
-    Raises:
-        InvariantError: an image has no pixels.
-    """
+    """Pixels of images as one tensor, uint8 (bytes,), and their sizes, int32 (images, 2): height and width."""
     sizes_N2 = np.array([(image.record.height, image.record.width) for image in images], dtype=np.int32)
     pixels = np.empty(int(sizes_N2.prod(axis=1, dtype=np.int64).sum()) * 3, dtype=np.uint8)
     first = 0
     for image in images:
-        if image.pixels_HWC is None:
-            raise InvariantError("an image without pixels is to be stored")
-        pixels[first : first + image.pixels_HWC.size] = image.pixels_HWC.reshape(-1)
-        first += image.pixels_HWC.size
+        flat = pixels_of(image).reshape(-1)
+        pixels[first : first + flat.size] = flat
+        first += flat.size
     return torch.from_numpy(pixels), torch.from_numpy(sizes_N2)
 
 
@@ -212,14 +217,10 @@ def unpack(pixels: torch.Tensor, sizes_N2: torch.Tensor) -> list[torch.Tensor]:
 
 
 def put_block(key: str, images: Sequence[ImagePart], *, shared: bool) -> None:
-    """Store the pixels of images. Blocks the thread, not the queue's own event loop.
-
-    Raises:
-        InvariantError: an image has no pixels.
-    """
+    """Store the pixels of images. Blocks the thread, not the queue's own event loop."""
     pixels, sizes_N2 = pack(images)
-    tags = [{"num_bytes": pixels.nbytes, "shared": shared}]
-    queue.write([key], PARTITION_ID, {"pixels": pixels[None], "sizes": sizes_N2[None]}, tags)
+    tag = {"num_bytes": pixels.nbytes, "shared": shared}
+    queue.write_tagged(key, PARTITION_ID, {"pixels": pixels, "sizes": sizes_N2}, tag)
 
 
 def get_block(key: str) -> list[torch.Tensor]:
@@ -229,10 +230,10 @@ def get_block(key: str) -> list[torch.Tensor]:
         InvariantError: the queue does not hold it.
     """
     try:
-        data = queue.read([key], PARTITION_ID, "pixels", "sizes")
+        (row,) = queue.read([key], PARTITION_ID, "pixels", "sizes")
     except (RuntimeError, ValueError) as error:
         raise InvariantError(f"the images {key!r} of a rollout are not in the queue any more: {error}") from error
-    return unpack(data["pixels"][0], data["sizes"][0])
+    return unpack(row["pixels"], row["sizes"])
 
 
 MAX_REMEMBERED = 4096
@@ -248,21 +249,23 @@ class BlockWriter:
     def __init__(self) -> None:
         self._shared: dict[str, asyncio.Task[None]] = {}
 
-    async def write(self, uid: str, session_id: int, num_initial: int, images: Sequence[ImagePart]) -> list[ImageSlice]:
+    async def write(
+        self, uid: str, session_id: int, num_initial: int, images: Sequence[ImagePart]
+    ) -> list[ImageSlice[str]]:
         """Store the images of one rollout, and return where each lies.
 
         Args:
             num_initial: how many of them, from the first on, are the rollout's initial frames.
         """
-        slices: list[ImageSlice] = []
+        slices: list[ImageSlice[str]] = []
         if initial := images[:num_initial]:
             key = f"{uid}_{block_name(initial)}"
             await self._put_once(key, initial)
-            slices += [ImageSlice(key, i, i + 1) for i in range(len(initial))]
+            slices += slices_of(key, len(initial))
         if called := images[num_initial:]:
             key = f"{uid}_{session_id}-called"
             await asyncio.to_thread(put_block, key, called, shared=False)
-            slices += [ImageSlice(key, i, i + 1) for i in range(len(called))]
+            slices += slices_of(key, len(called))
         return slices
 
     async def _put_once(self, key: str, images: Sequence[ImagePart]) -> None:
@@ -277,17 +280,6 @@ class BlockWriter:
         except Exception:
             self._shared.pop(key, None)  # the next rollout tries again
             raise
-
-
-def merged(slices: Iterable[ImageSlice]) -> tuple[ImageSlice, ...]:
-    """The same images in the same order, with neighbours of a block joined."""
-    joined: list[ImageSlice] = []
-    for piece in slices:
-        if joined and joined[-1].key == piece.key and joined[-1].stop == piece.first:
-            joined[-1] = ImageSlice(piece.key, joined[-1].first, piece.stop)
-        else:
-            joined.append(piece)
-    return tuple(joined)
 
 
 def release(batch: KVBatchMeta) -> dict[str, float]:
@@ -386,7 +378,7 @@ class StoredPixelValues(LazyPixelValues):
         slices: the sequence's images, in order.
     """
 
-    def __init__(self, slices: tuple[ImageSlice, ...], *args: Any) -> None:
+    def __init__(self, slices: tuple[ImageSlice[str], ...], *args: Any) -> None:
         super().__init__(*args)
         self.slices = slices
 
@@ -396,7 +388,7 @@ class StoredPixelValues(LazyPixelValues):
 
     def images(self) -> list[torch.Tensor]:
         """Raises InvariantError if the queue does not hold them."""
-        return [image for piece in self.slices for image in _cache.block(piece.key)[piece.first : piece.stop]]
+        return [image for piece in self.slices for image in cached_block(piece.block)[piece.first : piece.stop]]
 
 
 class HeldPixelValues(LazyPixelValues):
@@ -418,36 +410,19 @@ class HeldPixelValues(LazyPixelValues):
         return unpack(self.pixels, self.sizes_N2)
 
 
-class _BlockCache:
-    """Blocks of images that were fetched last, up to a number of bytes."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._blocks: OrderedDict[str, list[torch.Tensor]] = OrderedDict()
-        self._num_bytes = 0
-        self._lock = threading.Lock()
-
-    def block(self, key: str) -> list[torch.Tensor]:
-        with self._lock:
-            if (images := self._blocks.get(key)) is not None:
-                self._blocks.move_to_end(key)
-                return images
-        images = get_block(key)
-        with self._lock:
-            if key not in self._blocks:
-                self._blocks[key] = images
-                self._num_bytes += _num_bytes(images)
-            while self._num_bytes > self._max_bytes and len(self._blocks) > 1:
-                _, oldest = self._blocks.popitem(last=False)
-                self._num_bytes -= _num_bytes(oldest)
-        return images
-
-
 def _num_bytes(images: Sequence[torch.Tensor]) -> int:
     return sum(image.numel() for image in images)
 
 
-_cache = _BlockCache(CACHE_BYTES)
+_cache: BoundedCache[str, list[torch.Tensor]] = BoundedCache(CACHE_BYTES, _num_bytes)
+
+
+def cached_block(key: str) -> list[torch.Tensor]:
+    """As `get_block`."""
+    if (images := _cache.get(key)) is None:
+        images = get_block(key)
+        _cache.put(key, images)
+    return images
 
 
 def image_grids_N3(image_processor: Any, records: Sequence[FrameRecord]) -> torch.Tensor:
@@ -461,7 +436,9 @@ def image_grids_N3(image_processor: Any, records: Sequence[FrameRecord]) -> torc
     return torch.tensor(grids, dtype=torch.long).reshape(-1, 3)
 
 
-def position_ids_4L(processor: Any, ids: Sequence[int], inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def position_ids_4L(
+    processor: Any, image_token_id: int, ids: Sequence[int], inputs: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
     """Positions of an unpadded sequence: one row in reading order, three of the model's multimodal rotary embedding.
 
     Equal to what verl's agent loop worker computes (`_compute_position_ids`); tests compare the two.
@@ -475,7 +452,7 @@ def position_ids_4L(processor: Any, ids: Sequence[int], inputs: Mapping[str, tor
         int64, shape (4, len(ids)).
     """
     input_ids_1L = torch.tensor([list(ids)], dtype=torch.long)
-    is_image_1L = input_ids_1L == get_processor_token_id(processor, "image")
+    is_image_1L = input_ids_1L == image_token_id
     rope_ids_31L, _ = processor.get_rope_index(
         input_ids=input_ids_1L,
         attention_mask=torch.ones_like(input_ids_1L),

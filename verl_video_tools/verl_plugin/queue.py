@@ -12,7 +12,6 @@ from typing import Any
 import ray
 import torch
 import transfer_queue as tq
-from tensordict import TensorDict
 from transfer_queue import KVBatchMeta as KVBatchMeta
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
@@ -20,41 +19,38 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.machine import page
 
 
-def read(keys: Sequence[str], partition_id: str, *fields: str) -> Any:
-    """Columns of rows, in the order of `keys`: tensors, jagged where lengths differ, and stacks of other objects.
+def read(keys: Sequence[str], partition_id: str, *fields: str) -> list[dict[str, Any]]:
+    """Rows in the order of `keys`, each with these fields.
 
     Raises:
         RuntimeError, ValueError: the queue does not hold a key or a field.
     """
-    return tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=list(fields))
+    columns = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=list(fields))
+    values = {name: _values(columns[name]) for name in fields}
+    return [{name: values[name][number] for name in fields} for number in range(len(keys))]
 
 
-def cell(column: Any, index: int) -> Any:
-    """One row's value of a column."""
-    value = column[index]
-    return getattr(value, "data", value) if not isinstance(value, torch.Tensor) else value
+def _values(column: Any) -> list[Any]:
+    """Those of a tensor, jagged where lengths differ, or of a stack of other objects."""
+    if isinstance(column, torch.Tensor):
+        return list(column.unbind())
+    return [getattr(column[number], "data", column[number]) for number in range(len(column))]
 
 
-def write(
-    keys: Sequence[str], partition_id: str, fields: Mapping[str, Any], tags: Sequence[Mapping[str, Any]] | None = None
-) -> None:
-    """Write columns, each with a value for each key. Blocks the thread, not the queue's own event loop."""
-    columns = TensorDict({}, batch_size=len(keys))
-    for name, values in fields.items():
-        columns[name] = values
-    options = {} if tags is None else {"tags": list(tags)}
-    tq.kv_batch_put(keys=list(keys), partition_id=partition_id, fields=columns, **options)
-
-
-def write_rows(keys: Sequence[str], partition_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows that all have the same fields."""
+def write(keys: Sequence[str], partition_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows that all have the same fields. Blocks the thread, not the queue's own event loop."""
     tq.kv_batch_put(keys=list(keys), partition_id=partition_id, fields=list_of_dict_to_tensordict(list(rows)))
 
 
-async def write_rows_async(keys: Sequence[str], partition_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """As `write_rows`, in one request of the running event loop."""
+async def write_async(keys: Sequence[str], partition_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """As `write`, in one request of the running event loop."""
     fields = list_of_dict_to_tensordict(list(rows))
     await tq.async_kv_batch_put(keys=list(keys), partition_id=partition_id, fields=fields)
+
+
+def write_tagged(key: str, partition_id: str, row: Mapping[str, torch.Tensor], tag: Mapping[str, Any]) -> None:
+    """Write one row and its tag, without a copy of its tensors, which may hold the pixels of hundreds of images."""
+    tq.kv_put(key=key, partition_id=partition_id, fields=dict(row), tag=dict(tag))
 
 
 def tags_by_key() -> dict[str, dict[str, dict[str, Any]]]:

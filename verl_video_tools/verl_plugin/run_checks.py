@@ -1,4 +1,4 @@
-"""A run before it spends anything: its configuration as verl composes it, its model's processor, options and rows.
+"""A run before it spends anything: its configuration as verl composes it, its options and its rows.
 
 The trainer checks options and rows when it starts, and so does `vvt train` (`launch.checks`) before it starts Ray.
 """
@@ -11,7 +11,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from typing import Any, Literal
 
@@ -22,14 +21,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.machine import locate_model, module_exists, page
+from verl_video_tools.core.machine import module_exists, page
 from verl_video_tools.core.method import rollout_overrides
+from verl_video_tools.core.sample import row_name
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
-from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.verl_plugin.hydra_groups import register
-from verl_video_tools.verl_plugin.model_tokens import model_tokens
 from verl_video_tools.verl_plugin.settings import (
     check_media,
     check_sections,
@@ -51,7 +49,7 @@ CHECKED_COLUMNS = ("agent_name", "reward_model", "extra_info")
 _NUM_NAMED = 5
 
 
-# ------------------------------------------------------------------------------------------- configuration and model
+# ------------------------------------------------------------------------------------------------------- configuration
 
 
 Kind = Literal["grpo", "sft"]
@@ -99,72 +97,6 @@ def supported_loggers() -> tuple[str, ...]:
     from verl.utils.tracking import Tracking
 
     return (*Tracking.supported_backend, "tracking")
-
-
-@dataclass(frozen=True)
-class RunModel:
-    """What a run's loops encode messages with.
-
-    Attributes:
-        source: folder or name that it was loaded from.
-        processor: the multimodal one; its `config` is the model's.
-        tokens: counts of messages, by verl's builder and within the run's pixel bounds.
-        pixel_options: the run's `data.mm_processor_kwargs`.
-    """
-
-    source: str
-    processor: Any
-    tokens: ModelTokens
-    pixel_options: dict[str, Any]
-    image_token_id: int
-    video_token_id: int | None
-
-
-def load_run_model(model: DictConfig, data: DictConfig, source: str | None = None) -> RunModel:
-    """Load tokenizer and processor as a run does, and no weights.
-
-    Args:
-        model: the section `model` of the configuration.
-        data: the section `data`.
-        source: a folder that takes the model's place.
-
-    Raises:
-        UsageError: there is no such model, it has no processor of a kind that we know, or no image fits the pixel
-            bounds.
-    """
-    from verl.utils.tokenizer import get_processor_token_id, hf_processor, hf_tokenizer
-
-    source = locate_model(source or model.get("tokenizer_path") or model.path)
-    trusted = {"trust_remote_code": bool(model.get("trust_remote_code"))}
-    try:
-        tokenizer = hf_tokenizer(source, **trusted)
-        with warnings.catch_warnings(record=True) as hidden:  # verl hides a failure in one
-            warnings.simplefilter("always")
-            processor = hf_processor(source, **trusted)
-    except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"no tokenizer can be loaded from {source}: {' '.join(str(error).split())}") from error
-    if processor is None:
-        reasons = "; ".join(" ".join(str(warning.message).split()) for warning in hidden)
-        raise UsageError(f"no multimodal processor can be loaded from {source}: {reasons or 'it is a text model'}")
-    if not getattr(processor, "chat_template", None):  # as verl's model configuration does
-        processor.chat_template = getattr(tokenizer, "chat_template", None)
-    if template := model.get("custom_chat_template"):
-        processor.chat_template = template
-    pixel_options = plain_dict(data.get("mm_processor_kwargs"))
-    envelope = envelope_of(processor, pixel_options)
-    try:
-        tokens = model_tokens(
-            tokenizer,
-            processor,
-            processor.config.model_type,
-            envelope,
-            chat_template_kwargs=plain_dict(data.get("apply_chat_template_kwargs")),
-            mm_processor_kwargs=pixel_options,
-        )
-    except ValueError as error:  # the folder lacks the tokenizer's files, and transformers makes an empty one
-        raise UsageError(f"the tokenizer in {source} is not that of a model of this kind: {error}") from error
-    image_token_id, video_token_id = (get_processor_token_id(processor, kind) for kind in ("image", "video"))
-    return RunModel(source, processor, tokens, pixel_options, image_token_id, video_token_id)
 
 
 PROVEN_FAMILIES = ("qwen2_5_vl", "qwen3_vl")
@@ -470,6 +402,5 @@ def row_fault(row: Mapping[str, Any], method: Method, judge: JudgeConfig | None,
     except RowError as error:  # which names its row
         return str(error)
     except UsageError as error:
-        extra_info = row["extra_info"]
-        return f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}: {error}"
+        return f"{row_name(row['extra_info'])}: {error}"
     return ""

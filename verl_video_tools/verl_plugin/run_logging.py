@@ -33,7 +33,7 @@ from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.records.records import RecordWriter, archive_stale_records
 from verl_video_tools.records.rollout_picture import outcome, rollout_picture
 from verl_video_tools.verl_plugin import queue
-from verl_video_tools.verl_plugin.batching import DroppedRollouts, rollouts_of
+from verl_video_tools.verl_plugin.batching import DroppedRollouts, keys_of, rollouts_of
 from verl_video_tools.verl_plugin.images import release
 from verl_video_tools.verl_plugin.queue import KVBatchMeta
 from verl_video_tools.verl_plugin.settings import (
@@ -192,34 +192,32 @@ class RunLogging:
             token_fields += ["responses", *(["old_log_probs"] if trained else [])]
             token_fields += ["rollout_log_probs"] if self._with_log_probs else []
         rollouts = rollouts_of(batch)
-        keys = [key for rollout in rollouts for key in rollout.keys]
-        data = queue.read(keys, batch.partition_id, *token_fields, *_ROW_FIELDS)
-        lines, first = [], 0
+        unread = iter(queue.read(keys_of(rollouts), batch.partition_id, *token_fields, *_ROW_FIELDS))
+        lines = []
         for rollout in rollouts:
-            rows = range(first, first + len(rollout.keys))
-            first, last = rows.stop, rows[-1]
-            extra_fields = queue.cell(data["extra_fields"], last)
+            rows = [next(unread) for _ in rollout.keys]
+            last = rows[-1]
+            extra_fields = last["extra_fields"]
             trajectory = trajectories.get(rollout.keys[-1]) or unpack_record(extra_fields)
-            counts = [queue.cell(data["extra_fields"], i) for i in rows]
             line: dict[str, Any] = {
                 "step": step,
                 "uid": rollout.uid,
                 "session_id": rollout.session_id,
                 "agent_name": trajectory.method,
-                "data_source": queue.cell(data["data_source"], last),
-                "ground_truth": _ground_truth(queue.cell(data["reward_model"], last)),
-                "extra_info": _plain(queue.cell(data["extra_info"], last)),
+                "data_source": last["data_source"],
+                "ground_truth": _ground_truth(last["reward_model"]),
+                "extra_info": _plain(last["extra_info"]),
                 "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
                 "reward": _plain(extra_fields["reward_extra_info"]),
-                "advantage": _first_advantage(data, rows) if trained else None,
+                "advantage": _first_advantage(rows) if trained else None,
                 "num_sequences": len(rows),
-                "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
-                **{name: sum(count[name] for count in counts) for name in TOKEN_COUNTS},
+                "num_prompt_tokens": sum(len(row["prompts"]) for row in rows),
+                **{name: sum(row["extra_fields"][name] for row in rows) for name in TOKEN_COUNTS},
                 **{name: extra_fields.get(name) for name in (CACHED_TOKENS, SAMPLED_TOKENS)},
                 "trajectory": trajectory,
             }
             if self._with_tokens:
-                line["sequences"] = [{name: data[name][i].tolist() for name in token_fields} for i in rows]
+                line["sequences"] = [{name: row[name].tolist() for name in token_fields} for row in rows]
             lines.append(line)
         return lines
 
@@ -227,11 +225,11 @@ class RunLogging:
 _ROW_FIELDS = ("extra_fields", "data_source", "reward_model", "extra_info")
 
 
-def _first_advantage(data: Any, rows: Sequence[int]) -> float:
+def _first_advantage(rows: Sequence[Mapping[str, Any]]) -> float:
     """That of the first trained token of a rollout's last sequence that has one; all its tokens have the same."""
-    for i in reversed(rows):
-        if (mask := data["response_mask"][i].bool()).any():
-            return float(data["advantages"][i][mask][0])
+    for row in reversed(rows):
+        if (mask := row["response_mask"].bool()).any():
+            return float(row["advantages"][mask][0])
     return 0.0
 
 

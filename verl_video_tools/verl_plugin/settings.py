@@ -49,8 +49,11 @@ def method_from_config(name: str, rollout_config: DictConfig) -> Method:
 
 def configured_methods(rollout_config: DictConfig) -> list[Method]:
     """The methods that have a section of their own in `video_tools`, as the run configures them."""
-    sections = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools"))
-    return [method_from_config(name, rollout_config) for name in method_names() if name in sections]
+    return _methods_of(plain_dict(OmegaConf.select(rollout_config, "custom.video_tools")))
+
+
+def _methods_of(sections: Mapping[str, Any]) -> list[Method]:
+    return [get_method(name, **(sections[name] or {})) for name in method_names() if name in sections]
 
 
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -138,11 +141,10 @@ def describe_run(config: DictConfig, section: DictConfig) -> None:
     """
     node = plain_dict(OmegaConf.select(section, "custom.video_tools") or section.get("video_tools"))
     check_sections(node)
-    methods = [get_method(name, **node[name]) for name in method_names() if name in node]
     judge = {name: value for name, value in (node.get("judge") or {}).items() if value is not None}
     write_run_settings(
         Path(config.trainer.default_local_dir),
-        methods,
+        _methods_of(node),
         plain_dict(config.data.get("mm_processor_kwargs")),
         judge if judge.get("base_url") else None,
     )

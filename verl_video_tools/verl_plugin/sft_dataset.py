@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,24 +20,24 @@ import pyarrow.parquet as pq
 import torch
 from omegaconf import DictConfig
 from torch.utils.data import DataLoader, Dataset
-from verl.utils.tokenizer import get_processor_token_id
 
+from verl_video_tools.core.bounded_cache import BoundedCache
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.prompts import other_prompt, prompt_digest
 from verl_video_tools.core.reasoning import opens_reasoning, with_reasoning
+from verl_video_tools.core.sample import row_name
 from verl_video_tools.core.types import Message, Method, Sample, StopReason, Trajectory
 from verl_video_tools.data.picture_rows import is_picture_row, picture_messages
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
-from verl_video_tools.rollout.tokens import TokenStream, check_invariants, processor_token_counts
+from verl_video_tools.rollout.tokens import RolloutTokens, TokenStream
 from verl_video_tools.services.retrieval import RecordedRetriever
 from verl_video_tools.services.tool_model import RecordedToolModel
 from verl_video_tools.verl_plugin.images import HeldPixelValues, image_grids_N3, position_ids_4L
-from verl_video_tools.verl_plugin.model_tokens import model_tokens
+from verl_video_tools.verl_plugin.model_tokens import RunModel, run_model
 from verl_video_tools.verl_plugin.settings import plain_dict
-from verl_video_tools.video import envelope_of
 
 logger = logging.getLogger(__name__)
 
@@ -95,25 +95,20 @@ class TrajectorySFTDataset(Dataset):
                 f"data.truncation must be error or skip, got {truncation!r}: a cut sequence would lose the pictures "
                 "that its placeholders stand for"
             )
-        self.tokenizer, self.processor = tokenizer, processor
         self.max_length = int(options.get("max_length", 1024))
-        self.mm_processor_kwargs = dict(options.get("mm_processor_kwargs") or {})
-        self.envelope = envelope_of(processor, self.mm_processor_kwargs)
-        self.image_token_id = get_processor_token_id(processor, "image")
-        self.video_token_id = get_processor_token_id(processor, "video")
-        self.end_of_turn_id = tokenizer.convert_tokens_to_ids("<|im_end|>")
-        self._counter = model_tokens(
+        self.model = run_model(
             tokenizer,
             processor,
             processor.config.model_type,
-            self.envelope,
-            chat_template_kwargs=dict(options.get("apply_chat_template_kwargs") or {}),
-            mm_processor_kwargs=self.mm_processor_kwargs,
-        ).counter
+            options.get("mm_processor_kwargs"),
+            options.get("apply_chat_template_kwargs"),
+        )
         self._num_workers = int(options.get("num_workers", 0))
         self._method_fields: Mapping[str, Mapping[str, Any]] = options.get("video_tools") or {}
         self._methods: dict[tuple[str, str], Method] = {}
-        self._cache = _StreamCache(int(options.get("trajectory_cache_mib", DEFAULT_CACHE_MIB)) << 20)
+        cache_bytes = int(options.get("trajectory_cache_mib", DEFAULT_CACHE_MIB)) << 20
+        self._cache: BoundedCache[int, TokenStream] = BoundedCache(cache_bytes, _num_bytes)
+        """Tokenised rows by the identity of their row: the number of a row changes where long ones are left out."""
         self.rows = _read_rows([parquet_files] if isinstance(parquet_files, str) else parquet_files, max_samples)
         for row in self.rows:
             self._method(row)  # a mistake in the options or in a row should show before training starts
@@ -141,7 +136,7 @@ class TrajectorySFTDataset(Dataset):
         Raises:
             RowError: names the row; its turns do not replay, or the sequence is longer than `max_length`.
         """
-        stream = self.stream(index)
+        model, stream = self.model, self.stream(index)
         ids = stream.ids
         if len(ids) > self.max_length:
             raise RowError(
@@ -150,23 +145,24 @@ class TrajectorySFTDataset(Dataset):
             )
         inputs: dict[str, Any] = {}
         if stream.images:
-            grids_N3 = image_grids_N3(self.processor.image_processor, [image.record for image in stream.images])
+            image_processor = model.processor.image_processor
+            grids_N3 = image_grids_N3(image_processor, [image.record for image in stream.images])
             # A loader's worker sends 8-bit images; the trainer's process makes the tensors, sixteen times as large.
-            options = (self.processor.image_processor, self.mm_processor_kwargs, torch.float32)
-            inputs = {"pixel_values": HeldPixelValues(stream.images, *options), "image_grid_thw": grids_N3}
+            pixel_values = HeldPixelValues(stream.images, image_processor, model.pixel_options, torch.float32)
+            inputs = {"pixel_values": pixel_values, "image_grid_thw": grids_N3}
         return {
             "input_ids": torch.tensor(ids, dtype=torch.long),
             "loss_mask": torch.tensor([0] * len(stream.prompt_ids) + stream.response_mask, dtype=torch.long),
-            "position_ids": position_ids_4L(self.processor, ids, inputs),
+            "position_ids": position_ids_4L(model.processor, model.image_token_id, ids, inputs),
             "multi_modal_inputs": inputs,
         }
 
     def stream(self, index: int) -> TokenStream:
         """Tokens, mask and pictures of one row, from the cache where possible."""
-        stream = self._cache.get(index)
-        if stream is None:
-            stream = asyncio.run(self._encode(self.rows[index]))
-            self._cache.put(index, stream)
+        row = self.rows[index]
+        if (stream := self._cache.get(id(row))) is None:
+            stream = asyncio.run(self._encode(row))
+            self._cache.put(id(row), stream)
         return stream
 
     # -------------------------------------------------------------------------------------------------------- internals
@@ -177,10 +173,10 @@ class TrajectorySFTDataset(Dataset):
             return self._encode_pictures(row, method)
         retriever = RecordedRetriever(row.get("retrieved_frames") or ())
         tool_model = RecordedToolModel(json.loads(row.get("model_calls") or "[]"))
-        episode = Episode(method, Sample.from_row(row), self.envelope, retriever=retriever, tool_model=tool_model)
+        episode = Episode(method, Sample.from_row(row), self.model.envelope, retriever=retriever, tool_model=tool_model)
         num_turns, reasoning = len(row["turns"]), row.get("reasoning") or [None] * len(row["turns"])
         turns = zip(row["turns"], reasoning, strict=True)
-        script = PackedScript(self._packed(method), turns, _first_trained_turn(row))
+        script = PackedScript(PackedSequence(self.model, method.stop), turns, _first_trained_turn(row))
         trajectory = await episode.run(script)
         if not trajectory.turns:
             raise RowError(f"{_where(row)}: {trajectory.error}")
@@ -195,24 +191,20 @@ class TrajectorySFTDataset(Dataset):
                 f"{_where(row)}: its {num_turns} turns do not replay (after turn {len(trajectory.turns)}: {reason}); "
                 f"were they exported with the same fields of the method (video_tools.{row['agent_name']})?"
             )
-        return self._checked(script.sequence.stream)
+        return self._checked(script.sequence)
 
     def _encode_pictures(self, row: Mapping[str, Any], method: Method) -> TokenStream:
-        sequence = self._packed(method)
+        sequence = PackedSequence(self.model, method.stop)
         try:
-            sequence.append_messages(picture_messages(row, method, self.envelope))
+            sequence.tokens.append(picture_messages(row, method, self.model.envelope))
         except RowError as error:
             raise RowError(f"{_where(row)}: {error}") from error
         sequence.append_turn(row["turns"][0])
-        return self._checked(sequence.stream)
+        return self._checked(sequence)
 
-    def _packed(self, method: Method) -> PackedSequence:
-        return PackedSequence(TokenStream(self._counter), self.tokenizer, self.end_of_turn_id, method.stop)
-
-    def _checked(self, stream: TokenStream) -> TokenStream:
-        counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
-        check_invariants(stream, self.image_token_id, counts, self.video_token_id)
-        return stream
+    def _checked(self, sequence: PackedSequence) -> TokenStream:
+        self.model.check(sequence.tokens.current)
+        return sequence.tokens.current
 
     def _method(self, row: Mapping[str, Any]) -> Method:
         """The method of a row, with the fields (JSON) that were its rollout's own."""
@@ -265,9 +257,7 @@ class TrajectorySFTDataset(Dataset):
             ", ".join(_where(self.rows[index]) for index in long[:5]),
             " ..." if len(long) > 5 else "",
         )
-        short = [index for index in range(len(self.rows)) if lengths[index] <= self.max_length]
-        self._cache.renumber(short)
-        self.rows = [self.rows[index] for index in short]
+        self.rows = [row for row, length in zip(self.rows, lengths, strict=True) if length <= self.max_length]
 
 
 def _rollout_fields(settings: str) -> Mapping[str, Any]:
@@ -308,32 +298,6 @@ class _Lengths(Dataset):
         return len(self._dataset.stream(index).ids)
 
 
-class _StreamCache:
-    """Tokenised rows, least recently used first to go, bounded by the bytes of their pictures."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes, self._bytes = max_bytes, 0
-        self._streams: OrderedDict[int, TokenStream] = OrderedDict()
-
-    def get(self, index: int) -> TokenStream | None:
-        if index in self._streams:
-            self._streams.move_to_end(index)
-        return self._streams.get(index)
-
-    def put(self, index: int, stream: TokenStream) -> None:
-        self._streams[index] = stream
-        self._bytes += _num_bytes(stream)
-        while self._bytes > self._max_bytes:
-            _, dropped = self._streams.popitem(last=False)
-            self._bytes -= _num_bytes(dropped)
-
-    def renumber(self, indices: Sequence[int]) -> None:
-        """Row `indices[i]` becomes row i; other rows are dropped."""
-        streams = ((new, self._streams[old]) for new, old in enumerate(indices) if old in self._streams)
-        self._streams = OrderedDict(streams)
-        self._bytes = sum(map(_num_bytes, self._streams.values()))
-
-
 def _num_bytes(stream: TokenStream) -> int:
     pixels = sum(image.pixels_HWC.nbytes for image in stream.images if image.pixels_HWC is not None)
     return pixels + 64 * len(stream.response_ids) + 8 * len(stream.prompt_ids)  # pointers and floats of the lists
@@ -367,8 +331,7 @@ def _last_error(trajectory: Trajectory) -> str | None:
 
 
 def _where(row: Mapping[str, Any]) -> str:
-    extra_info = row.get("extra_info") or {}
-    return f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"
+    return row_name(row.get("extra_info") or {})
 
 
 # -------------------------------------------------------------------------------------------------------------- packing
@@ -385,18 +348,10 @@ class PackedSequence:
         stop: stop strings of the method; a turn that ends with one has no end-of-turn token.
     """
 
-    def __init__(self, stream: TokenStream, tokenizer: Any, end_of_turn_id: int, stop: tuple[str, ...]) -> None:
-        self.stream = stream
-        self._tokenizer = tokenizer
-        self._end_of_turn_id = end_of_turn_id
+    def __init__(self, model: RunModel, stop: tuple[str, ...]) -> None:
+        self.tokens = RolloutTokens(model.counter, model.end_of_turn_id)
+        self._tokenizer = model.tokenizer
         self._stop = stop
-
-    def append_messages(self, messages: Sequence[Message]) -> None:
-        """The prompt, and from then on observations."""
-        if self.stream.prompt_ids:
-            self.stream.append_observation(messages[0].content, self._end_of_turn_id)
-        else:
-            self.stream.start(messages)
 
     def append_turn(self, text: str, reasoning: str | None = None, *, trained: bool = True) -> None:
         """An assistant turn as the policy should sample it: its end token is learned, unless a stop string ends it.
@@ -405,15 +360,16 @@ class PackedSequence:
             reasoning: native reasoning before it, which goes on where the chat template has opened one.
             trained: the loss is on it.
         """
-        opened = opens_reasoning(self._tokenizer.decode(self.stream.ids[-_TAIL_TOKENS:], skip_special_tokens=False))
+        stream = self.tokens.current
+        opened = opens_reasoning(self._tokenizer.decode(stream.ids[-_TAIL_TOKENS:], skip_special_tokens=False))
         whole = with_reasoning(text, reasoning, opened=opened)
         ids = list(self._tokenizer.encode(whole, add_special_tokens=False))
         if not whole.endswith(self._stop):
-            ids.append(self._end_of_turn_id)
+            ids.append(self.tokens.end_of_turn_id)
         if trained:
-            self.stream.append_turn(ids, None)
+            stream.append_turn(ids, None)
         else:
-            self.stream.append_context(ids)
+            stream.append_context(ids)
 
 
 class PackedScript:
@@ -432,7 +388,7 @@ class PackedScript:
         self._first_trained_turn = first_trained_turn
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
-        self.sequence.append_messages(messages)
+        self.sequence.tokens.append(messages)
         number, (text, reasoning) = next(self._turns, (0, (None, None)))
         if text is None:
             return None

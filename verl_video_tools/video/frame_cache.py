@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from verl_video_tools.core.bounded_cache import BoundedCache
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import FrameBatch, FrameRequest
 from verl_video_tools.video.batch import DecodedFrame, FrameView, batch_of
@@ -53,33 +53,15 @@ class FrameCache:
     """The frames used last, within a number of bytes; 0 keeps none. Thread-safe."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        self._capacity_bytes = capacity_bytes
+        self._frames: BoundedCache[FrameKey, DecodedFrame] = BoundedCache(
+            capacity_bytes, lambda frame: frame.pixels_HWC.nbytes + ENTRY_BYTES
+        )
         self._lock = threading.Lock()
-        self._frames: OrderedDict[FrameKey, DecodedFrame] = OrderedDict()
-        self._stored_bytes = self._hits = self._misses = 0
-
-    def get(self, key: FrameKey) -> DecodedFrame | None:
-        with self._lock:
-            if key in self._frames:
-                self._frames.move_to_end(key)
-            return self._frames.get(key)
-
-    def put(self, key: FrameKey, frame: DecodedFrame) -> None:
-        """Keep a frame, and drop the frames that were used longest ago if need be."""
-        num_bytes = frame.pixels_HWC.nbytes + ENTRY_BYTES
-        if num_bytes > self._capacity_bytes:
-            return
-        with self._lock:
-            if key not in self._frames:
-                self._frames[key] = frame
-                self._stored_bytes += num_bytes
-            while self._stored_bytes > self._capacity_bytes:
-                _, dropped = self._frames.popitem(last=False)
-                self._stored_bytes -= dropped.pixels_HWC.nbytes + ENTRY_BYTES
+        self._hits = self._misses = 0
 
     def stats(self) -> CacheStats:
         with self._lock:
-            return CacheStats(self._hits, self._misses, self._stored_bytes, self._capacity_bytes)
+            return CacheStats(self._hits, self._misses, self._frames.stored_bytes, self._frames.capacity_bytes)
 
     def decode(
         self, video: Video, request: FrameRequest, deadline: Deadline = NEVER, prefetch: Sequence[FrameRequest] = ()
@@ -94,17 +76,17 @@ class FrameCache:
             VideoError: see `Video.decode_many`.
         """
         keys = _keys(video, request)
-        frames = {key: frame for key in keys if (frame := self.get(key)) is not None}
+        frames = {key: frame for key in keys if (frame := self._frames.get(key)) is not None}
         num_cached = sum(key in frames for key in keys)
         if num_cached < len(keys):
             missing = dict.fromkeys(key for key in keys if key not in frames)
-            if self._capacity_bytes:
+            if self._frames.capacity_bytes:
                 siblings = (key for other in prefetch for key in _keys(video, other))
-                missing |= dict.fromkeys(key for key in siblings if key not in frames and self.get(key) is None)
+                missing |= dict.fromkeys(key for key in siblings if key not in frames and self._frames.get(key) is None)
             decoded = video.decode([key.view for key in missing], deadline)
             for key in missing:
                 frames[key] = decoded[key.view]
-                self.put(key, frames[key])
+                self._frames.put(key, frames[key])
         with self._lock:
             self._hits += num_cached
             self._misses += len(keys) - num_cached

@@ -21,7 +21,8 @@ from verl_video_tools.launch.checks.run import check_run
 from verl_video_tools.methods import method_class
 from verl_video_tools.methods.toolkit.oracle import write_prompt
 from verl_video_tools.synthetic import base_model_dir
-from verl_video_tools.verl_plugin.run_checks import Kind, RunModel, compose_run, load_run_model
+from verl_video_tools.verl_plugin.model_tokens import RunModel, load_run_model
+from verl_video_tools.verl_plugin.run_checks import Kind, compose_run
 
 Checks = dict[str, Check]
 ChecksOf = Callable[..., Checks]

@@ -14,7 +14,8 @@ from verl_video_tools.launch.checks.rows import PromptMeter, measure_rows
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenStream
-from verl_video_tools.verl_plugin.run_checks import RunModel, compose_run, load_run_model
+from verl_video_tools.verl_plugin.model_tokens import RunModel, load_run_model
+from verl_video_tools.verl_plugin.run_checks import compose_run
 
 ROOMY = (100_000, 100_000, 1000)
 
@@ -26,8 +27,8 @@ def model(recipe_options: Callable[[str], list[str]]) -> RunModel:
 
 
 def real_prompt(row: dict[str, Any], method: Any, model: RunModel) -> TokenStream:
-    stream = TokenStream(model.tokens.counter)
-    messages = asyncio.run(Episode(method, Sample.from_row(row), model.tokens.envelope).start())
+    stream = TokenStream(model.counter)
+    messages = asyncio.run(Episode(method, Sample.from_row(row), model.envelope).start())
     assert messages is not None
     stream.start(messages)
     return stream

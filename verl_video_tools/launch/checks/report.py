@@ -13,7 +13,8 @@ from verl_video_tools import __version__
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from verl_video_tools.verl_plugin.run_checks import Kind, RunModel
+    from verl_video_tools.verl_plugin.model_tokens import RunModel
+    from verl_video_tools.verl_plugin.run_checks import Kind
 
 
 ROWS_OF_A_START = 8

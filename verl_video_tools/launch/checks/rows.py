@@ -24,9 +24,9 @@ from verl_video_tools.data.parquet import count_rows, row_batches
 from verl_video_tools.launch.checks.report import Check, PlannedRun, Status, one_line
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenBudget, rollout_tokens
+from verl_video_tools.verl_plugin.model_tokens import RunModel
 from verl_video_tools.verl_plugin.run_checks import (
     CHECKED_COLUMNS,
-    RunModel,
     check_agent_names,
     check_batch,
     checked_method,
@@ -211,7 +211,7 @@ def check_sequences(run: PlannedRun) -> Iterator[Check]:
     options = {**plain_dict(data), "truncation": "error", "trajectory_cache_mib": 0}  # `skip` would encode every row
     files, model = list(files_of(data.train_files)), run.model
     try:
-        dataset = TrajectorySFTDataset(files, model.tokens.tokenizer, options, model.processor)
+        dataset = TrajectorySFTDataset(files, model.tokenizer, options, model.processor)
     except (VideoToolsError, OSError, ValueError, KeyError, TypeError) as error:
         yield Check("rows", "sequences", Status.FAILED, ", ".join(files), one_line(error), _SFT_FIX)
         return
@@ -337,12 +337,10 @@ class PromptMeter:
             return Prompt(problem=one_line(error))
 
     async def _prompt(self, sample: Sample, method: Method, *, decodes: bool) -> Prompt:
-        model = self.model.tokens
-        end_of_turn_id = model.tokenizer.convert_tokens_to_ids("<|im_end|>")
-        tokens = rollout_tokens(method.context_policy(), model.counter, end_of_turn_id)
+        tokens = rollout_tokens(method.context_policy(), self.model.counter, self.model.end_of_turn_id)
         limits = self.prompt_length, self.response_length, self.max_images
         budget = _CountingBudget(TokenBudget(tokens, *limits), decodes)
-        episode = Episode(method, sample, model.envelope, budget, _FirstFrames())
+        episode = Episode(method, sample, self.model.envelope, budget, _FirstFrames())
         has_started = await episode.start() is not None
         problem = ""
         if budget.verdict is StopReason.IMAGE_BUDGET:

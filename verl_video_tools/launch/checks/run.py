@@ -28,7 +28,8 @@ from verl_video_tools.launch.checks.report import Check, PlannedRun, Report, Sta
 from verl_video_tools.launch.checks.rows import check_grpo_rows, check_sequences, check_sft_rows
 from verl_video_tools.services.retrieval import local
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
-from verl_video_tools.verl_plugin.run_checks import RunModel, check_family, check_grpo_options, load_run_model
+from verl_video_tools.verl_plugin.model_tokens import RunModel, load_run_model
+from verl_video_tools.verl_plugin.run_checks import check_family, check_grpo_options
 from verl_video_tools.verl_plugin.settings import judge_config, retrieval_config, tool_model_config
 
 _MODEL_FIX = "MODEL_PATH: the folder of a model with its processor, or its name on the Hugging Face hub"
@@ -171,7 +172,7 @@ def check_model(run: PlannedRun) -> Iterator[Check]:
     except UsageError as error:
         yield Check("model", "processor", Status.FAILED, path, str(error), _MODEL_FIX)
         return
-    envelope = run.model.tokens.envelope
+    envelope = run.model.envelope
     summary = (
         f"{type(run.model.processor).__name__}, images of {envelope.min_pixels:,} to {envelope.max_pixels:,} pixels"
     )
@@ -180,7 +181,7 @@ def check_model(run: PlannedRun) -> Iterator[Check]:
     if run.stand_in is not None:
         detail = f"not there yet: trained first; tokenizer and processor are those of {run.stand_in}"
         yield Check("model", "weights", Status.OK, path, detail)
-    elif problem := _missing_weights(Path(run.model.source)):
+    elif problem := _missing_weights(Path(run.model.tokenizer.name_or_path)):
         yield Check("model", "weights", Status.FAILED, path, problem, "download the model again")
     else:
         yield Check("model", "weights", Status.OK, path)

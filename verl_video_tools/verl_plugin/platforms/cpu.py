@@ -37,19 +37,6 @@ def activate() -> None:
 # ------------------------------------------------------------------------------------------------------- the platform
 
 
-class _CpuDeviceModule(ModuleType):
-    """`torch.cpu` with the memory and random-state functions that `torch.cuda` has and verl calls."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if hasattr(torch.cpu, name):
-            return getattr(torch.cpu, name)
-        if name in _DEVICE_FUNCTIONS:
-            return _DEVICE_FUNCTIONS[name]
-        raise AttributeError(f"the CPU platform has no device function {name!r}")
-
-
 def _zero_bytes(*_: Any) -> int:
     return 0
 
@@ -83,13 +70,19 @@ _DEVICE_FUNCTIONS: dict[str, Any] = {
 }
 
 
+_device_module = ModuleType("verl_video_tools_cpu_device")
+"""`torch.cpu` with the memory and random-state functions that `torch.cuda` has and verl calls."""
+vars(_device_module).update(_DEVICE_FUNCTIONS)
+vars(_device_module).update({name: value for name, value in vars(torch.cpu).items() if not name.startswith("__")})
+
+
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
     """One CPU "device" per worker process."""
 
     device_name = "cpu"
     vendor_name = "cpu"
-    device_module = _CpuDeviceModule("verl_video_tools_cpu_device")
+    device_module = _device_module
 
     def is_available(self) -> bool:
         return True
