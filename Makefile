@@ -10,7 +10,7 @@ PYTEST := python -m pytest
 # Where it is set, each of a run's many processes compiles the package again: seconds of a core.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo test test-long test-fast mutants fuzz test-recipes test-next test-next-fast test-oldest-python test-engine test-grpo test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
+.PHONY: help install demo test test-long test-fast mutants fuzz test-recipes test-next test-next-fast test-oldest-python test-engine test-grpo test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims learn-smollm soak clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -134,6 +134,9 @@ learn-all: install  ## every run of examples/learning_curve/schedule.py, one aft
 
 learn-claims: install  ## every run of the papers' claims (docs/decisions/claims.md), one after another, resumable
 	python -m verl_video_tools.launch.supervise -- python -m examples.learning_curve.claims all
+
+learn-smollm: install  ## a real language model, SmolLM2-135M, gets eyes, a cold start and GRPO on NeedleClips, SEED=0; resumable, needs the network once
+	python -m verl_video_tools.launch.supervise -- python -m examples.smollm.run --seed $(SEED)
 
 HOURS ?= 1
 soak: install  ## train for HOURS=1 with faults at random, earlier sittings included, and report what grows

@@ -64,7 +64,7 @@ def results_of(run: Learning, console: Console) -> dict[str, Any]:
     for name, counts in results[TRAINING].items():
         console.print(f"{name}: {counts['flagged']} of {counts['rollouts']} rollouts flagged", highlight=False)
     try:
-        results["cost"] = cost_curve(run.rl, run.method, pixels_per_token(run.data / "base"))
+        results["cost"] = cost_curve(run.rl, run.method, pixels_per_token(run.base))
     except (UsageError, ValueError) as error:  # the accuracies stand without it
         console.print(f"what training cost is not known: {error}", highlight=False)
     return results

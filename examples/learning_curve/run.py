@@ -35,7 +35,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -78,11 +78,16 @@ class StageError(Exception):
 class Learning:
     """The stages of one method and seed, in a folder of their own."""
 
+    minutes: ClassVar[Mapping[str, int]] = MINUTES
+    """What each stage takes on two idle cores; `rl` and `ablation` without their steps."""
+    num_rl_checkpoints: ClassVar[int] = 4
+
     def __init__(self, method: str, seed: int, out: Path, plan: Plan, ablation: Ablation | None = None) -> None:
         self.name, self.method = method, "compose" if plan.composition else method
         self.seed, self.out, self.plan, self.ablation = seed, out.resolve(), plan, ablation
         self.begun = self.out / "plan.json"
         self.data, self.train = self.out / "data", self.out / "train.parquet"
+        self.base = self.data / "base"  # the model that is fine-tuned
         self.validation = self.data / "validation.parquet"
         self.validation_twice = self.data / "validation_and_without_tools.parquet"
         self.sft, self.rl, self.rft = self.out / "sft", self.out / "rl", self.out / "rft"
@@ -166,25 +171,28 @@ class Learning:
     def _minutes(self, stage: str) -> float:
         """Estimate of what is left of a stage."""
         if stage not in ("rl", "ablation"):
-            return MINUTES[stage]
+            return self.minutes[stage]
         saved = self.out / stage / "latest_checkpointed_iteration.txt"
         text = saved.read_text().strip() if saved.exists() else ""  # verl empties it before it writes
         num_steps = self.plan.rl_steps - (int(text) if text.isdecimal() else 0)
-        return MINUTES[stage] + num_steps * SECONDS_PER_STEP[self.name] / 60
+        return self.minutes[stage] + num_steps * self._seconds_per_step() / 60
+
+    def _seconds_per_step(self) -> int:
+        return SECONDS_PER_STEP[self.name]
 
     # ---------------------------------------------------------------------------------------------------------- stages
 
     def make_data(self) -> None:
         """`vvt demo`, and held-out rows for the method and, the same questions, for none."""
         plan = self.plan
-        _run(
+        run_program(
             VVT, "demo", f"--{plan.world}", "--out", self.data, "--agent-name", self.method, "--seed", self.seed,
             "--train-videos", plan.num_train_videos, "--test-videos", plan.num_validation_videos,
         )  # fmt: skip
-        _write_rows(self._asked("train"), self.train)
+        write_rows(self._asked("train"), self.train)
         rows = interim_first(self._asked("test"), plan.interim_questions)
-        _write_rows(rows, self.validation)
-        _write_rows([*rows, *(row | {"agent_name": NO_TOOLS} for row in rows)], self.validation_twice)
+        write_rows(rows, self.validation)
+        write_rows([*rows, *(row | {"agent_name": NO_TOOLS} for row in rows)], self.validation_twice)
 
     def make_cold_start(self) -> None:
         """What the scripted expert writes, and rows answered without tools, so that these can be asked for later."""
@@ -207,18 +215,19 @@ class Learning:
         if plan.num_direct_rows:
             rows = load_rows(self.train)
             random.Random(self.seed).shuffle(rows)
-            _write_rows(
+            write_rows(
                 [row | {"agent_name": NO_TOOLS} for row in rows[: plan.num_direct_rows]], self.out / "no_tools.parquet"
             )
             out = self.out / "no_tools_sft.parquet"
             export_sft(self.out / "no_tools.parquet", out, settings=self._fields(NO_TOOLS), **habits)
             written += load_rows(out)
         random.Random(self.seed).shuffle(written)
-        _write_rows(written, self.out / "cold_start.parquet")
+        write_rows(written, self.out / "cold_start.parquet")
 
     def fine_tune(self) -> None:
         self._train_model(
             "sft",
+            f"model.path={self.base}",
             f"trainer.seed={self.seed + 1}",
             f"trainer.default_local_dir={self.sft}",
             f"data.train_files={self.out / 'cold_start.parquet'}",
@@ -241,7 +250,7 @@ class Learning:
     def reinforcement_fine_tune(self, rft: RolloutTuning) -> None:
         """On the policy's good rollouts, and on what deserves imitation of the scripted expert's."""
         good = [row for row in load_rows(self.out / "with_tools.parquet") if deserves_imitation(row)]
-        _write_rows(good, self.out / "good_cold_start.parquet")
+        write_rows(good, self.out / "good_cold_start.parquet")
         self._train_model(
             "rft",
             f"trainer.default_local_dir={self.rft}",
@@ -264,9 +273,9 @@ class Learning:
         """Prints the table of accuracies, writes `results.json`, and the files of `vvt report`."""
         results = results_of(self, self.console)
         write_text(self.out / RESULTS, json.dumps(results, indent=1) + "\n")
-        _run(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.name}, seed {self.seed}")
+        run_program(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.name}, seed {self.seed}")
         if self.ablation:
-            _run(VVT, "report", self.rl, self.out / "ablation", "--out", self.out / "ablation_report",
+            run_program(VVT, "report", self.rl, self.out / "ablation", "--out", self.out / "ablation_report",
                  "--name", f"{self.name}, seed {self.seed}", "--name", self.ablation.title)  # fmt: skip
 
     def measured(self, run: str, step: int) -> Path:
@@ -303,7 +312,8 @@ class Learning:
             *measuring,
             *fields,
             f"trainer.total_training_steps={plan.rl_steps}",
-            f"trainer.save_freq={math.ceil(plan.rl_steps / 4)}",  # a run that is killed repeats no more
+            # A run that is killed repeats no more.
+            f"trainer.save_freq={math.ceil(plan.rl_steps / self.num_rl_checkpoints)}",
             f"data.train_batch_size={plan.batch_size}",
             f"actor_rollout_ref.actor.optim.lr={plan.learning_rate}",
             f"actor_rollout_ref.actor.ppo_mini_batch_size={plan.mini_batch_size}",
@@ -340,7 +350,7 @@ class Learning:
         environment = {"DEVICE": "cpu", "OUTPUT_DIR": self.out}
         if stage != "grpo":
             environment["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)
-        _run(
+        run_program(
             VVT, "train", stage, *groups, f"video_tools.demo_dir={self.data}", "video_tools.demo.is_made=true",
             *self.plan.options(stage), *self._own_options(), *options, **environment,
         )  # fmt: skip
@@ -368,13 +378,14 @@ def _failing(stage: str) -> Iterator[None]:
         ) from None
 
 
-def _run(*command: Any, **environment: Any) -> None:
+def run_program(*command: Any, **environment: Any) -> None:
+    """Runs a program to its end. Raises CalledProcessError where it fails."""
     subprocess.run(
         [str(part) for part in command], check=True, env={**os.environ, **{k: str(v) for k, v in environment.items()}}
     )
 
 
-def _write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(list(rows)), path)
 

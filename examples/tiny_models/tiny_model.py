@@ -147,7 +147,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0, family: Archit
     """A randomly initialised model in float32. Heads of 32 are the smallest that vLLM's CPU attention takes."""
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
     make_config, make = _CLASSES[family]
-    text, vision = _ARCHITECTURES[family]
+    text, _ = _ARCHITECTURES[family]
     config = make_config(
         text_config={
             "vocab_size": len(tokenizer),
@@ -164,15 +164,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0, family: Archit
             "pad_token_id": ids["<|endoftext|>"],
             **text,
         },
-        vision_config={
-            "depth": 2,
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_heads": 2,
-            "out_hidden_size": HIDDEN_SIZE,
-            "spatial_merge_size": 2,
-            **vision,
-        },
+        vision_config=vision_settings(family, HIDDEN_SIZE),
         image_token_id=ids["<|image_pad|>"],
         video_token_id=ids["<|video_pad|>"],
         vision_start_token_id=ids["<|vision_start|>"],
@@ -239,6 +231,20 @@ _ARCHITECTURES: dict[Architecture, tuple[dict[str, Any], dict[str, Any]]] = {
     "qwen3_5": (_QWEN3_5_TEXT, _QWEN3_5_VISION),
     "qwen3_5_moe": (_QWEN3_5_TEXT | _EXPERTS | {"shared_expert_intermediate_size": 96}, _QWEN3_5_VISION),
 }
+
+
+def vision_settings(family: Architecture, hidden_size: int) -> dict[str, Any]:
+    """Configuration of the family's vision tower for a language model of `hidden_size`."""
+    _, vision = _ARCHITECTURES[family]
+    return {
+        "depth": 2,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_heads": 2,
+        "out_hidden_size": hidden_size,
+        "spatial_merge_size": 2,
+        **vision,
+    }
 
 
 def merger_outputs(model: TinyModel) -> list[torch.nn.Linear]:

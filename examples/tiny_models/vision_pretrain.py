@@ -20,6 +20,32 @@ TOKENS_PER_FRAME = 4
 Log = Callable[[dict[str, float | int | str]], None]
 
 
+class Objective(torch.nn.Module):
+    """What the vision tower is trained for. Its own parameters are trained with it, and thrown away."""
+
+    def forward(self, features_LNTH: torch.Tensor, classes_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Loss, and the class that each frame is taken for.
+
+        Args:
+            features_LNTH: as `frame_features` gives them.
+            classes_N: what each frame shows.
+        """
+        raise NotImplementedError
+
+
+class LinearHead(Objective):
+    """A linear layer over each picture token names the frame's class."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(hidden_size, NOTHING + 1)
+
+    def forward(self, features_LNTH: torch.Tensor, classes_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = self.head(features_LNTH)
+        target = classes_N[None, :, None].expand(logits.shape[:-1])
+        return functional.cross_entropy(logits.flatten(0, 2), target.flatten()), logits.mean((0, 2)).argmax(-1)
+
+
 def frame_features(model: TinyModel, image_processor: Qwen2VLImageProcessor, frames_NHWC: np.ndarray) -> torch.Tensor:
     """What the language model receives for each frame: levels x N x 4 x hidden size.
 
@@ -53,12 +79,17 @@ def pretrain_vision(
     seed: int,
     log: Log,
     batch: int = 96,
+    objective: Objective | None = None,
 ) -> None:
-    """Trains `model`'s vision tower in place for `steps` steps of `batch` frames, all classes equally often."""
+    """Trains `model`'s vision tower in place for `steps` steps of `batch` frames, all classes equally often.
+
+    Args:
+        objective: by default `LinearHead`.
+    """
     rng = np.random.default_rng(seed)
     members = pool.by_class()
-    head = torch.nn.Linear(model.config.text_config.hidden_size, NOTHING + 1)
-    parameters = [*model.model.visual.parameters(), *head.parameters()]
+    objective = objective or LinearHead(model.config.text_config.hidden_size)
+    parameters = [*model.model.visual.parameters(), *objective.parameters()]
     peak_rate = 2e-3
     optimizer = torch.optim.AdamW(parameters, lr=peak_rate, betas=(0.9, 0.98), weight_decay=0.01)
     for step in range(steps):
@@ -67,13 +98,12 @@ def pretrain_vision(
             group["lr"] = peak_rate * min(1.0, (step + 1) / 30, 2 * (1 - progress) + 0.02)
         wanted = rng.integers(0, NOTHING + 1, batch)
         chosen = np.array([rng.choice(members[number]) for number in wanted])
-        logits = head(frame_features(model, image_processor, pool.frames_NHWC[chosen]))
-        target = torch.from_numpy(wanted)[None, :, None].expand(logits.shape[:-1])
-        loss = functional.cross_entropy(logits.flatten(0, 2), target.flatten())
+        features = frame_features(model, image_processor, pool.frames_NHWC[chosen])
+        loss, named_N = objective(features, torch.from_numpy(wanted))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         if step % 25 == 24 or step + 1 == steps:
-            accuracy = (logits.mean((0, 2)).argmax(-1).numpy() == wanted).mean()
+            accuracy = (named_N.numpy() == wanted).mean()
             log({"part": "vision", "step": step + 1, "loss": loss.item(), "accuracy": float(accuracy)})

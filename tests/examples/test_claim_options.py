@@ -27,7 +27,7 @@ Options = Mapping[str, Any]
 
 
 class Composed:
-    """Stands for `_run`: keeps the configuration that verl would make of a run, by folder."""
+    """Stands for `run_program`: keeps the configuration that verl would make of a run, by folder."""
 
     def __init__(self) -> None:
         self.configs: dict[str, Options] = {}
@@ -68,7 +68,7 @@ def test_the_choices_differ_in_what_is_claimed_alone(
     claim = CLAIMS[name]
     trial = Trial(name, claim, 3, tmp_path)
     composed = Composed()
-    monkeypatch.setattr("examples.learning_curve.run._run", composed)
+    monkeypatch.setattr("examples.learning_curve.run.run_program", composed)
     for run in ("rl", "ablation"):  # as if training had left it
         trial.measured(run, claim.plan.rl_steps).parent.mkdir(parents=True)
         trial.measured(run, claim.plan.rl_steps).touch()

@@ -253,7 +253,7 @@ class Choices(Training):
 
 def trial(name: str, folder: Path, training: Training, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Trial:
     plan = replace(CLAIMS[name].plan, num_train_videos=2, num_validation_videos=3, questions_per_video=8, rl_steps=2)
-    monkeypatch.setattr("examples.learning_curve.run._run", training)
+    monkeypatch.setattr("examples.learning_curve.run.run_program", training)
     return Trial(name, replace(CLAIMS[name], plan=plan, **changes), 5, folder)
 
 
@@ -397,7 +397,7 @@ def test_fine_tuning_on_rollouts_takes_late_ones_and_is_compared_with_rl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = Training()
-    monkeypatch.setattr("examples.learning_curve.run._run", training)
+    monkeypatch.setattr("examples.learning_curve.run.run_program", training)
     plan = replace(PLANS["longvt"], num_train_videos=2, num_validation_videos=2, questions_per_video=8, rl_steps=20)
     plan = replace(plan, num_direct_rows=4)
     monkeypatch.setitem(PLANS, "longvt", plan)

@@ -99,7 +99,7 @@ def learning(example: dict[str, Any], folder: Path, training: Training, ablation
         rl_steps=STEPS,
     )
     result = example["Learning"]("framethinker", 3, folder, plan, ablation)
-    type(result).run.__globals__["_run"] = training
+    type(result).run.__globals__["run_program"] = training
     return result
 
 
@@ -234,7 +234,7 @@ def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str,
         example["PLANS"]["compose_spatial"], num_train_videos=3, num_validation_videos=2, rl_steps=STEPS,
     )  # fmt: skip
     run = example["Learning"]("compose_spatial", 1, tmp_path, plan)
-    type(run).run.__globals__["_run"] = training = Training()
+    type(run).run.__globals__["run_program"] = training = Training()
     run.run()
     assert [name for name, _ in training.runs] == ["compose_sft", "compose_grpo"]
     assert all(options["video_tools.compose.file"] == "spatial" for _, options in training.runs)
@@ -263,7 +263,7 @@ def test_what_the_methods_are_compared_with(example: dict[str, Any], tmp_path: P
     """No tools, and a composition, on NeedleClips' questions; each with a cold start of its own kind."""
     plan = replace(example["PLANS"][name], num_train_videos=3, num_validation_videos=2, rl_steps=STEPS)
     run = example["Learning"](name, 1, tmp_path, plan)
-    type(run).run.__globals__["_run"] = training = Training()
+    type(run).run.__globals__["run_program"] = training = Training()
     run.run()
     assert [name for name, _ in training.runs] == [f"{method}_sft", f"{method}_grpo"]
     written = load_rows(tmp_path / "cold_start.parquet")
