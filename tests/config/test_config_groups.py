@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from omegaconf import OmegaConf
+from safetensors.torch import save_file
 
 pytest.importorskip("verl", reason="the groups complete verl's configuration")
 
@@ -78,3 +80,25 @@ def test_a_group_of_a_family_makes_a_run_that_is_not_refused(group: str, monkeyp
 def test_a_field_that_a_method_lacks_is_refused() -> None:
     with pytest.raises(UsageError, match=r"video_tools\.longvt\.inital_frames"):
         compose_run("grpo", ["+video_tools=longvt_grpo", "video_tools.longvt.inital_frames=64"])
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "dtype", "megabytes"), [(151_936, "fp32", 149), (151_936, "bf16", 75), (1000, "fp32", 16)]
+)
+def test_weights_fit_into_the_buffer_that_sends_them(
+    tmp_path: Path, vocabulary: int, dtype: str, megabytes: int
+) -> None:
+    save_file(
+        {"norm": torch.zeros(8), "embed_tokens": torch.zeros(vocabulary, 256, dtype=torch.int8)},
+        tmp_path / "w.safetensors",
+    )
+    options = [f"actor_rollout_ref.model.path={tmp_path}", f"actor_rollout_ref.actor.fsdp_config.model_dtype={dtype}"]
+    run = compose_run("grpo", ["+video_tools=longvt_grpo", "+video_tools/machine=cpu_grpo", *options])
+    assert run.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes == megabytes
+
+
+def test_the_buffer_for_weights_of_a_model_that_is_not_here_is_verls(tmp_path: Path) -> None:
+    options = [f"actor_rollout_ref.model.path={tmp_path / 'later'}"]
+    run = compose_run("grpo", ["+video_tools=longvt_grpo", "+video_tools/machine=cpu_grpo", *options])
+    verls = compose_run("grpo", []).actor_rollout_ref.rollout
+    assert run.actor_rollout_ref.rollout.checkpoint_engine == verls.checkpoint_engine

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from verl.utils import hf_tokenizer
 
+from tests.verl_plugin import harness
 from tests.verl_plugin.harness import Unended, processor, run_loop, tokenizer
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.rollout.tokens import placeholder_runs
@@ -40,6 +42,25 @@ async def test_the_engine_is_told_to_stop_after_a_request() -> None:
         assert request["sampling_params"]["stop"] == ["</video_zoom>"]
         assert request["sampling_params"]["include_stop_str_in_output"] is True
         assert request["sampling_params"]["max_tokens"] <= 4096
+
+
+@pytest.mark.parametrize("last", ["></", ">.", ">The", ">}"])
+@pytest.mark.parametrize("opened", [False, True])
+async def test_a_turn_is_read_up_to_its_stop_string(last: str, opened: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In real vocabularies its last character and what follows are one token, which the engine gives whole."""
+    if opened:
+        harness.open_reasoning(monkeypatch)
+    merged = hf_tokenizer(harness.model_dir())
+    merged.chat_template = tokenizer().chat_template
+    merged.add_tokens([last])
+    monkeypatch.setattr(harness, "tokenizer", lambda: merged)
+    thinks = f"as it is</think>{zoom(4, 6).text}" if opened else zoom(4, 6).text
+    rollout = await run_loop([Unended(thinks.removesuffix(">") + last), RIGHT], method="videozoomer")
+    first, _ = rollout.trajectory.turns
+    assert (first.text, first.well_formed) == (zoom(4, 6).text, True)
+    assert rollout.server.returned[0][-1] == merged.convert_tokens_to_ids(last)
+    assert rollout.output.response_ids[: len(rollout.server.returned[0])] == rollout.server.returned[0]
+    assert rollout.trajectory.stop_reason is StopReason.ANSWER
 
 
 async def test_mask_and_placeholders() -> None:

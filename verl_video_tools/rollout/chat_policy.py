@@ -31,7 +31,7 @@ from verl_video_tools.core.types import (
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.observation import visible_messages
 from verl_video_tools.rollout.opened_reasoning import OpenedReasoning
-from verl_video_tools.rollout.policy import AssistantTurn
+from verl_video_tools.rollout.policy import AssistantTurn, until_stop
 from verl_video_tools.services.chat import restore_stop, to_chat_message
 from verl_video_tools.services.config import EndpointConfig
 from verl_video_tools.services.endpoint import Completion, EndpointClient, Route
@@ -285,8 +285,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         opened = cut and await self._opened_reasoning.before(completion, route)
         parsed = split_reasoning(completion.text, method, reasoning=completion.reasoning, opened=opened, cut=cut)
         self._opened_reasoning.see(completion.text)
-        ends = [end for string in method.stop if (end := parsed.text.find(string) + len(string)) >= len(string)]
-        return replace(parsed, text=parsed.text[: min(ends, default=None)])
+        return replace(parsed, text=until_stop(parsed.text, method.stop))
 
 
 @dataclass

@@ -24,6 +24,16 @@ class AssistantTurn:
     reasoning: str | None = None
 
 
+def until_stop(text: str, stop: Sequence[str]) -> str:
+    """The text up to the end of its first stop string; all of it without one.
+
+    Engines compare a turn's text with the strings. Its last token may hold more: in real vocabularies `>` and what
+    follows it are often one token.
+    """
+    ends = [text.index(string) + len(string) for string in stop if string in text]
+    return text[: min(ends, default=None)]
+
+
 class Policy(Protocol):
     """The assistant of one rollout: a served model, a chat endpoint or a script."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from verl_video_tools.core.errors import PolicyError
 from verl_video_tools.core.reasoning import ParsedCompletion, opens_reasoning, split_reasoning
 from verl_video_tools.core.types import ImagePart, Message, Method
-from verl_video_tools.rollout.policy import AssistantTurn
+from verl_video_tools.rollout.policy import AssistantTurn, until_stop
 from verl_video_tools.rollout.tokens import RolloutTokens, TokenBudget, TokenStream
 
 _ENGINE_ABORT_REASONS = frozenset({"error", "abort", "aborted"})
@@ -89,7 +89,7 @@ class TokenPolicy:
         return AssistantTurn(parsed.text, truncated, parsed.reasoning)
 
     async def _generate(self, stream: TokenStream, tokens_left: int) -> tuple[str, bool]:
-        """Sample one turn; returns its text without the end-of-turn token, and whether it was cut by its limit.
+        """Sample one turn; returns its text without what follows its end, and whether it was cut by its limit.
 
         Raises:
             PolicyError: the engine gave no token, or ended the request for a reason of its own.
@@ -125,8 +125,8 @@ class TokenPolicy:
         _merge_server_fields(self.server_fields, output.extra_fields)
         ended = bool(token_ids) and token_ids[-1] in self.end_ids
         # vLLM reports "stop" and "length" alike through verl, so a cut is recognised by its length.
-        text = self.decode(token_ids[:-1] if ended else token_ids)
-        stopped = ended or any(string in text for string in self.method.stop)
+        text = until_stop(self.decode(token_ids[:-1] if ended else token_ids), self.method.stop)
+        stopped = ended or text.endswith(self.method.stop)
         return text, not stopped and len(token_ids) >= max_tokens
 
 

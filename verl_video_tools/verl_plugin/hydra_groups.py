@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.resources import files
-from math import prod
+from math import ceil, prod
+from pathlib import Path
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
@@ -16,6 +17,11 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
 from verl_video_tools import config
+
+_VERLS_BUCKET_MEGABYTES = 2048
+"""`update_weights_bucket_megabytes` in verl's `rollout.yaml`."""
+_SMALLEST_BUCKET_MEGABYTES = 16
+"""Takes all weights of a tiny model in one message."""
 
 
 class VideoToolsSearchPath(SearchPathPlugin):
@@ -39,6 +45,7 @@ def register() -> None:
         "storage_units": config.storage_units,
         "loader_workers": config.loader_workers,
         "composition": _reserved_by_composition,
+        "weight_bucket_megabytes": _weight_bucket_megabytes,
     }
     for name, resolver in resolvers.items():
         OmegaConf.register_new_resolver(f"video_tools.{name}", resolver, replace=True)
@@ -50,3 +57,24 @@ def _reserved_by_composition(file: str, limit: str) -> int:
 
     budget = get_method("compose", file=file).recipe_budget
     return budget.prompt_tokens + budget.response_tokens if limit == "tokens" else int(getattr(budget, limit))
+
+
+def _weight_bucket_megabytes(model_path: str, model_dtype: str) -> int:
+    """Size (MiB) of verl's buffer for weights in shared memory, through which it sends none that is larger.
+
+    Args:
+        model_path: of the actor. The sizes of its weights are in the headers of its files; where there are none yet, or
+            the path is a name on the hub, verl's own default is taken.
+        model_dtype: in which the actor keeps weights and verl sends them, such as fp32.
+    """
+    from safetensors import safe_open
+    from verl.utils.torch_dtypes import PrecisionType
+
+    largest = 0
+    for file in Path(model_path).glob("*.safetensors"):
+        with safe_open(file, framework="pt") as weights:
+            names: list[str] = weights.keys()
+            largest = max(largest, *(prod(weights.get_slice(name).get_shape()) for name in names))
+    if not largest:
+        return _VERLS_BUCKET_MEGABYTES
+    return max(_SMALLEST_BUCKET_MEGABYTES, ceil(largest * PrecisionType.to_dtype(model_dtype).itemsize / 2**20))
