@@ -18,10 +18,11 @@ from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.launch.plan import known_models
 from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods.toolkit.grammar import section_of_template
 from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
-from verl_video_tools.verl_plugin.run_checks import check_family, compose_run
+from verl_video_tools.verl_plugin.run_checks import Kind, check_family, compose_run
 from verl_video_tools.verl_plugin.settings import TrainerOptions, configured_methods
 
 GROUPS = Path(config.__file__).parent / "video_tools"
@@ -102,3 +103,29 @@ def test_the_buffer_for_weights_of_a_model_that_is_not_here_is_verls(tmp_path: P
     run = compose_run("grpo", ["+video_tools=longvt_grpo", "+video_tools/machine=cpu_grpo", *options])
     verls = compose_run("grpo", []).actor_rollout_ref.rollout
     assert run.actor_rollout_ref.rollout.checkpoint_engine == verls.checkpoint_engine
+
+
+@pytest.mark.parametrize(
+    ("program", "group", "method"),
+    [
+        ("grpo", "longvt_grpo", "longvt"),
+        ("sft", "longvt_sft", "longvt"),
+        ("sft", "longvt_rft", "longvt"),
+        ("grpo", "mixed_grpo", "longvt"),
+        ("sft", "mixed_sft", "longvt"),
+        ("grpo", "compose_grpo", "compose"),
+        ("sft", "compose_sft", "compose"),
+    ],
+)
+def test_tools_are_listed_as_in_the_models_template(program: Kind, group: str, method: str, tmp_path: Path) -> None:
+    template = config.config_path("hermes-template").read_text("utf-8").replace("These tools", "Your tools")
+    (tmp_path / "chat_template.jinja").write_text(template)
+    model = "actor_rollout_ref.model.path" if program == "grpo" else "model.path"
+    options = [f"+video_tools={group}", f"{model}={tmp_path}"]
+    options += ["video_tools.rft.records_dir=r"] if group.endswith("rft") else []
+    run = compose_run(program, options).video_tools[method]
+    assert get_method(method, **run).tools_section == section_of_template(template) is not None
+    run = compose_run(program, [*options, f"video_tools.{method}.tools_section=null"]).video_tools[method]
+    assert run.tools_section is None
+    (tmp_path / "chat_template.jinja").write_text("{{ messages }}")
+    assert compose_run(program, options).video_tools[method].tools_section is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from pathlib import Path
@@ -124,3 +125,13 @@ def test_a_hub_that_never_answers_costs_seconds(cache: Path, monkeypatch: pytest
         with pytest.raises(UsageError, match="cannot be reached"):
             locate_model(NAME)
     assert time.monotonic() - started < 5
+
+
+def test_a_processor_by_its_former_name_is_told_with_the_line_to_change(tmp_path: Path) -> None:
+    """Checkpoints of early 2025 have it; transformers lists 150 kinds of models and not the reason."""
+    (tmp_path / "preprocessor_config.json").write_text('{"image_processor_type": "Qwen2_5_VLImageProcessor"}')
+    line = re.escape('write "image_processor_type": "Qwen2VLImageProcessor" there')
+    with pytest.raises(UsageError, match=rf"preprocessor_config\.json names Qwen2_5_VLImageProcessor.*{line}"):
+        locate_model(str(tmp_path))
+    (tmp_path / "preprocessor_config.json").write_text('{"image_processor_type": "Qwen2VLImageProcessor"}')
+    assert locate_model(str(tmp_path)) == str(tmp_path)

@@ -115,7 +115,7 @@ def test_a_protocol_takes_the_place_of_what_the_models_run_says(
     shutil.copytree(model_dir(), model)
     prompt.write_text("As trained.")
     method = get_method("framemind", initial_frames=4, prompt_file=str(prompt))
-    write_run_settings(model, [method], {"min_pixels": 3136, "max_pixels": 50_176}, None)
+    write_run_settings(model, [method], {"min_pixels": 3136, "max_pixels": 50_176}, None, "owner/model", [])
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
         paths = [f"--annotations={video_mme.annotations}", f"--videos={video_mme.videos}", f"--processor={model}"]
         command = ["eval", "--benchmark=video-mme", f"--base-url={server.base_url}", *paths]

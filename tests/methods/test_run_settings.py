@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from verl_video_tools.config import config_path
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.run_settings import (
     NAME,
@@ -17,6 +18,7 @@ from verl_video_tools.methods.run_settings import (
 )
 
 PIXELS = {"min_pixels": 784, "max_pixels": 50_176}
+SOURCE = ("owner/model", ["train.parquet"])
 
 
 @pytest.mark.parametrize("name", METHOD_NAMES)
@@ -26,7 +28,7 @@ def test_a_method_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
     method = get_method(name, max_turn_tokens=77, prompt_file=str(prompt))
     run, model = tmp_path / "run", tmp_path / "model"
     model.mkdir()
-    write_run_settings(run, [method], PIXELS, None)
+    write_run_settings(run, [method], PIXELS, None, *SOURCE)
     prompt.unlink()
     copy_run_settings(run, model)
     settings = read_run_settings(model, name)
@@ -38,7 +40,7 @@ def test_a_method_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
 
 def test_what_a_user_changes_wins_and_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     method = get_method("longvt", initial_frames=256, call_frames=64)
-    write_run_settings(tmp_path, [method], PIXELS, None)
+    write_run_settings(tmp_path, [method], PIXELS, None, *SOURCE)
     fields = with_run_settings(str(tmp_path), "longvt", {"initial_frames": 32, "fps": 2.0})
     assert fields == {"initial_frames": 32, "call_frames": 64, "fps": 2.0}
     assert capsys.readouterr().err == (
@@ -51,7 +53,21 @@ def test_a_folder_without_the_file_or_the_method_says_nothing(
 ) -> None:
     assert with_run_settings(tmp_path, "longvt", {"fps": 2.0}) == {"fps": 2.0}
     assert with_run_settings(None, "longvt", {}) == {}
-    write_run_settings(tmp_path, [get_method("framemind")], {}, {"base_url": "http://h/v1"})
+    write_run_settings(tmp_path, [get_method("framemind")], {}, {"base_url": "http://h/v1"}, *SOURCE)
     assert with_run_settings(tmp_path, "longvt", {}) == {}
     assert capsys.readouterr().err == ""
     assert OmegaConf.load(tmp_path / NAME).judge.base_url == "http://h/v1"
+
+
+def test_without_a_run_tools_are_listed_as_the_model_knows_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    template = config_path("hermes-template").read_text("utf-8").replace("These tools", "Your tools")
+    (tmp_path / "chat_template.jinja").write_text(template)
+    section = with_run_settings(tmp_path, "longvt", {"fps": 2.0})["tools_section"]
+    assert "Your tools" in section
+    assert capsys.readouterr().err == f"longvt: tools are listed as in the chat template of {tmp_path}\n"
+    assert with_run_settings(tmp_path, "longvt", {"tools_section": None}) == {"tools_section": None}
+    assert with_run_settings(tmp_path, "framethinker", {}) == {}
+    write_run_settings(tmp_path, [get_method("longvt")], {}, None, *SOURCE)  # trained with ours
+    assert with_run_settings(tmp_path, "longvt", {}) == {}

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,30 @@ from safetensors.torch import load_file, save_file
 
 from tests.verl_plugin.harness import model_dir
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.run_settings import write_run_settings
+from verl_video_tools.synthetic import Family
 from verl_video_tools.verl_plugin.export_model import export_model, merge_adapter, restore_expert_layout
+
+FAMILIES: tuple[Family, ...] = ("qwen2_5_vl", "qwen3_vl")
+TRANSFORMERS_4 = ("transformers==4.57.6", "huggingface-hub==0.36.0", "tokenizers==0.22.1")
+READS_FOLDERS = """
+import sys, torch
+from transformers import AutoModelForImageTextToText, AutoProcessor
+for folder in sys.argv[1:]:
+    processor = AutoProcessor.from_pretrained(folder)
+    ids = processor.apply_chat_template(
+        [{"role": "user", "content": [{"type": "text", "text": "What is shown?"}]}],
+        add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt",
+    )["input_ids"]
+    image = torch.arange(3 * 56 * 84, dtype=torch.uint8).view(3, 56, 84)
+    pixels = processor.image_processor([image], return_tensors="pt")["pixel_values"]
+    model = AutoModelForImageTextToText.from_pretrained(folder)
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits
+    read = {"dtype": str(model.dtype), "ids": ids, "pixels": pixels, "logits": logits}
+    torch.save(read, folder + "/read.pt")
+"""
 
 
 def fake_checkpoint(folder: Path, step: int) -> Path:
@@ -155,3 +182,129 @@ def test_experts_get_the_layout_that_vllm_reads(tmp_path: Path) -> None:
         assert {name: weights[f"{prefix}.{name}"].transpose(1, 2).shape for name in shapes} == shapes
     again = AutoModelForImageTextToText.from_pretrained(tmp_path, dtype=torch.float32)
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), again.parameters(), strict=True))
+
+
+# ------------------------------------------------------------------------------------------------------ other software
+
+
+def run_of(family: Family, folder: Path) -> Path:
+    """A run of fine-tuning that has saved the tiny model, as transformers 5 writes it; its folder."""
+    base = folder / "base"
+    for target in (base, folder / "run" / "global_step_8" / "huggingface"):
+        target.mkdir(parents=True)
+        for file in Path(model_dir(family)).iterdir():
+            shutil.copyfile(file, target / file.name)
+    (folder / "run" / "latest_checkpointed_iteration.txt").write_text("8\n")
+    rows = [str(folder / "rows" / "train.parquet")]
+    write_run_settings(folder / "run", [get_method("framethinker")], {}, None, str(base), rows)
+    return folder / "run"
+
+
+def logits(folder: Path) -> torch.Tensor:
+    from transformers import AutoModelForImageTextToText
+
+    with torch.no_grad():
+        read: torch.Tensor = AutoModelForImageTextToText.from_pretrained(folder)(
+            input_ids=torch.arange(20, 40)[None]
+        ).logits
+    return read
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_configuration_has_the_form_of_transformers_4_too(family: Family, tmp_path: Path) -> None:
+    run = run_of(family, tmp_path)
+    export_model(run, tmp_path / "model")
+    text = json.loads((tmp_path / "model" / "config.json").read_text())["text_config"]
+    assert {**text["rope_scaling"], "rope_theta": text["rope_theta"]} == text["rope_parameters"]
+    assert torch.equal(logits(tmp_path / "model"), logits(Path(model_dir(family))))
+
+
+def test_tokenizer_and_processor_are_the_base_models_own_files(tmp_path: Path) -> None:
+    run = run_of("qwen2_5_vl", tmp_path)
+    base = tmp_path / "base"
+    own = json.loads((base / "tokenizer_config.json").read_text())
+    own["additional_special_tokens"] = own.pop("extra_special_tokens")
+    own["tokenizer_class"] = "PreTrainedTokenizerFast"
+    (base / "tokenizer_config.json").write_text(json.dumps(own))
+    (base / "added_tokens.json").write_text("{}")
+    export_model(run, tmp_path / "model")
+    for name in ("tokenizer_config.json", "added_tokens.json", "tokenizer.json", "processor_config.json"):
+        if name != "tokenizer_config.json":
+            assert (tmp_path / "model" / name).read_bytes() == (base / name).read_bytes()
+    assert json.loads((tmp_path / "model" / "tokenizer_config.json").read_text()) == own
+
+
+def test_a_template_that_the_run_has_changed_stays(tmp_path: Path) -> None:
+    run = run_of("qwen2_5_vl", tmp_path)
+    template = run / "global_step_8" / "huggingface" / "chat_template.jinja"
+    template.write_text("{{ messages[0]['content'] }}")
+    (tmp_path / "base" / "added_tokens.json").write_text("{}")
+    export_model(run, tmp_path / "model")
+    assert (tmp_path / "model" / "chat_template.jinja").read_text() == template.read_text()
+    assert not (tmp_path / "model" / "added_tokens.json").exists()
+
+
+def test_others_may_read_the_weights(tmp_path: Path) -> None:
+    """safetensors writes files that only their owner can read."""
+    former = os.umask(0o027)
+    try:
+        run = run_of("qwen2_5_vl", tmp_path)
+        (run / "global_step_8" / "huggingface" / "model.safetensors").chmod(0o600)
+        (tmp_path / "base" / "tokenizer.json").chmod(0o600)
+        export_model(run, tmp_path / "model")
+    finally:
+        os.umask(former)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "model").rglob("*") if file.is_file()}
+    assert set(modes.values()) == {0o640}, modes
+
+
+def test_a_card_says_what_the_model_is(tmp_path: Path) -> None:
+    run = run_of("qwen2_5_vl", tmp_path)
+    export_model(run, tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text()
+    for text in (
+        "| method | `framethinker` |",
+        "| training | fine-tuning, 8 steps |",
+        "| data | `rows/train.parquet` |",
+    ):
+        assert text in card
+    assert "vvt eval --method framethinker --serve . --rows" in card
+    images = get_method("framethinker").recipe_budget.images
+    assert f"vllm serve . --generation-config vllm --limit-mm-per-prompt '{{\"image\": {images}}}'" in card
+    assert str(tmp_path) not in card
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_transformers_4_reads_the_same_model(tmp_path: Path) -> None:
+    """In an environment of its own beside the torch of this one."""
+    if (uv := shutil.which("uv")) is None:
+        pytest.skip("uv is not installed, which makes the environment with transformers 4")
+    packages = tmp_path / "packages"
+    install = [
+        uv,
+        "pip",
+        "install",
+        "--python",
+        sys.executable,
+        "--no-deps",
+        "--target",
+        str(packages),
+        *TRANSFORMERS_4,
+    ]
+    made = subprocess.run(install, capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"transformers 4 cannot be installed: {made.stderr.strip().splitlines()[-1]}")
+    models = []
+    for family in FAMILIES:
+        export_model(run_of(family, tmp_path / family), tmp_path / family / "model")
+        models.append(tmp_path / family / "model")
+    read: list[list[dict[str, Any]]] = []
+    for path in ({}, {"PYTHONPATH": str(packages)}):
+        subprocess.run([sys.executable, "-c", READS_FOLDERS, *map(str, models)], check=True, env={**os.environ, **path})
+        read.append([torch.load(model / "read.pt", weights_only=True) for model in models])
+    for new, old in zip(*read, strict=True):
+        assert new["dtype"] == old["dtype"] == "torch.float32"
+        assert torch.equal(new["ids"], old["ids"])
+        assert torch.equal(new["pixels"], old["pixels"])
+        torch.testing.assert_close(new["logits"], old["logits"], atol=1e-6, rtol=0)

@@ -47,9 +47,9 @@ def test_a_step_that_can_never_be_filled_ends(monkeypatch: pytest.MonkeyPatch) -
     assert trainer._add_prompts_to_generate(1000) == 1000
 
 
-def test_progress_names_what_verl_does_at_the_end_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_names_what_verl_does_at_the_end_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = object.__new__(VideoToolsTrainer)
-    trainer.config = OmegaConf.create({"trainer": {"max_actor_ckpt_to_keep": None}})
+    trainer.config = OmegaConf.create({"trainer": {"max_actor_ckpt_to_keep": None, "default_local_dir": str(tmp_path)}})
     trainer._phase, trainer.global_steps, phases = "generating", 7, []
     for name in ("on_sample_end", "_save_checkpoint", "on_step_end"):
         monkeypatch.setattr(PPOTrainerSync, name, lambda self: phases.append(self._phase))

@@ -24,7 +24,7 @@ class Trainer(trainer_module.VideoToolsTrainer):
     """Notes what it does; `ask_in` is the step in which the file appears."""
 
     def __init__(self, folder: Path, save_freq: int, ask_in: int) -> None:
-        self.config = OmegaConf.create({"trainer": {"max_actor_ckpt_to_keep": None}})
+        self.config = OmegaConf.create({"trainer": {"max_actor_ckpt_to_keep": None, "default_local_dir": str(folder)}})
         self._stop_file, self._saved_step = folder / trainer_module.STOP_FILE, -1
         self._actors, self._watchdog = ActorCheck(), None
         self.global_steps, self._logging = 0, run_logging(self, folder)

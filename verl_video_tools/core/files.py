@@ -44,6 +44,15 @@ def whole_file(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+def share_weights(folder: Path) -> None:
+    """Give the files of weights below a folder the permissions that other new files there have.
+
+    From version 0.8 on, safetensors writes through a temporary file that only its owner can read.
+    """
+    for file in folder.rglob("*.safetensors"):
+        file.chmod(file.parent.stat().st_mode & 0o666)  # a folder has what the umask leaves, and the right to enter
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file completely or not at all. Characters without a UTF-8 encoding are written with backslashes."""
     with whole_file(path) as partial:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,9 @@ HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 ANSWER_SECONDS = 5.0
 """Time limit of the request whether the hub has a model."""
+
+_RENAMED = {"Qwen2_5_VLImageProcessor": "Qwen2VLImageProcessor"}
+"""Image processors by the name of their first weeks, which fine-tuned checkpoints of that time still have."""
 
 _CACHED_FILES = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json")
 
@@ -99,10 +103,11 @@ def locate_model(name: str) -> str:
     The hub gets one request of at most `ANSWER_SECONDS`, and none if HF_HUB_OFFLINE is set.
 
     Raises:
-        UsageError: it is neither a folder nor a name of the form `owner/name`, the hub has no such model, or the hub
-            cannot be asked and its cache does not have it.
+        UsageError: it is neither a folder nor a name of the form `owner/name`, the hub has no such model, the hub
+            cannot be asked and its cache does not have it, or its processor has a name that transformers has dropped.
     """
     if name and Path(name).is_dir():
+        _check_processor(Path(name))
         return name
     if not HUB_NAME.fullmatch(name):
         what = "a file" if Path(name).is_file() else "no folder here"
@@ -125,6 +130,26 @@ def locate_model(name: str) -> str:
     return name
 
 
+def read_chat_template(model: str) -> str | None:
+    """The chat template of a model's processor, or of its tokenizer where the processor has none; None without one.
+
+    Raises:
+        UsageError: as `locate_model`.
+    """
+    folder = Path(locate_model(model))
+    if not folder.is_dir():
+        from huggingface_hub import snapshot_download
+
+        folder = Path(snapshot_download(model, allow_patterns=["chat_template.*", "tokenizer_config.json"]))
+    for name in ("chat_template.json", "chat_template.jinja", "tokenizer_config.json"):  # as transformers prefers them
+        if (file := folder / name).is_file():
+            text = file.read_text(encoding="utf-8")
+            template = text if file.suffix == ".jinja" else json.loads(text).get("chat_template")
+            if isinstance(template, str):
+                return template
+    return None
+
+
 def _cached(name: str, reason: str, cause: Exception | None = None) -> str:
     """The model's folder in the hub's cache."""
     from huggingface_hub import try_to_load_from_cache
@@ -132,11 +157,23 @@ def _cached(name: str, reason: str, cause: Exception | None = None) -> str:
     for file in _CACHED_FILES:
         path = try_to_load_from_cache(name, file)
         if isinstance(path, str):
+            _check_processor(Path(path).parent)
             return str(Path(path).parent)
     raise UsageError(
         f"model {name!r} is no folder here and not in the cache of the Hugging Face hub, and {reason}; give the folder "
         "of a model, or download it first: hf download " + name
     ) from cause
+
+
+def _check_processor(folder: Path) -> None:
+    """Raises UsageError for a folder of January or February 2025, whose processor transformers no longer finds."""
+    file = folder / "preprocessor_config.json"
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    for former, name in _RENAMED.items():
+        if f'"{former}"' in text:
+            raise UsageError(
+                f'{file} names {former}, which transformers has renamed; write "image_processor_type": "{name}" there'
+            )
 
 
 def _first_line(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """`video_tools.yaml`: how a run showed videos to its policy and scored it, in the run's folder and in exported models.
 
 Evaluation, chat and replay of such a folder take the fields of the method and the bounds of pixels from there, so that
-the model sees what it was trained on.
+the model sees what it was trained on. The export takes the base model and the rows from there.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.machine import read_chat_template
 from verl_video_tools.core.types import Method
+from verl_video_tools.methods import method_class
+from verl_video_tools.methods.toolkit.grammar import section_of_template
 
 NAME = "video_tools.yaml"
 FILES = "video_tools_files"
@@ -38,7 +42,12 @@ class RunSettings:
 
 
 def write_run_settings(
-    folder: Path, methods: Sequence[Method], pixels: Mapping[str, Any], judge: Mapping[str, Any] | None
+    folder: Path,
+    methods: Sequence[Method],
+    pixels: Mapping[str, Any],
+    judge: Mapping[str, Any] | None,
+    base_model: str,
+    rows: Sequence[str],
 ) -> None:
     """Write the file, and copies of the files that it names.
 
@@ -46,6 +55,8 @@ def write_run_settings(
         methods: those of the run.
         pixels: `data.mm_processor_kwargs` of the run.
         judge: settings of its judge, which name the variable of a key and never hold one.
+        base_model: folder or name of the model that the run starts from.
+        rows: its training files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     described = {}
@@ -61,6 +72,8 @@ def write_run_settings(
         "methods": described,
         "mm_processor_kwargs": dict(pixels),
         "judge": None if judge is None else dict(judge),
+        "base_model": base_model,
+        "rows": list(rows),
     }
     OmegaConf.save(OmegaConf.create(content), folder / NAME)
 
@@ -73,26 +86,58 @@ def copy_run_settings(source: Path, target: Path) -> None:
             shutil.copytree(source / FILES, target / FILES, dirs_exist_ok=True)
 
 
+def read_run(folder: Path) -> dict[str, Any]:
+    """Everything that the folder's file says, in its own words; empty where there is no file."""
+    path = folder / NAME
+    content: Any = OmegaConf.to_container(OmegaConf.load(path)) if path.is_file() else {}
+    return dict(content)
+
+
 def read_run_settings(folder: str | Path | None, method: str) -> RunSettings:
     """What the folder's file says of the method; nothing where there is no file, or another method in it."""
-    path = None if folder is None else Path(folder) / NAME
-    if path is None or not path.is_file():
+    content = {} if folder is None else read_run(Path(folder))
+    if folder is None or not content:
         return RunSettings()
-    content: Any = OmegaConf.to_container(OmegaConf.load(path))
     pixels = content["mm_processor_kwargs"]
     bounds = {name: pixels.get(name) for name in ("min_pixels", "max_pixels")}
     fields = content["methods"].get(method, {})
-    return RunSettings({name: _resolved_value(path.parent, value) for name, value in fields.items()}, **bounds)
+    return RunSettings({name: _resolved_value(Path(folder), value) for name, value in fields.items()}, **bounds)
+
+
+def model_tools_section(model: str, custom_template: str | None = None) -> str | None:
+    """What a model was trained on as the list of its tools (`section_of_template`); None where its template has none,
+    or the model is not there."""
+    try:
+        template = custom_template or read_chat_template(model)
+    except UsageError:  # whatever loads the model says so
+        return None
+    return None if template is None else section_of_template(template)
 
 
 def with_run_settings(folder: str | Path | None, method: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a run and, before them, those that a user gives; says on standard error which these are."""
+    """The fields of a run and, before them, those that a user gives; says on standard error which these are.
+
+    Without a run, a method that lists its tools does so as the model in `folder` was trained.
+    """
+    if folder is not None and not (Path(folder) / NAME).is_file():
+        return {**_fields_of_model(str(folder), method, overrides), **overrides}
     settings = read_run_settings(folder, method)
     if settings.fields:
         changed = {name: value for name, value in overrides.items() if settings.fields.get(name) != value}
         note = f"; changed here: {', '.join(f'{name}={value}' for name, value in changed.items())}" if changed else ""
         print(f"{method} as in {Path(folder or '') / NAME}: {', '.join(settings.fields)}{note}", file=sys.stderr)
     return {**settings.fields, **overrides}
+
+
+def _fields_of_model(model: str, method: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    lists_tools = any(field.name == "tools_section" for field in fields(method_class(method)))
+    if not lists_tools or "tools_section" in overrides:
+        return {}
+    section = model_tools_section(model)
+    if section is None:
+        return {}
+    print(f"{method}: tools are listed as in the chat template of {model}", file=sys.stderr)
+    return {"tools_section": section}
 
 
 def _required(method: Method) -> dict[str, Any]:
@@ -108,7 +153,7 @@ def _portable_value(folder: Path, method: str, name: str, value: Any) -> Any:
         copy = Path(FILES, f"{method}_{name}{Path(value).suffix}")
         (folder / FILES).mkdir(exist_ok=True)
         if Path(value).resolve() != (folder / copy).resolve():
-            shutil.copy(value, folder / copy)
+            shutil.copyfile(value, folder / copy)  # without the permissions of the user's file
         return str(copy)
     return value
 

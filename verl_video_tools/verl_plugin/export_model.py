@@ -19,9 +19,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.files import whole_file, write_json
-from verl_video_tools.methods.run_settings import copy_run_settings
+from verl_video_tools.core.files import share_weights, whole_file, write_json
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.run_settings import copy_run_settings, read_run, read_run_settings
 from verl_video_tools.verl_plugin.checkpoints import STEP_PREFIX, last_checkpoint
+from verl_video_tools.verl_plugin.model_files import (
+    complete_config,
+    complete_processor,
+    restore_processor,
+    write_model_card,
+)
 
 
 def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
@@ -45,17 +52,35 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
     shutil.rmtree(unfinished, ignore_errors=True)
     if _has_whole_weights(checkpoint):
         shutil.copytree(checkpoint / "huggingface", unfinished)
-        declare_dtype(unfinished)
     else:
         merger = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
         subprocess.run([*merger, "--local_dir", str(checkpoint), "--target_dir", str(unfinished)], check=True)
         if (unfinished / "lora_adapter").is_dir():
             merge_adapter(unfinished)
     restore_expert_layout(unfinished)
-    copy_run_settings(checkpoint_dir, unfinished)
+    complete_config(unfinished)
+    if run := read_run(checkpoint_dir):
+        restore_processor(run["base_model"], unfinished)
+        copy_run_settings(checkpoint_dir, unfinished)
+        write_model_card(unfinished, run, _training(checkpoint), _most_images(checkpoint_dir, run["methods"]))
+    complete_processor(unfinished)
+    share_weights(unfinished)
     shutil.rmtree(out_dir, ignore_errors=True)
     unfinished.rename(out_dir)
     return checkpoint
+
+
+def _training(checkpoint: Path) -> str:
+    """Kind and steps of the training that wrote a checkpoint."""
+    is_actor = checkpoint.name == "actor"
+    step = (checkpoint.parent if is_actor else checkpoint).name.removeprefix(STEP_PREFIX)
+    return f"{'reinforcement learning' if is_actor else 'fine-tuning'}, {step} steps"
+
+
+def _most_images(run_folder: Path, methods: Iterable[str]) -> int:
+    """Images that a rollout of the run's methods may hold."""
+    configured = [get_method(name, **read_run_settings(run_folder, name).fields) for name in methods]
+    return max((method.recipe_budget.images for method in configured), default=0)
 
 
 def _check_replaceable(checkpoint_dir: Path, out_dir: Path) -> None:
@@ -116,23 +141,6 @@ def forget_attention(config_file: Path) -> None:
     config = json.loads(config_file.read_text(encoding="utf-8"))
     if config.pop("attn_implementation", None) is not None:
         write_json(config_file, config)
-
-
-def declare_dtype(folder: Path) -> None:
-    """Make `config.json` name the precision that the weights have.
-
-    verl writes weights as they were trained, but always the word bfloat16 beside them, by which readers would round.
-    """
-    from safetensors import safe_open
-
-    with safe_open(next(folder.glob("*.safetensors")), framework="pt") as weights:
-        dtype = str(weights.get_tensor(next(iter(weights.keys()))).dtype).removeprefix("torch.")
-    config_file = folder / "config.json"
-    config = json.loads(config_file.read_text(encoding="utf-8"))
-    for section in [config, *(value for value in config.values() if isinstance(value, dict))]:
-        if section is config or "dtype" in section:
-            section["dtype"] = dtype
-    write_json(config_file, config)
 
 
 def merge_adapter(folder: Path) -> None:

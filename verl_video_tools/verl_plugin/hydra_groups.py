@@ -17,6 +17,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
 from verl_video_tools import config
+from verl_video_tools.methods.run_settings import model_tools_section
 
 _VERLS_BUCKET_MEGABYTES = 2048
 """`update_weights_bucket_megabytes` in verl's `rollout.yaml`."""
@@ -45,6 +46,7 @@ def register() -> None:
         "storage_units": config.storage_units,
         "loader_workers": config.loader_workers,
         "composition": _reserved_by_composition,
+        "tools_section": model_tools_section,
         "weight_bucket_megabytes": _weight_bucket_megabytes,
     }
     for name, resolver in resolvers.items():

@@ -142,11 +142,15 @@ def describe_run(config: DictConfig, section: DictConfig) -> None:
     node = plain_dict(OmegaConf.select(section, "custom.video_tools") or section.get("video_tools"))
     check_sections(node)
     judge = {name: value for name, value in (node.get("judge") or {}).items() if value is not None}
+    model = (config.get("actor_rollout_ref") or config).model.path
+    files = config.data.train_files
     write_run_settings(
         Path(config.trainer.default_local_dir),
         _methods_of(node),
         plain_dict(config.data.get("mm_processor_kwargs")),
         judge if judge.get("base_url") else None,
+        str(Path(model).absolute()) if Path(model).is_dir() else model,
+        [files] if isinstance(files, str) else list(files),
     )
 
 

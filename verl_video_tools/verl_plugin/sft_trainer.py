@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 
 import hydra
 import torch.distributed as dist
@@ -17,6 +18,7 @@ from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.device import auto_set_device
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 
+from verl_video_tools.core.files import share_weights
 from verl_video_tools.verl_plugin.run_checks import check_family
 from verl_video_tools.verl_plugin.settings import describe_run, end_with_epochs
 
@@ -32,7 +34,8 @@ class VideoToolsSFTTrainer(SFTTrainer):
     - `_init_engine`: intervals of 0 steps are never, as in reinforcement learning; verl divides by them.
     - `fit`: a checkpoint that was written at the end of an epoch holds the state of a data loader that is used up, and
       verl counts the epoch in which that gives nothing: a pass over the rows is left out. A run resumed at its last
-      step is over; verl asks for the last step only after it has trained on one more batch.
+      step is over; verl asks for the last step only after it has trained on one more batch. Others may read the
+      weights (`share_weights`).
     """
 
     save_freq: int
@@ -60,6 +63,8 @@ class VideoToolsSFTTrainer(SFTTrainer):
             self._build_dataloader()
             self._build_ckpt_handler()
         super().fit()
+        if self.rank == 0:
+            share_weights(Path(self.config.trainer.default_local_dir))
 
 
 def _initialize_cpu_process_group() -> None:

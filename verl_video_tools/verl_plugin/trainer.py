@@ -39,6 +39,7 @@ from verl.trainer.ppo.v1 import (
 from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer, ReplayBufferAsync
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
+from verl_video_tools.core.files import share_weights
 from verl_video_tools.records.best_effort import BestEffort
 from verl_video_tools.verl_plugin.alarms import JudgeWatch
 from verl_video_tools.verl_plugin.batching import (
@@ -380,6 +381,7 @@ class VideoToolsMixin(PPOTrainer):
     def _save_checkpoint(self) -> None:
         self._enter("saving a checkpoint")
         super()._save_checkpoint()
+        share_weights(Path(self.config.trainer.default_local_dir, f"global_step_{self.global_steps}"))
         self._saved_step = self.global_steps
         if (max_checkpoints := self.config.trainer.max_actor_ckpt_to_keep or 0) > 0:
             remove_old_checkpoints(Path(self.config.trainer.default_local_dir), max_checkpoints)

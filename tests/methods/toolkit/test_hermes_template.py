@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from examples.tiny_models.tiny_model import chat_template
 from tests.released_models import vocabulary_dir
 from tests.verl_plugin import harness
 from verl_video_tools.config import config_path
-from verl_video_tools.core.errors import CallError
+from verl_video_tools.core.errors import CallError, UsageError
 from verl_video_tools.core.types import (
     CallRecord,
     FrameRecord,
@@ -22,11 +23,12 @@ from verl_video_tools.core.types import (
     content_text,
 )
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.methods.toolkit.grammar import tools_section
+from verl_video_tools.methods.toolkit.grammar import section_of_template, tools_section
 from verl_video_tools.rollout.tokens import to_chat_message
 
 METHOD = LongVT()
 INFO = VideoInfo(100.0, 3000, 30.0, 64, 64)
+SAMPLE = Sample("What?", "x", "v.mp4", "open")
 CALLS: list[dict[str, Any]] = [
     {"name": "crop_video", "arguments": {"start_time": 1.0, "end_time": 2.5}},
     {"name": "crop_video", "arguments": {"start_time": 3, "end_time": 4}},
@@ -62,22 +64,24 @@ def native_text(
     )
 
 
-def dialogue(as_text: bool) -> tuple[list[Message], list[dict[str, Any]]]:
+def dialogue(as_text: bool, method: LongVT = METHOD) -> tuple[list[Message], list[dict[str, Any]]]:
     """A rollout as the loop renders it, and with native calls and replies, as a client sends it beside `tools`.
 
     Args:
         as_text: whether the arguments of the native calls are JSON in a string.
     """
-    system, user = METHOD.prompt(Sample("What?", "x", "v.mp4", "open"), INFO, [PICTURE])
+    system, user = method.prompt(SAMPLE, INFO, [PICTURE])
     calls = "".join(f"\n<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in CALLS)
     replies = [("1.0s ", PICTURE, "\n2.5s ", PICTURE), ("Error: out_of_range: no",)]
     ours = [
         system,
         user,
         Message("assistant", (f"<think>there</think>{calls}",)),
-        Message("user", METHOD.observe(OUTCOMES, turns_left=3)),
+        Message("user", method.observe(OUTCOMES, turns_left=3)),
     ]
-    bare = content_text(system.content).removesuffix(f"\n\n{tools_section(METHOD.tool_schemas())}")
+    bare = content_text(system.content).removesuffix(
+        f"\n\n{tools_section(method.tool_schemas(), method.tools_section)}"
+    )
     assert bare != content_text(system.content), "the section of tools ends the system prompt"
     native_calls = [
         {
@@ -102,14 +106,17 @@ def test_a_rollout_with_native_calls_is_the_same_text(processor: Any, as_text: b
 
 
 @pytest.mark.parametrize("as_text", [False, True])
-def test_qwen3_vl_renders_the_same_calls_and_replies(as_text: bool) -> None:
-    """By its own template, which has other words only for the section of tools in the system message."""
+def test_qwen3_vl_renders_the_same_text(as_text: bool) -> None:
+    """By its own template, whose words the prompt takes for its list of tools."""
     vocabulary_dir("qwen3_vl")
     with harness.using_vocabulary("released"):
         processor = harness.processor("qwen3_vl")
-    ours, native = dialogue(as_text)
+    section = section_of_template(processor.chat_template)
+    assert section is not None
+    ours, native = dialogue(as_text, LongVT(tools_section=section))
     text = native_text(processor, native, METHOD.tool_schemas(), processor.chat_template)
-    assert text.split("<|im_end|>", 1)[1] == stock_text(processor, ours).split("<|im_end|>", 1)[1]
+    assert text == stock_text(processor, ours)
+    assert text != stock_text(processor, dialogue(as_text)[0])
 
 
 def test_without_tools_it_is_the_models_own_template(processor: Any) -> None:
@@ -130,3 +137,52 @@ def test_golden_text(processor: Any) -> None:
         "<|im_start|>user\nWhat?<|im_end|>\n"
         "<|im_start|>user\n<tool_response>\nno\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
     )
+
+
+# --------------------------------------------------------------------------- the list of tools, as a model knows it
+
+OTHER_WORDS = (
+    config_path("hermes-template")
+    .read_text(encoding="utf-8")
+    .replace("These tools can be called:", "Functions of yours:")
+    .replace("A call is a JSON object", "Call by a JSON object")
+)
+
+
+def test_the_section_of_a_template_is_its_own_rendering(processor: Any) -> None:
+    """Prompts hold it as text, and are the text that the template makes of `tools`."""
+    section = section_of_template(OTHER_WORDS)
+    method = LongVT(tools_section=section)
+    system, user = method.prompt(SAMPLE, INFO, [PICTURE])
+    ours = stock_text(processor, [system, user])
+    assert "Functions of yours:" in ours and ours != stock_text(processor, METHOD.prompt(SAMPLE, INFO, [PICTURE]))
+    bare = content_text(system.content).removesuffix("\n\n" + tools_section(method.tool_schemas(), section))
+    native = [{"role": "system", "content": bare}, to_chat_message(user)]
+    rendered = processor.apply_chat_template(
+        native, tools=method.tool_schemas(), chat_template=OTHER_WORDS, add_generation_prompt=True, tokenize=False
+    )
+    assert rendered == ours
+
+
+def test_our_own_template_has_our_own_section() -> None:
+    section = section_of_template(config_path("hermes-template").read_text(encoding="utf-8"))
+    assert tools_section(METHOD.tool_schemas(), section) == tools_section(METHOD.tool_schemas())
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        chat_template(),
+        OTHER_WORDS.replace('"arguments"', "<arguments>"),
+        OTHER_WORDS.replace("'\\n\\n' + tools_section()", "tools_section()"),
+    ],
+    ids=["renders no tools", "calls of another form", "another place"],
+)
+def test_a_template_without_such_a_section(template: str) -> None:
+    assert section_of_template(template) is None
+
+
+@pytest.mark.parametrize("text", ["Call what you like.", ""])
+def test_a_section_without_its_tools_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="tools_section"):
+        LongVT(tools_section=text)

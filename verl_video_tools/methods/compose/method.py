@@ -44,6 +44,9 @@ class Compose(vt.Method):
     number in its group; for validation, and outside groups, no rung."""
     num_rungs: int = 8
     """Rungs of the ladder; a training group sets it to its own size."""
+    tools_section: str | None = None
+    """Text that lists the tools in the system prompt, where `{schemas}` stands for them. None: our own. The config
+    groups take that of the model's chat template, where it has one."""
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Compose(vt.Method):
         rung: int | None = None,
         num_rungs: int = 8,
         max_calls_per_turn: int | None = None,
+        tools_section: str | None = None,
         **overrides: Any,
     ) -> None:
         """Read the file; `overrides`, fields of `Method`, win over it.
@@ -66,6 +70,7 @@ class Compose(vt.Method):
             "file": file,
             "rung": rung,
             "num_rungs": num_rungs,
+            "tools_section": tools_section,
             # Other methods have these as class variables.
             "reward_components": tuple(term.key for term in composition.terms),
             "unpaid_components": tuple(term.key for term in composition.terms if not term.weight),
@@ -82,6 +87,8 @@ class Compose(vt.Method):
         vt.require(self, "compat", self.compat == "strict", "'strict': no published code is a composition")
         vt.require(self, "accuracy_reward", self.accuracy_reward > 0, "above 0, because `acc` is read from it")
         has_ladder = isinstance(self.composition.initial_frames, Ladder)
+        has_schemas = self.tools_section is None or "{schemas}" in self.tools_section
+        vt.require(self, "tools_section", has_schemas, "a text with {schemas}, or None")
         vt.require_at_least(self, 1, "num_rungs", "max_calls_per_turn")
         vt.require(self, "rung", self.rung is None or has_ladder, f"None: the plan of {self.file} is no ladder")
         vt.require(
@@ -142,7 +149,7 @@ class Compose(vt.Method):
             duration=vt.format_seconds(info.duration_seconds, decimals=1),
             initial_frames=len(images),
             max_turns=self.max_turns,
-            tools=tools_section(schemas) if schemas else "",
+            tools=tools_section(schemas, self.tools_section) if schemas else "",
         )
 
     def message_templates(self) -> Mapping[str, vt.Template]:

@@ -372,6 +372,10 @@ class LongVT(vt.Method):
     max_calls_per_turn: int = 5
     """Calls of one turn that are carried out; further ones are refused as `multiple_calls` (code)."""
 
+    tools_section: str | None = None
+    """Text that lists the tools in the system prompt, where `{schemas}` stands for them. None: our own. The config
+    groups take that of the model's chat template, where it has one: the model was trained on it."""
+
     accuracy_reward: float = 1.0
     """Reward of a correct answer; half of it for a partly correct one (paper 4.2)."""
     format_reward: float = 1.0
@@ -387,6 +391,8 @@ class LongVT(vt.Method):
     def check_fields(self) -> None:
         vt.require_at_least(self, 1, "max_calls_per_turn")
         vt.require_at_least(self, 2, "initial_frames", "call_frames")
+        has_schemas = self.tools_section is None or "{schemas}" in self.tools_section
+        vt.require(self, "tools_section", has_schemas, "a text with {schemas}, or None")
         vt.require(self, "fps", 0.0 < self.fps < math.inf, "a finite number above 0")
         vt.require_at_least(self, 1, "min_pixels")
         vt.require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least {self.min_pixels}")
@@ -418,7 +424,7 @@ class LongVT(vt.Method):
             fps=f"{self.fps:g}",
             call_frames=self.call_frames,
             max_turns=self.max_turns,
-            tools=tools_section(self.tool_schemas()),
+            tools=tools_section(self.tool_schemas(), self.tools_section),
         )
 
     def picture_prompt(self, question: str, images: Sequence[vt.ImagePart]) -> list[vt.Message]:

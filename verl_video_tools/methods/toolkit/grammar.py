@@ -178,18 +178,48 @@ def tool_schema(
     }
 
 
-def tools_section(schemas: Sequence[Mapping[str, Any]]) -> str:
+_TOOLS_SECTION = """# Tools
+
+These tools can be called:
+<tools>
+{schemas}
+</tools>
+
+A call is a JSON object with name and arguments between <tool_call> and </tool_call>:
+<tool_call>
+{"name": "NAME", "arguments": {"PARAMETER": VALUE}}
+</tool_call>
+What it returns comes between <tool_response> and </tool_response>; never write that yourself."""
+"""`config/chat_templates/hermes_tools.jinja` renders the same text for servers that are given `tools`."""
+
+
+def tools_section(schemas: Sequence[Mapping[str, Any]], text: str | None = None) -> str:
     """The part of a system message that lists the tools and says how to call them.
 
-    `config/chat_templates/hermes_tools.jinja` renders the same text for servers that are given `tools`.
+    Args:
+        text: `{schemas}` stands for the list. None: our own text.
     """
     listed = "\n".join(json.dumps(schema, ensure_ascii=False) for schema in schemas)
-    return (
-        f"# Tools\n\nThese tools can be called:\n<tools>\n{listed}\n</tools>\n\n"
-        "A call is a JSON object with name and arguments between <tool_call> and </tool_call>:\n"
-        '<tool_call>\n{"name": "NAME", "arguments": {"PARAMETER": VALUE}}\n</tool_call>\n'
-        "What it returns comes between <tool_response> and </tool_response>; never write that yourself."
-    )
+    return (text or _TOOLS_SECTION).replace("{schemas}", listed)
+
+
+def section_of_template(template: str) -> str | None:
+    """What a chat template writes behind the system message where it is given `tools`, for `tools_section`.
+
+    None where it writes nothing there, or asks for calls in another form than ours.
+    """
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    messages = [{"role": "system", "content": "SYSTEM"}, {"role": "user", "content": "USER"}]
+    tool = tool_schema("NAME", "DESCRIPTION", {})
+    rendered = [
+        render_jinja_template([messages], tools=tools, chat_template=template)[0][0] for tools in (None, [tool])
+    ]
+    before, system, after = rendered[0].partition("SYSTEM")
+    section = rendered[1].removeprefix(before + system).removesuffix(after).strip("\n")
+    listed = json.dumps(tool, ensure_ascii=False)
+    is_ours = rendered[1] == f"{before}{system}\n\n{section}{after}" and '"arguments"' in section
+    return section.replace(listed, "{schemas}") if is_ours and section.count(listed) == 1 else None
 
 
 def as_call(raw: Mapping[str, Any], text: str, takes_parameters: bool = True) -> ToolCall:
