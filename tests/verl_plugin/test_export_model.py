@@ -18,10 +18,9 @@ from tests.verl_plugin.harness import model_dir
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.run_settings import write_run_settings
-from verl_video_tools.synthetic import Family
+from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.export_model import export_model, merge_adapter, restore_expert_layout
 
-FAMILIES: tuple[Family, ...] = ("qwen2_5_vl", "qwen3_vl")
 TRANSFORMERS_4 = ("transformers==4.57.6", "huggingface-hub==0.36.0", "tokenizers==0.22.1")
 READS_FOLDERS = """
 import sys, torch
