@@ -53,7 +53,7 @@ async def test_a_turn_is_read_up_to_its_stop_string(last: str, opened: bool, mon
     merged = hf_tokenizer(harness.model_dir())
     merged.chat_template = tokenizer().chat_template
     merged.add_tokens([last])
-    monkeypatch.setattr(harness, "tokenizer", lambda: merged)
+    monkeypatch.setattr(harness, "tokenizer", lambda family="qwen2_5_vl": merged)
     thinks = f"as it is</think>{zoom(4, 6).text}" if opened else zoom(4, 6).text
     rollout = await run_loop([Unended(thinks.removesuffix(">") + last), RIGHT], method="videozoomer")
     first, _ = rollout.trajectory.turns
