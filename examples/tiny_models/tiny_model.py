@@ -213,6 +213,7 @@ _QWEN3_5_TEXT: dict[str, Any] = {
     "linear_num_value_heads": 4,
     "linear_key_head_dim": 64,  # the smallest that vLLM's kernels for CPUs take
     "linear_value_head_dim": 64,
+    "mamba_ssm_dtype": "float32",  # of the state in vLLM, as in released models
 }
 _EXPERTS: dict[str, Any] = {
     "num_experts": 4,
