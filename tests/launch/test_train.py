@@ -11,14 +11,16 @@ pytest.importorskip("verl", reason="a run configures verl")
 from omegaconf import OmegaConf
 
 from tests.launch.conftest import Launcher
+from verl_video_tools import config
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.launch import data
 from verl_video_tools.launch.checks.report import Check, Status
-from verl_video_tools.launch.train import STARTED_WITH, Request, _planned, _program, dry_run, plan_run
+from verl_video_tools.launch.train import GROUPS, STARTED_WITH, Request, _planned, _program, dry_run, plan_run
 from verl_video_tools.verl_plugin.checkpoints import LAST_CHECKPOINT
 
 pytestmark = pytest.mark.slow
 
+CONFIG = Path(config.__file__).parent / "video_tools"
 GROUP = "+video_tools=framethinker_grpo"
 SFT_GROUP = "+video_tools=framethinker_sft"
 SFT_PROGRAM = "verl_video_tools.verl_plugin.sft_trainer"
@@ -92,6 +94,18 @@ def test_a_cold_start_takes_nothing_that_is_meant_for_the_run(
     assert environment["VERL_FILE_LOGGER_PATH"].startswith(str(folder))
     assert of_run["VERL_FILE_LOGGER_PATH"] == str(launcher.folder / "mine.jsonl")
     assert any("mine.parquet" in option for option in run)
+
+
+def test_every_folder_of_config_groups_has_its_place() -> None:
+    """A group that is not listed would come last, and replace what the synthetic world or a machine sets."""
+    folders = {path.name for path in CONFIG.iterdir() if path.is_dir()}
+    assert {f"+video_tools/{name}" for name in folders} == {*GROUPS} - {"+video_tools"}
+
+
+def test_the_synthetic_world_sets_fields_of_a_second_method(launcher: Launcher) -> None:
+    groups = ["+video_tools/synthetic=[framethinker_grpo,direct]", "+video_tools/fields=direct"]
+    plan = plan_run(Request("grpo", (GROUP, *groups)))
+    assert plan.config.video_tools.direct.initial_frames == 8
 
 
 @pytest.mark.parametrize(

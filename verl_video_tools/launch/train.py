@@ -27,8 +27,9 @@ from verl_video_tools.verl_plugin.marked_warnings import MARK
 Stage = Literal["grpo", "sft", "rft"]
 STOP_FILE = "stop_requested"
 STARTED_WITH = "started_with.txt"
-GROUPS = tuple(f"+video_tools{folder}" for folder in ("", "/synthetic", "/machine", "/model", "/lora", "/correction"))
-"""In the order in which Hydra merges them: a later group replaces values of an earlier one."""
+_FOLDERS = ("", "/fields", "/synthetic", "/machine", "/model", "/lora", "/correction")
+GROUPS = tuple(f"+video_tools{folder}" for folder in _FOLDERS)
+"""All config groups, in the order in which Hydra merges them: a later group replaces values of an earlier one."""
 
 
 @dataclass(frozen=True)
