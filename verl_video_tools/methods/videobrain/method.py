@@ -84,6 +84,16 @@ class _RangeTool:
         aspect: Aspect = "stretch" if self.compat == "reference" else self.aspect
         return size_in_box(info.width, info.height, *self.box, envelope, aspect)
 
+    async def _plan_frames(
+        self, context: vt.ToolContext, start: int, end: int, indices: tuple[int, ...], **said: str
+    ) -> vt.ToolPlan:
+        """Frames of the range [start, end). The result repeats the call as it was carried out, with its times."""
+        times = await context.range_seconds(start, end - 1)
+        return vt.ToolPlan(
+            frames=vt.FrameRequest(*self.frame_size(context.info, context.envelope), indices=indices),
+            result={"start_frame": start, "end_frame": end, **said, **times},
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class UniformSample(_RangeTool):
@@ -114,19 +124,14 @@ class UniformSample(_RangeTool):
             CallRejected: `malformed_call`, `out_of_range`, `reversed_segment` or `segment_too_short`.
             VideoError: the file cannot be asked for times.
         """
-        info = context.info
-        start, end = vt.read_frame_range(arguments, info.num_frames, self.compat)
+        start, end = vt.read_frame_range(arguments, context.info.num_frames, self.compat)
         if end - start < self.num_frames:
             raise vt.CallRejected(
                 vt.CallErrorCode.SEGMENT_TOO_SHORT,
                 f"{start} to {end} are {end - start} frames; "
                 f"end_frame must be at least start_frame + {self.num_frames}",
             )
-        indices = linspace_indices(start, end - 1, self.num_frames)
-        return vt.ToolPlan(
-            frames=vt.FrameRequest(*self.frame_size(info, context.envelope), indices=indices),
-            result={"start_frame": start, "end_frame": end, **await context.range_seconds(start, end - 1)},
-        )
+        return await self._plan_frames(context, start, end, linspace_indices(start, end - 1, self.num_frames))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,8 +184,7 @@ class ClipSample(_RangeTool):
             RetrievalError: the search failed, or the run has no retriever.
             VideoError: the candidates cannot be decoded, or the file cannot be asked for times.
         """
-        info = context.info
-        start, end = vt.read_frame_range(arguments, info.num_frames, self.compat)
+        start, end = vt.read_frame_range(arguments, context.info.num_frames, self.compat)
         prompt = self._prompt(arguments)
         if context.retriever is None:
             raise vt.RetrievalError("no retriever is set up: clip_sample finds frames by text and needs one")
@@ -191,11 +195,7 @@ class ClipSample(_RangeTool):
             self.num_frames,
             self.deadline_seconds,
         )
-        times = await context.range_seconds(start, end - 1)
-        return vt.ToolPlan(
-            frames=vt.FrameRequest(*self.frame_size(info, context.envelope), indices=tuple(sorted(best))),
-            result={"start_frame": start, "end_frame": end, "prompt": prompt, **times},
-        )
+        return await self._plan_frames(context, start, end, tuple(sorted(best)), prompt=prompt)
 
     def candidates(self, start: int, end: int) -> tuple[int, ...]:
         """Frames of the range [start, end) that are compared with the text."""
@@ -398,22 +398,16 @@ class VideoBrain(vt.Method):
             )
 
     def behavior(self, sample: vt.Sample, is_right: bool, has_called: bool) -> float:
-        """What a rollout earns for how it went, by the class of its question; nothing where the row names none."""
-        question_class = self._question_class(sample)
+        """What a rollout earns for how it went, by the class of its question. A row without a class earns nothing."""
+        label, question_class = self._read_class(sample)
         if question_class is None:
+            _warn_of_class(label)
             return 0.0
         outcomes: Outcomes = getattr(self, f"{question_class}_behavior")
         right_uncalled, right_called, wrong_uncalled, wrong_called = outcomes
         if is_right:
             return right_called if has_called else right_uncalled
         return wrong_called if has_called else wrong_uncalled
-
-    def _question_class(self, sample: vt.Sample) -> QuestionClass | None:
-        """The class of a row's question; None, and a warning, where it names none."""
-        label, question_class = self._read_class(sample)
-        if question_class is None:
-            _warn_of_class(label)
-        return question_class
 
     def _read_class(self, sample: vt.Sample) -> tuple[str, QuestionClass | None]:
         """What a row names as the class of its question, and that class. Names of classes are ours; the published code
