@@ -170,13 +170,13 @@ class TrajectorySFTDataset(Dataset):
     async def _encode(self, row: Mapping[str, Any]) -> TokenStream:
         method = self._method(row)
         if is_picture_row(row):
-            return self._encode_pictures(row, method)
+            return await self._encode_pictures(row, method)
         retriever = RecordedRetriever(row.get("retrieved_frames") or ())
         tool_model = RecordedToolModel(json.loads(row.get("model_calls") or "[]"))
         episode = Episode(method, Sample.from_row(row), self.model.envelope, retriever=retriever, tool_model=tool_model)
         num_turns, reasoning = len(row["turns"]), row.get("reasoning") or [None] * len(row["turns"])
         turns = zip(row["turns"], reasoning, strict=True)
-        script = PackedScript(PackedSequence(self.model, method.stop), turns, _first_trained_turn(row))
+        script = PackedScript(self.model, method.stop, turns, _first_trained_turn(row))
         trajectory = await episode.run(script)
         if not trajectory.turns:
             raise RowError(f"{_where(row)}: {trajectory.error}")
@@ -191,20 +191,19 @@ class TrajectorySFTDataset(Dataset):
                 f"{_where(row)}: its {num_turns} turns do not replay (after turn {len(trajectory.turns)}: {reason}); "
                 f"were they exported with the same fields of the method (video_tools.{row['agent_name']})?"
             )
-        return self._checked(script.sequence)
+        return self._checked(script)
 
-    def _encode_pictures(self, row: Mapping[str, Any], method: Method) -> TokenStream:
-        sequence = PackedSequence(self.model, method.stop)
+    async def _encode_pictures(self, row: Mapping[str, Any], method: Method) -> TokenStream:
+        script = PackedScript(self.model, method.stop, [(row["turns"][0], None)])
         try:
-            sequence.tokens.append(picture_messages(row, method, self.model.envelope))
+            await script.turn(picture_messages(row, method, self.model.envelope))
         except RowError as error:
             raise RowError(f"{_where(row)}: {error}") from error
-        sequence.append_turn(row["turns"][0])
-        return self._checked(sequence)
+        return self._checked(script)
 
-    def _checked(self, sequence: PackedSequence) -> TokenStream:
-        self.model.check(sequence.tokens.current)
-        return sequence.tokens.current
+    def _checked(self, script: PackedScript) -> TokenStream:
+        self.model.check(script.tokens.current)
+        return script.tokens.current
 
     def _method(self, row: Mapping[str, Any]) -> Method:
         """The method of a row, with the fields (JSON) that were its rollout's own."""
@@ -341,23 +340,41 @@ _TAIL_TOKENS = 8
 """Of a prompt, enough for the tag of a reasoning that its end may open."""
 
 
-class PackedSequence:
-    """A training sequence in the making.
+class PackedScript:
+    """A policy that writes recorded turns, and packs them with what it is shown into a training sequence.
 
     Args:
         stop: stop strings of the method; a turn that ends with one has no end-of-turn token.
+        turns: texts, each with the native reasoning before it.
+        first_trained_turn: the loss is on the turns from this one on, counted from 0.
     """
 
-    def __init__(self, model: RunModel, stop: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        model: RunModel,
+        stop: tuple[str, ...],
+        turns: Iterable[tuple[str, str | None]],
+        first_trained_turn: int = 0,
+    ) -> None:
         self.tokens = RolloutTokens(model.counter, model.end_of_turn_id)
         self._tokenizer = model.tokenizer
         self._stop = stop
+        self._turns = enumerate(turns)
+        self._first_trained_turn = first_trained_turn
 
-    def append_turn(self, text: str, reasoning: str | None = None, *, trained: bool = True) -> None:
-        """An assistant turn as the policy should sample it: its end token is learned, unless a stop string ends it.
+    async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
+        self.tokens.append(messages)
+        number, (text, reasoning) = next(self._turns, (0, (None, None)))
+        if text is None:
+            return None
+        self._append(text, reasoning, trained=number >= self._first_trained_turn)
+        return AssistantTurn(text)
+
+    def _append(self, text: str, reasoning: str | None, *, trained: bool) -> None:
+        """A turn as the policy should sample it: its end token is learned, unless a stop string ends it.
 
         Args:
-            reasoning: native reasoning before it, which goes on where the chat template has opened one.
+            reasoning: goes on where the chat template has opened one.
             trained: the loss is on it.
         """
         stream = self.tokens.current
@@ -370,27 +387,3 @@ class PackedSequence:
             stream.append_turn(ids, None)
         else:
             stream.append_context(ids)
-
-
-class PackedScript:
-    """A policy that writes recorded turns, and packs them with what it is shown.
-
-    Args:
-        turns: texts, each with the native reasoning before it.
-        first_trained_turn: the loss is on the turns from this one on, counted from 0.
-    """
-
-    def __init__(
-        self, sequence: PackedSequence, turns: Iterable[tuple[str, str | None]], first_trained_turn: int
-    ) -> None:
-        self.sequence = sequence
-        self._turns = enumerate(turns)
-        self._first_trained_turn = first_trained_turn
-
-    async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
-        self.sequence.tokens.append(messages)
-        number, (text, reasoning) = next(self._turns, (0, (None, None)))
-        if text is None:
-            return None
-        self.sequence.append_turn(text, reasoning, trained=number >= self._first_trained_turn)
-        return AssistantTurn(text)
