@@ -111,3 +111,12 @@ def test_bash_completes_commands_options_and_names(tmp_path: Path) -> None:
     bash = ["bash", "-c", "\n".join(script)]
     done = subprocess.run(bash, env=environment, capture_output=True, text=True, timeout=100, check=True)
     assert done.stdout.splitlines() == list(typed.values())
+
+
+@pytest.mark.parametrize("arguments", [["list", "methods"], ["--version"]])
+def test_a_full_disk_under_the_output_is_told(arguments: list[str]) -> None:
+    """Little output is only written when the command ends."""
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "verl_video_tools.cli", *arguments]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (2, "vvt: no space is left on the device of the output\n")

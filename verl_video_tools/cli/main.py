@@ -6,6 +6,7 @@ usage, ours or the option parser's, is one line on standard error.
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -93,7 +94,13 @@ def run(arguments: Sequence[str]) -> int:
         The exit code.
     """
     try:
-        return _command()(args=list(arguments), prog_name="vvt", standalone_mode=False) or 0
+        exit_code = _command()(args=list(arguments), prog_name="vvt", standalone_mode=False) or 0
+        print(end="", flush=True)  # here, a full disk under the output is told as any other
+        return exit_code
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return _complain(f"no space is left on the device of {error.filename or 'the output'}", exit_code=2)
     except typer.TyperException as error:
         return _complain(error.format_message(), error.exit_code)
     except UsageError as error:
