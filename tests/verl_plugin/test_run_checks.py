@@ -165,6 +165,17 @@ def test_packed_linear_attention_needs_kernels_that_only_gpus_have(
             check_family(hybrid, model_section())
 
 
+def test_vllm_computes_linear_attention_on_cpus_in_bfloat16_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    hybrid, padded = family("qwen3_5", "linear_attention"), model_section(use_remove_padding=False)
+    with pytest.raises(UsageError, match=r"rollout\.dtype=float32 .*set actor_rollout_ref\.rollout\.dtype=bfloat16"):
+        check_family(hybrid, padded, "float32")
+    assert "only parts" in check_family(hybrid, padded, "bfloat16")
+    assert check_family(family("qwen3_vl", "full_attention"), padded, "float32") == ""
+    monkeypatch.delenv("VERL_PLATFORM")
+    assert "only parts" in check_family(hybrid, padded, "float32")
+
+
 def test_merged_adapters_of_a_mixture_of_experts_are_refused() -> None:
     merged = {"lora_rank": 8, "lora": {"merge": True}}
     with pytest.raises(UsageError, match=r"set actor_rollout_ref\.model\.lora\.merge=False"):

@@ -47,6 +47,7 @@ def made_trainer(epochs: int, save_freq: int, steps: int | None = None, test_fre
     data = {"train_batch_size": BATCH, "num_workers": 0, "pad_mode": "no_padding", "use_dynamic_bsz": False}
     data |= {"max_token_len_per_gpu": 8, "micro_batch_size_per_gpu": 1}
     run = {"total_epochs": epochs, "save_freq": save_freq, "test_freq": test_freq, "total_training_steps": steps}
+    run |= {"default_local_dir": "no_such_folder"}  # whose weights would get their permissions
     trainer.config = OmegaConf.create({"data": data, "trainer": run, "model": {"use_remove_padding": True}})
     trainer.engine = SimpleNamespace(
         get_data_parallel_rank=lambda: 0,

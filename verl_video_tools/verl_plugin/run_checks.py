@@ -105,26 +105,34 @@ FAMILIES_IN_PARTS = ("qwen2_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
 """Families of which the tests run parts."""
 
 
-def check_family(family: Any, model: DictConfig) -> str:
+def check_family(family: Any, model: DictConfig, engine_dtype: str | None = None) -> str:
     """What is known of the family of a run's model.
 
     Args:
         family: the model's configuration, of transformers.
         model: the section `model` of the run's configuration.
+        engine_dtype: `rollout.dtype`; None in fine-tuning, which has no engine.
 
     Returns:
         A warning; empty for a family of which all is proven.
 
     Raises:
-        UsageError: a run with these options would compute something else than the model.
+        UsageError: a run with these options would compute something else than the model, or fail in its engine.
     """
     name = family.model_type
-    layer_types = getattr(family.get_text_config(), "layer_types", None) or ()
-    if "linear_attention" in layer_types and model.use_remove_padding and not has_packed_linear_attention():
+    has_linear_attention = "linear_attention" in (getattr(family.get_text_config(), "layer_types", None) or ())
+    on_cpu = os.environ.get("VERL_PLATFORM") == "cpu"
+    separates_sequences = not on_cpu and module_exists("fla")
+    if has_linear_attention and model.use_remove_padding and not separates_sequences:
         raise UsageError(
             f"use_remove_padding=True and model_type={name}: linear attention would carry its state from one packed "
             "sequence into the next one, because flash-linear-attention, which separates them on GPUs, is missing; "
             f"set [actor_rollout_ref.]model.use_remove_padding=False, or install it ({page('models')})"
+        )
+    if has_linear_attention and on_cpu and engine_dtype not in (None, "bfloat16"):
+        raise UsageError(
+            f"rollout.dtype={engine_dtype} and model_type={name}: vLLM's linear attention on CPUs takes only bfloat16; "
+            f"set actor_rollout_ref.rollout.dtype=bfloat16 ({page('models')})"
         )
     if name == "qwen3_vl_moe" and model.get("lora_rank") and (model.get("lora") or {}).get("merge"):
         raise UsageError(
@@ -135,11 +143,6 @@ def check_family(family: Any, model: DictConfig) -> str:
         return ""
     known = "only parts of it have been tried" if name in FAMILIES_IN_PARTS else "nobody has tried it"
     return f"model_type={name}: {known} with this package ({page('models')})"
-
-
-def has_packed_linear_attention() -> bool:
-    """Whether linear attention on this machine's kind of device keeps packed sequences apart."""
-    return os.environ.get("VERL_PLATFORM") != "cpu" and module_exists("fla")
 
 
 # ------------------------------------------------------------------------------------------------------------- options
@@ -249,8 +252,10 @@ def check_datasets(train: Any, validation: Any, config: DictConfig, processor: A
             configured or images of an area that none has, or see `check_family` and `check_rows`.
     """
     rollout_config = config.actor_rollout_ref.rollout
-    if processor is not None and (warning := check_family(processor.config, config.actor_rollout_ref.model)):
-        logger.warning(warning)
+    if processor is not None:
+        model, dtype = config.actor_rollout_ref.model, rollout_config.get("dtype")
+        if warning := check_family(processor.config, model, dtype):
+            logger.warning(warning)
     for dataset in (train, validation):
         rows = getattr(dataset, "dataframe", None)
         if rows is None:

@@ -80,10 +80,12 @@ def test_a_family_of_which_only_parts_are_known_is_a_warning(checks_of: ChecksOf
 @pytest.mark.parametrize("recipe", ["framethinker_grpo", "framethinker_sft"])
 def test_packed_sequences_with_linear_attention_stop_a_start(recipe: str, checks_of: ChecksOf) -> None:
     section = "model" if recipe.endswith("_sft") else "actor_rollout_ref.model"
-    path, padded = f"{section}.path='{model_dir('qwen3_5')}'", f"{section}.use_remove_padding=False"
+    path, padded = f"{section}.path='{model_dir('qwen3_5')}'", [f"{section}.use_remove_padding=False"]
+    if recipe.endswith("_grpo"):
+        padded.append("actor_rollout_ref.rollout.dtype=bfloat16")
     refused = checks_of(path, recipe=recipe, thorough=False)["family"]
     assert refused.status is Status.FAILED and "model.use_remove_padding=False" in refused.detail
-    assert checks_of(path, padded, recipe=recipe, thorough=False)["family"].status is Status.WARNING
+    assert checks_of(path, *padded, recipe=recipe, thorough=False)["family"].status is Status.WARNING
 
 
 def test_a_limit_is_given_with_the_value_to_set(checks_of: ChecksOf) -> None:

@@ -177,7 +177,8 @@ def check_model(run: PlannedRun) -> Iterator[Check]:
         f"{type(run.model.processor).__name__}, images of {envelope.min_pixels:,} to {envelope.max_pixels:,} pixels"
     )
     yield Check("model", "processor", Status.OK, summary)
-    yield _family(run.model, run.model_section)
+    engine_dtype = run.config.actor_rollout_ref.rollout.dtype if run.program == "grpo" else None
+    yield _family(run.model, run.model_section, engine_dtype)
     if run.stand_in is not None:
         detail = f"not there yet: trained first; tokenizer and processor are those of {run.stand_in}"
         yield Check("model", "weights", Status.OK, path, detail)
@@ -187,11 +188,11 @@ def check_model(run: PlannedRun) -> Iterator[Check]:
         yield Check("model", "weights", Status.OK, path)
 
 
-def _family(model: RunModel, section: DictConfig) -> Check:
+def _family(model: RunModel, section: DictConfig, engine_dtype: str | None) -> Check:
     """Whether the model's family is known, and can be trained with the run's options."""
     name = model.processor.config.model_type
     try:
-        warning = check_family(model.processor.config, section)
+        warning = check_family(model.processor.config, section, engine_dtype)
     except UsageError as error:
         return Check("model", "family", Status.FAILED, name, str(error), "set the option that the message names")
     return Check("model", "family", Status.WARNING if warning else Status.OK, name, warning)
