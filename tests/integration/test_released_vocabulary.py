@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors import safe_open
 from transformers import AutoProcessor
@@ -18,6 +18,8 @@ from verl_video_tools.records.report import LOG_NAMES, read_log
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]
 
 NUM_SFT_STEPS, NUM_GRPO_STEPS, BATCH_SIZE, GROUP_SIZE = 4, 2, 2, 4
+MAX_BANNED_SHARE = 3e-3
+"""271 ids beyond the tokenizer's, and placeholders of images and videos, are 1.8e-3 of all."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def sft_run(output_dir: Path, base: Path) -> Run:
         output_dir,
         f"model.path={base}",
         f"trainer.total_training_steps={NUM_SFT_STEPS}",
-        "data.train_batch_size=4",  # the logits of a token are 0.6 MB
+        "data.train_batch_size=4",  # the logits of a token take 0.6 MB, several times over
     )
     assert_succeeded(run)
     return run
@@ -52,7 +54,7 @@ def grpo_run(output_dir: Path, sft_run: Run) -> Run:
         "video_tools.trainer.record_tokens=True",
         f"data.train_batch_size={BATCH_SIZE}",
         f"actor_rollout_ref.rollout.n={GROUP_SIZE}",
-        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1",
         MODEL_PATH=str(sft_run.folder / "huggingface"),
     )
     assert_succeeded(run)
@@ -84,9 +86,17 @@ def test_fine_tuning_learns(sft_run: Run) -> None:
 
 
 def test_engine_and_actor_agree_before_and_after_an_update(grpo_run: Run) -> None:
-    differences = [float(value) for value in re.findall(r"rollout_probs_diff_mean:([\d.e-]+)", grpo_run.log)]
-    assert len(differences) == NUM_GRPO_STEPS
-    assert max(differences) <= MAX_PROBS_DIFF
+    """But for a constant: the engine never samples ids that the tokenizer lacks, and an untrained actor would."""
+    steps = set()
+    for line in read_records(grpo_run.folder / "trajectories"):
+        (sequence,) = line["sequences"]
+        sampled = np.array(sequence["response_mask"], dtype=bool)
+        of_engine, of_actor = (np.array(sequence[name])[sampled] for name in ("rollout_log_probs", "old_log_probs"))
+        excess = of_engine - of_actor
+        assert excess.min() >= 0 and excess.max() <= MAX_BANNED_SHARE
+        assert np.ptp(excess) <= MAX_PROBS_DIFF
+        steps.add(line["step"])
+    assert steps == set(range(1, NUM_GRPO_STEPS + 1))
 
 
 def test_rollouts_are_whole_and_begin_with_the_prompt_of_the_model(grpo_run: Run, base: Path) -> None:
