@@ -51,7 +51,7 @@ class SmolPlan(Plan):
     compares_without_tools: bool = False
     interim_questions: int = 0
     epochs: int = 1
-    rl_steps: int = 30
+    rl_steps: int = 40
     batch_size: int = 4
     mini_batch_size: int = 2
     learning_rate: float = 1.5e-5
@@ -59,12 +59,10 @@ class SmolPlan(Plan):
     sft_learning_rate: float = 3e-4
 
     def options(self, stage: Stage) -> list[str]:
-        # A sentence takes more tokens than the words that a tiny model thinks in.
-        options = [*super().options(stage), "video_tools.framethinker.max_turn_tokens=128"]
-        if stage == "grpo":
-            # The largest weight, 49,152 embeddings of 576 numbers, has 113 MB.
-            return [*options, "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=512"]
-        return [*options, f"optim.lr={self.sft_learning_rate}", "trainer.save_freq=20"]
+        options = super().options(stage)
+        if stage == "sft":
+            options += [f"optim.lr={self.sft_learning_rate}", "trainer.save_freq=10"]
+        return options
 
 
 class SmolLearning(Learning):
@@ -72,10 +70,10 @@ class SmolLearning(Learning):
 
     plan: SmolPlan
     minutes: ClassVar[Mapping[str, int]] = {
-        "model": 1, "vision": 6, "data": 1, "cold": 1, "sft": 25, "rl": 12, "english": 2,
+        "model": 1, "vision": 3, "data": 2, "cold": 1, "sft": 25, "rl": 8, "english": 2,
     }  # fmt: skip
-    num_rl_checkpoints: ClassVar[int] = 15
-    seconds_per_step: ClassVar[int] = 200
+    num_rl_checkpoints: ClassVar[int] = 20
+    seconds_per_step: ClassVar[int] = 150
 
     def __init__(self, seed: int, out: Path, plan: SmolPlan) -> None:
         super().__init__("framethinker", seed, out, plan)
