@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,16 @@ def run_of(family: Family, folder: Path) -> Path:
     return folder / "run"
 
 
+def tie_head(checkpoint: Path) -> None:
+    """Make the head of a saved model its embedding, as in Qwen2.5-VL-3B."""
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(checkpoint)
+    model.config.tie_word_embeddings = True
+    model.tie_weights()
+    model.save_pretrained(checkpoint)
+
+
 def logits(folder: Path) -> torch.Tensor:
     from transformers import AutoModelForImageTextToText
 
@@ -216,6 +227,15 @@ def test_the_configuration_has_the_form_of_transformers_4_too(family: Family, tm
     text = json.loads((tmp_path / "model" / "config.json").read_text())["text_config"]
     assert {**text["rope_scaling"], "rope_theta": text["rope_theta"]} == text["rope_parameters"]
     assert torch.equal(logits(tmp_path / "model"), logits(Path(model_dir(family))))
+
+
+def test_a_tied_head_is_tied_in_the_form_of_transformers_4_too(tmp_path: Path) -> None:
+    run = run_of("qwen2_5_vl", tmp_path)
+    tie_head(run / "global_step_8" / "huggingface")
+    export_model(run, tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["tie_word_embeddings"] is config["text_config"]["tie_word_embeddings"] is True
+    assert "lm_head.weight" not in load_file(tmp_path / "model" / "model.safetensors")
 
 
 def test_tokenizer_and_processor_are_the_base_models_own_files(tmp_path: Path) -> None:
@@ -295,9 +315,13 @@ def test_transformers_4_reads_the_same_model(tmp_path: Path) -> None:
     if made.returncode:
         pytest.skip(f"transformers 4 cannot be installed: {made.stderr.strip().splitlines()[-1]}")
     models = []
-    for family in FAMILIES:
-        export_model(run_of(family, tmp_path / family), tmp_path / family / "model")
-        models.append(tmp_path / family / "model")
+    for family, tied in product(FAMILIES, (False, True)):
+        folder = tmp_path / f"{family}_{tied}"
+        run = run_of(family, folder)
+        if tied:
+            tie_head(run / "global_step_8" / "huggingface")
+        export_model(run, folder / "model")
+        models.append(folder / "model")
     read: list[list[dict[str, Any]]] = []
     for path in ({}, {"PYTHONPATH": str(packages)}):
         subprocess.run([sys.executable, "-c", READS_FOLDERS, *map(str, models)], check=True, env={**os.environ, **path})

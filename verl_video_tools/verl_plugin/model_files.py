@@ -39,6 +39,8 @@ def complete_config(folder: Path) -> None:
 
     verl writes the word bfloat16 beside weights of any precision, by which readers would round. Version 4 takes the
     rotary embedding from `rope_theta` and `rope_scaling` alone, and version 5 takes these or `rope_parameters`.
+    Whether the head is the embedding, version 4 reads in the section of the language model, and version 5 above it:
+    version 4 would make a random head.
     """
     from safetensors import safe_open
 
@@ -52,6 +54,8 @@ def complete_config(folder: Path) -> None:
         if "rope_theta" in rope:
             section["rope_theta"] = rope["rope_theta"]
             section["rope_scaling"] = {name: value for name, value in rope.items() if name != "rope_theta"}
+            if "tie_word_embeddings" in config:
+                section["tie_word_embeddings"] = config["tie_word_embeddings"]
     write_json(folder / "config.json", config)
 
 
