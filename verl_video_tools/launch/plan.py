@@ -220,15 +220,20 @@ def _shape(name: str, config: Mapping[str, Any], num_parameters: int, num_vision
         linear_key_heads=text.get("linear_num_key_heads", 0),
         linear_value_heads=text.get("linear_num_value_heads", 0),
         linear_head_dim=text.get("linear_value_head_dim", 0),
-        experts=text.get("num_experts", 0),
+        experts=_num_experts(text),
         experts_per_token=text.get("num_experts_per_tok", 0),
         expert_intermediate=text.get("moe_intermediate_size", 0),
     )
 
 
+def _num_experts(text: Mapping[str, Any]) -> int:
+    """Of a layer. transformers saves the number of Qwen3-VL's mixture under another name than released models have."""
+    return int(text.get("num_experts", text.get("num_local_experts", 0)))
+
+
 def _shared_intermediate(text: Mapping[str, Any]) -> int:
     """Width of the MLP that every token passes; in a mixture of experts that of the shared expert, if there is one."""
-    if "num_experts" in text:
+    if _num_experts(text):
         return int(text.get("shared_expert_intermediate_size", 0))
     return int(text["intermediate_size"])
 
