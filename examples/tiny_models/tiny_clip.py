@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, PreTrainedTokenizerFast
 
 from examples.tiny_models.frame_pool import NOTHING
+from verl_video_tools.core.files import share_weights
 from verl_video_tools.synthetic.world import COLOURS, LABELS, SHAPES, SIDE_PIXELS
 
 MAX_TEXT_TOKENS = 24
@@ -112,3 +113,4 @@ def save(model: CLIPModel, tokenizer: PreTrainedTokenizerFast, folder: str | Pat
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     make_image_processor().save_pretrained(folder)
+    share_weights(Path(folder))

@@ -33,6 +33,7 @@ from transformers import (
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
 from examples.tiny_models.corpus import tokenizer_corpus
+from verl_video_tools.core.files import share_weights
 from verl_video_tools.verl_plugin.export_model import restore_expert_layout
 
 Architecture = Literal["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"]
@@ -261,3 +262,4 @@ def save(model: TinyModel, processor: TinyProcessor, folder: str | Path) -> None
     model.save_pretrained(folder)
     restore_expert_layout(Path(folder))
     processor.save_pretrained(folder)
+    share_weights(Path(folder))

@@ -94,7 +94,9 @@ def test_checkpoints_of_an_earlier_start_count_among_those_to_keep(
     kept: int | None, expected: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def save(self: VideoToolsTrainer) -> None:
-        (tmp_path / f"global_step_{self.global_steps}" / "actor").mkdir(parents=True)
+        actor = tmp_path / f"global_step_{self.global_steps}" / "actor"
+        actor.mkdir(parents=True)
+        (actor / "model.safetensors").touch(mode=0o600)  # as safetensors leaves it
         (tmp_path / "latest_checkpointed_iteration.txt").write_text(str(self.global_steps))
 
     monkeypatch.setattr(trainer_base.PPOTrainer, "_save_checkpoint", save)
@@ -106,6 +108,8 @@ def test_checkpoints_of_an_earlier_start_count_among_those_to_keep(
         trainer.global_steps = step
         trainer._save_checkpoint()
     assert sorted(int(path.parent.name.removeprefix("global_step_")) for path in tmp_path.glob("*/actor")) == expected
+    modes = {path.stat().st_mode & 0o666 == path.parent.stat().st_mode & 0o666 for path in tmp_path.rglob("model.*")}
+    assert modes == {True}, "others may read what the umask lets them"
 
 
 @pytest.mark.parametrize(
