@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,3 +33,12 @@ def test_the_values_used_last_are_kept(capacity: int, steps: list[tuple[bool, st
         assert cache.stored_bytes == sum(size for _, size in by_use)
     for key in "abcd":
         assert cache.get(key) == dict(by_use).get(key)
+
+
+def test_a_copy_for_another_process_is_empty() -> None:
+    cache: BoundedCache[str, str] = BoundedCache(12, len)
+    cache.put("a", "text")
+    copy = pickle.loads(pickle.dumps(cache))
+    assert (copy.capacity_bytes, copy.stored_bytes, copy.get("a")) == (12, 0, None)
+    copy.put("a", "other")
+    assert copy.get("a") == "other" and cache.get("a") == "text"

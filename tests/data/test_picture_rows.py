@@ -157,6 +157,13 @@ def test_faults_name_the_row(changes: dict[str, Any], message: str, tmp_path: Pa
         dataset(tmp_path, [row(paths)])[0]
 
 
+@pytest.mark.parametrize("turns", [[], None])
+def test_a_row_without_a_turn_is_named(turns: list[str] | None, tmp_path: Path) -> None:
+    rows = [row([picture(tmp_path / "a.png", 56, 56)]) | {"turns": turns}, row([picture(tmp_path / "a.png", 56, 56)])]
+    with pytest.raises(RowError, match="row index=7 split=train: a row about images needs a column turns"):
+        dataset(tmp_path, rows)[0]
+
+
 @pytest.mark.parametrize(
     ("paths", "turns", "faults"),
     [

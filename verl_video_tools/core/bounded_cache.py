@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -25,6 +25,10 @@ class BoundedCache(Generic[Key, Value]):
         self._size_of = size_of
         self._lock = threading.Lock()
         self._values: OrderedDict[Key, Value] = OrderedDict()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, for one in another process, is empty."""
+        return BoundedCache, (self.capacity_bytes, self._size_of)
 
     def get(self, key: Key) -> Value | None:
         with self._lock:

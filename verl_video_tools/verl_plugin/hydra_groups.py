@@ -65,18 +65,21 @@ def _weight_bucket_megabytes(model_path: str, model_dtype: str) -> int:
     """Size (MiB) of verl's buffer for weights in shared memory, through which it sends none that is larger.
 
     Args:
-        model_path: of the actor. The sizes of its weights are in the headers of its files; where there are none yet, or
-            the path is a name on the hub, verl's own default is taken.
+        model_path: of the actor. The sizes of its weights are in the headers of its files. verl's own default is taken
+            for a name on the hub, and where there are no files yet or one is damaged, which a start names.
         model_dtype: in which the actor keeps weights and verl sends them, such as fp32.
     """
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
     from verl.utils.torch_dtypes import PrecisionType
 
-    largest = 0
-    for file in Path(model_path).glob("*.safetensors"):
-        with safe_open(file, framework="pt") as weights:
-            names: list[str] = weights.keys()
-            largest = max(largest, *(prod(weights.get_slice(name).get_shape()) for name in names))
-    if not largest:
+    sizes = [0]
+    try:
+        for file in Path(model_path).glob("*.safetensors"):
+            with safe_open(file, framework="pt") as weights:
+                names: list[str] = weights.keys()
+                sizes += [prod(weights.get_slice(name).get_shape()) for name in names]
+    except SafetensorError:
+        return _VERLS_BUCKET_MEGABYTES
+    if not (largest := max(sizes)):
         return _VERLS_BUCKET_MEGABYTES
     return max(_SMALLEST_BUCKET_MEGABYTES, ceil(largest * PrecisionType.to_dtype(model_dtype).itemsize / 2**20))

@@ -151,5 +151,7 @@ def load_run_model(model: DictConfig, data: DictConfig, source: str | None = Non
     options = (plain_dict(data.get(name)) for name in ("mm_processor_kwargs", "apply_chat_template_kwargs"))
     try:
         return run_model(tokenizer, processor, processor.config.model_type, *options)
+    except UsageError:
+        raise
     except ValueError as error:  # the folder lacks the tokenizer's files, and transformers makes an empty one
         raise UsageError(f"the tokenizer in {source} is not that of a model of this kind: {error}") from error

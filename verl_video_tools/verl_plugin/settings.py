@@ -49,7 +49,8 @@ def method_from_config(name: str, rollout_config: DictConfig) -> Method:
 
 def configured_methods(rollout_config: DictConfig) -> list[Method]:
     """The methods that have a section of their own in `video_tools`, as the run configures them."""
-    return _methods_of(plain_dict(OmegaConf.select(rollout_config, "custom.video_tools")))
+    sections = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools"))
+    return [method_from_config(name, rollout_config) for name in method_names() if name in sections]
 
 
 def _methods_of(sections: Mapping[str, Any]) -> list[Method]:

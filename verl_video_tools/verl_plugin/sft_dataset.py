@@ -108,8 +108,10 @@ class TrajectorySFTDataset(Dataset):
         self._methods: dict[tuple[str, str], Method] = {}
         cache_bytes = int(options.get("trajectory_cache_mib", DEFAULT_CACHE_MIB)) << 20
         self._cache: BoundedCache[int, TokenStream] = BoundedCache(cache_bytes, _num_bytes)
-        """Tokenised rows by the identity of their row: the number of a row changes where long ones are left out."""
         self.rows = _read_rows([parquet_files] if isinstance(parquet_files, str) else parquet_files, max_samples)
+        self._places: Sequence[int] = range(len(self.rows))
+        """Place of each row in the files, by which the cache has it: a row's number changes where long ones are left
+        out."""
         for row in self.rows:
             self._method(row)  # a mistake in the options or in a row should show before training starts
         self._warn_of_other_prompts()
@@ -160,9 +162,10 @@ class TrajectorySFTDataset(Dataset):
     def stream(self, index: int) -> TokenStream:
         """Tokens, mask and pictures of one row, from the cache where possible."""
         row = self.rows[index]
-        if (stream := self._cache.get(id(row))) is None:
+        place = self._places[index]
+        if (stream := self._cache.get(place)) is None:
             stream = asyncio.run(self._encode(row))
-            self._cache.put(id(row), stream)
+            self._cache.put(place, stream)
         return stream
 
     # -------------------------------------------------------------------------------------------------------- internals
@@ -194,11 +197,12 @@ class TrajectorySFTDataset(Dataset):
         return self._checked(script)
 
     async def _encode_pictures(self, row: Mapping[str, Any], method: Method) -> TokenStream:
-        script = PackedScript(self.model, method.stop, [(row["turns"][0], None)])
         try:
-            await script.turn(picture_messages(row, method, self.model.envelope))
+            messages = picture_messages(row, method, self.model.envelope)
         except RowError as error:
             raise RowError(f"{_where(row)}: {error}") from error
+        script = PackedScript(self.model, method.stop, [(row["turns"][0], None)])
+        await script.turn(messages)
         return self._checked(script)
 
     def _checked(self, script: PackedScript) -> TokenStream:
@@ -256,7 +260,8 @@ class TrajectorySFTDataset(Dataset):
             ", ".join(_where(self.rows[index]) for index in long[:5]),
             " ..." if len(long) > 5 else "",
         )
-        self.rows = [row for row, length in zip(self.rows, lengths, strict=True) if length <= self.max_length]
+        self._places = [place for place, length in enumerate(lengths) if length <= self.max_length]
+        self.rows = [self.rows[place] for place in self._places]
 
 
 def _rollout_fields(settings: str) -> Mapping[str, Any]:

@@ -69,6 +69,7 @@ def test_a_wrong_option_stops_a_start(option: str, name: str, detail: str, check
     checks = checks_of(*option.split(), thorough=False)
     assert failed(checks) == {name}
     assert detail in f"{checks[name].found} {checks[name].detail}"
+    assert "is not that of a model of this kind" not in checks[name].detail, "nothing is wrong with the tokenizer"
 
 
 def test_a_family_of_which_only_parts_are_known_is_a_warning(checks_of: ChecksOf) -> None:
