@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_video_tools.core.files import whole_file
+from verl_video_tools.core.files import share_weights, whole_file
 
 
 def test_a_file_appears_once_it_is_whole(tmp_path: Path) -> None:
@@ -64,3 +64,25 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
 def test_nothing_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), whole_file(tmp_path / "rows.json"):
         pass
+
+
+def test_weights_that_cannot_be_shared_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint is whole, so neither a foreign file nor a file system without permissions may end the training."""
+    elsewhere = tmp_path / "elsewhere.safetensors"
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=0o755)
+    files = [folder / "a.safetensors", folder / "b.safetensors", elsewhere]
+    for file in files:
+        file.touch(mode=0o600)
+    (folder / "linked.safetensors").symlink_to(elsewhere)
+    (folder / "dangling.safetensors").symlink_to(tmp_path / "nothing")
+    original = Path.chmod
+
+    def refuse_one(self: Path, mode: int, **options: bool) -> None:
+        if self.name.startswith("a."):
+            raise PermissionError(1, "Operation not permitted", str(self))
+        original(self, mode, **options)
+
+    monkeypatch.setattr(Path, "chmod", refuse_one)
+    share_weights(folder)
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o644, 0o600]

@@ -12,10 +12,10 @@ import pytest
 
 pytest.importorskip("huggingface_hub", reason="comes with transformers")
 from huggingface_hub import HfApi, constants
-from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.machine import locate_model
+from verl_video_tools.core.machine import locate_model, read_chat_template
 
 NAME = "owner/some-model"
 
@@ -125,6 +125,27 @@ def test_a_hub_that_never_answers_costs_seconds(cache: Path, monkeypatch: pytest
         with pytest.raises(UsageError, match="cannot be reached"):
             locate_model(NAME)
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    "error",
+    [refusal(GatedRepoError, 403), LocalEntryNotFoundError("no connection"), httpx.ConnectError("reset")],
+    ids=["gated", "not in the cache", "connection lost"],
+)
+def test_where_the_hub_gives_no_template_the_cache_decides(
+    error: Exception, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub says that it has a gated model, and refuses its files."""
+    hub_says(object(), monkeypatch)
+
+    def refuse(*_: object, **__: object) -> str:
+        raise error
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
+    with pytest.raises(UsageError, match=f"the hub gave no chat template .*hf download {NAME}"):
+        read_chat_template(NAME)
+    (download(cache) / "chat_template.jinja").write_text("{{ messages }}")
+    assert read_chat_template(NAME) == "{{ messages }}"
 
 
 def test_a_processor_by_its_former_name_is_told_with_the_line_to_change(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.run_settings import (
     NAME,
     copy_run_settings,
+    read_run,
     read_run_settings,
     with_run_settings,
     write_run_settings,
@@ -71,3 +72,25 @@ def test_without_a_run_tools_are_listed_as_the_model_knows_them(
     assert with_run_settings(tmp_path, "framethinker", {}) == {}
     write_run_settings(tmp_path, [get_method("longvt")], {}, None, *SOURCE)  # trained with ours
     assert with_run_settings(tmp_path, "longvt", {}) == {}
+
+
+def test_a_damaged_template_is_left_to_what_loads_the_model(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": ')
+    assert with_run_settings(tmp_path, "longvt", {}) == {}
+    (tmp_path / "tokenizer_config.json").write_bytes(b'{"chat_template": "\xff"}')
+    assert with_run_settings(tmp_path, "longvt", {}) == {}
+
+
+def test_an_exported_model_names_no_folder_of_the_machine(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    for base, public in {"/home/somebody/base/": "base", "owner/model": "owner/model"}.items():
+        write_run_settings(tmp_path / "run", [get_method("longvt")], {}, None, base, ["/data/a.parquet", "b.parquet"])
+        copy_run_settings(tmp_path / "run", model)
+        exported = read_run(model)
+        assert (exported["base_model"], exported["rows"]) == (public, ["a.parquet", "b.parquet"])
+        assert read_run(tmp_path / "run") == {
+            **exported,
+            "base_model": base,
+            "rows": ["/data/a.parquet", "b.parquet"],
+        }

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
 from tests.verl_plugin.harness import model_dir
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.run_settings import write_run_settings
+from verl_video_tools.methods.run_settings import read_run, write_run_settings
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.export_model import export_model, merge_adapter, restore_expert_layout
 
@@ -284,13 +285,58 @@ def test_a_card_says_what_the_model_is(tmp_path: Path) -> None:
     for text in (
         "| method | `framethinker` |",
         "| training | fine-tuning, 8 steps |",
-        "| data | `rows/train.parquet` |",
+        "| base model | `base` |",
+        "| data | `train.parquet` |",
     ):
         assert text in card
     assert "vvt eval --method framethinker --serve . --rows" in card
     images = get_method("framethinker").recipe_budget.images
     assert f"vllm serve . --generation-config vllm --limit-mm-per-prompt '{{\"image\": {images}}}'" in card
     assert str(tmp_path) not in card
+
+
+def test_a_model_that_is_published_names_no_folder_of_the_machine(tmp_path: Path) -> None:
+    run = run_of("qwen2_5_vl", tmp_path)
+    export_model(run, tmp_path / "model")
+    for name in ("video_tools.yaml", "README.md"):
+        assert str(tmp_path) not in (tmp_path / "model" / name).read_text()
+    assert read_run(run)["base_model"] == str(tmp_path / "base")
+
+
+def test_a_run_of_a_former_version_is_exported_without_a_card(tmp_path: Path) -> None:
+    run = run_of("qwen2_5_vl", tmp_path)
+    content = OmegaConf.load(run / "video_tools.yaml")
+    del content["base_model"], content["rows"]
+    OmegaConf.save(content, run / "video_tools.yaml")
+    export_model(run, tmp_path / "model")
+    assert read_run(tmp_path / "model") == read_run(run)
+    assert not (tmp_path / "model" / "README.md").exists()
+
+
+@pytest.mark.parametrize("methods", [{"framethinker": {"former_name": 3}}, {"former_method": {}}])
+def test_a_run_of_unknown_methods_or_fields_is_exported_without_a_card(tmp_path: Path, methods: dict[str, Any]) -> None:
+    run = run_of("qwen2_5_vl", tmp_path)
+    content = OmegaConf.load(run / "video_tools.yaml")
+    content["methods"] = methods
+    OmegaConf.save(content, run / "video_tools.yaml")
+    export_model(run, tmp_path / "model")
+    assert read_run(tmp_path / "model")["methods"] == methods
+    assert not (tmp_path / "model" / "README.md").exists()
+
+
+@pytest.mark.parametrize("damage", ["weights alone", "tokenizer alone", "damaged tokenizer"])
+def test_without_a_whole_processor_of_the_base_model_verls_files_stay(tmp_path: Path, damage: str) -> None:
+    run = run_of("qwen2_5_vl", tmp_path)
+    for file in (tmp_path / "base").iterdir():
+        is_processor = "processor" in file.name
+        if file.name != "config.json" and (damage == "weights alone" or (damage == "tokenizer alone" and is_processor)):
+            file.unlink()
+    if damage == "damaged tokenizer":
+        (tmp_path / "base" / "tokenizer_config.json").write_text("{")
+    export_model(run, tmp_path / "model")
+    for name in ("tokenizer.json", "processor_config.json"):
+        saved = run / "global_step_8" / "huggingface" / name
+        assert (tmp_path / "model" / name).read_bytes() == saved.read_bytes()
 
 
 @pytest.mark.long

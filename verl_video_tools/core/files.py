@@ -9,7 +9,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,10 +47,14 @@ def whole_file(path: Path) -> Iterator[Path]:
 def share_weights(folder: Path) -> None:
     """Give the files of weights below a folder the permissions that other new files there have.
 
-    From version 0.8 on, safetensors writes through a temporary file that only its owner can read.
+    From version 0.8 on, safetensors writes through a temporary file that only its owner can read. A file that cannot be
+    changed keeps its permissions: it may belong to somebody else, or lie on a file system without permissions.
     """
     for file in folder.rglob("*.safetensors"):
-        file.chmod(file.parent.stat().st_mode & 0o666)  # a folder has what the umask leaves, and the right to enter
+        if not file.is_symlink():  # what it names may be no part of the folder
+            with suppress(OSError):
+                # A folder has what the umask leaves, and the right to enter.
+                file.chmod(file.parent.stat().st_mode & 0o666)
 
 
 def write_text(path: Path, text: str) -> None:

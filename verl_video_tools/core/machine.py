@@ -134,13 +134,18 @@ def read_chat_template(model: str) -> str | None:
     """The chat template of a model's processor, or of its tokenizer where the processor has none; None without one.
 
     Raises:
-        UsageError: as `locate_model`.
+        UsageError: as `locate_model`, or the hub does not give the files.
+        OSError: a file cannot be read.
+        ValueError: a file is damaged.
     """
     folder = Path(locate_model(model))
     if not folder.is_dir():
         from huggingface_hub import snapshot_download
 
-        folder = Path(snapshot_download(model, allow_patterns=["chat_template.*", "tokenizer_config.json"]))
+        try:
+            folder = Path(snapshot_download(model, allow_patterns=["chat_template.*", "tokenizer_config.json"]))
+        except Exception as error:  # the library may use any HTTP client
+            folder = Path(_cached(model, f"the hub gave no chat template ({_first_line(error)})", error))
     for name in ("chat_template.json", "chat_template.jinja", "tokenizer_config.json"):  # as transformers prefers them
         if (file := folder / name).is_file():
             text = file.read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.machine import read_chat_template
+from verl_video_tools.core.machine import HUB_NAME, read_chat_template
 from verl_video_tools.core.types import Method
 from verl_video_tools.methods import method_class
 from verl_video_tools.methods.toolkit.grammar import section_of_template
@@ -79,9 +79,12 @@ def write_run_settings(
 
 
 def copy_run_settings(source: Path, target: Path) -> None:
-    """From a run's folder to its exported model."""
-    if (source / NAME).is_file():
-        shutil.copy(source / NAME, target)
+    """From a run's folder to its exported model, which may be published: of the paths in it the last part stays."""
+    if run := read_run(source):
+        if "base_model" in run:  # and rows; runs of former versions have neither
+            run["base_model"] = _public_name(run["base_model"])
+            run["rows"] = [_public_name(rows) for rows in run["rows"]]
+        OmegaConf.save(OmegaConf.create(run), target / NAME)
         if (source / FILES).is_dir():
             shutil.copytree(source / FILES, target / FILES, dirs_exist_ok=True)
 
@@ -106,10 +109,10 @@ def read_run_settings(folder: str | Path | None, method: str) -> RunSettings:
 
 def model_tools_section(model: str, custom_template: str | None = None) -> str | None:
     """What a model was trained on as the list of its tools (`section_of_template`); None where its template has none,
-    or the model is not there."""
+    or cannot be read."""
     try:
         template = custom_template or read_chat_template(model)
-    except UsageError:  # whatever loads the model says so
+    except (UsageError, OSError, ValueError):  # whatever loads the model says so
         return None
     return None if template is None else section_of_template(template)
 
@@ -138,6 +141,11 @@ def _fields_of_model(model: str, method: str, overrides: Mapping[str, Any]) -> d
         return {}
     print(f"{method}: tools are listed as in the chat template of {model}", file=sys.stderr)
     return {"tools_section": section}
+
+
+def _public_name(path: str) -> str:
+    """A name on the hub as it is, and the last part of any other path, which says nothing of the machine."""
+    return path if HUB_NAME.fullmatch(path) else Path(path).name
 
 
 def _required(method: Method) -> dict[str, Any]:

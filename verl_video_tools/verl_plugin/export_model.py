@@ -16,9 +16,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.files import share_weights, whole_file, write_json
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.run_settings import copy_run_settings, read_run, read_run_settings
@@ -47,6 +48,7 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
     checkpoint = last_checkpoint(checkpoint_dir)
     out_dir = out_dir.resolve()  # behind a link, what it leads to is replaced
     _check_replaceable(checkpoint_dir.resolve(), out_dir)
+    run = read_run(checkpoint_dir)
     forget_attention(checkpoint / "huggingface" / "config.json")
     unfinished = out_dir.with_name(f"{out_dir.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -59,10 +61,13 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
             merge_adapter(unfinished)
     restore_expert_layout(unfinished)
     complete_config(unfinished)
-    if run := read_run(checkpoint_dir):
+    copy_run_settings(checkpoint_dir, unfinished)
+    if "base_model" in run:  # which a run of a former version does not name
         restore_processor(run["base_model"], unfinished)
-        copy_run_settings(checkpoint_dir, unfinished)
-        write_model_card(unfinished, run, _training(checkpoint), _most_images(checkpoint_dir, run["methods"]))
+        with suppress(VideoToolsError):  # no card of methods or fields that this version does not know
+            write_model_card(
+                unfinished, read_run(unfinished), _training(checkpoint), _most_images(checkpoint_dir, run["methods"])
+            )
     complete_processor(unfinished)
     share_weights(unfinished)
     shutil.rmtree(out_dir, ignore_errors=True)

@@ -64,10 +64,13 @@ def restore_processor(base_model: str, folder: Path) -> None:
 
     Args:
         base_model: folder, or a name on the hub, whose files the run has left in the hub's cache. If it is not there
-            any more, the files that verl has saved stay.
+            any more, or has no whole processor, the files that verl has saved stay.
     """
-    base = _folder_of(base_model)
-    if base is None or _processor_of(base) != _processor_of(folder):
+    try:
+        base = _folder_of(base_model)
+        if base is None or _processor_of(base) != _processor_of(folder):
+            return
+    except (OSError, ValueError, AttributeError):  # AttributeError: a tokenizer alone
         return
     for name in _PROCESSOR_FILES:
         (folder / name).unlink(missing_ok=True)
@@ -95,7 +98,7 @@ def write_model_card(folder: Path, run: Mapping[str, Any], training: str, images
     """Write `README.md`: what the model was trained on, and how to evaluate and serve it.
 
     Args:
-        run: what `video_tools.yaml` says.
+        run: what `video_tools.yaml` of the model says, with base model and rows.
         training: its kind and its steps.
         images: of a request, at most.
     """
@@ -108,14 +111,14 @@ def write_model_card(folder: Path, run: Mapping[str, Any], training: str, images
     software = ", ".join(f"{name} {version}" for name, version in {"verl_video_tools": __version__, **versions}.items())
     card = [
         *("---", *header, "---"),
-        f"# {_short(base)}, trained with {', '.join(methods)}",
+        f"# {base}, trained with {', '.join(methods)}",
         "",
         "| | |",
         "|---|---|",
         f"| method | {', '.join(f'`{name}`' for name in methods)} |",
         f"| training | {training} |",
-        f"| base model | `{_short(base)}` |",
-        f"| data | {', '.join(f'`{_short(rows)}`' for rows in run['rows'])} |",
+        f"| base model | `{base}` |",
+        f"| data | {', '.join(f'`{rows}`' for rows in run['rows'])} |",
         f"| software | {software} |",
         "",
         "`video_tools.yaml` holds the method's fields, its prompt and the bounds of pixels. It is part of the model.",
@@ -134,11 +137,6 @@ def write_model_card(folder: Path, run: Mapping[str, Any], training: str, images
         "```",
     ]
     (folder / "README.md").write_text("\n".join(card) + "\n", encoding="utf-8")
-
-
-def _short(path: str) -> str:
-    """The end of a path, which says nothing about the machine; a name on the hub as it is."""
-    return "/".join(Path(path).parts[-2:])
 
 
 def _folder_of(model: str) -> Path | None:

@@ -174,9 +174,23 @@ def test_our_own_template_has_our_own_section() -> None:
     [
         chat_template(),
         OTHER_WORDS.replace('"arguments"', "<arguments>"),
+        OTHER_WORDS.replace("tool_call>", "function_call>"),
         OTHER_WORDS.replace("'\\n\\n' + tools_section()", "tools_section()"),
+        "{{ raise_exception('no system message') }}",
+        "{% if tools %}{{ raise_exception('no tools') }}{% endif %}{{ messages[0]['content'] }}",
+        "{{ messages[0]['content'] + 1 }}",
+        "{{ messages",
     ],
-    ids=["renders no tools", "calls of another form", "another place"],
+    ids=[
+        "renders no tools",
+        "calls of another form",
+        "calls between other tags",
+        "another place",
+        "refuses system messages",
+        "refuses tools",
+        "fails",
+        "is malformed",
+    ],
 )
 def test_a_template_without_such_a_section(template: str) -> None:
     assert section_of_template(template) is None

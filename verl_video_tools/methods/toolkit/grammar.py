@@ -206,20 +206,25 @@ def tools_section(schemas: Sequence[Mapping[str, Any]], text: str | None = None)
 def section_of_template(template: str) -> str | None:
     """What a chat template writes behind the system message where it is given `tools`, for `tools_section`.
 
-    None where it writes nothing there, or asks for calls in another form than ours.
+    None where it writes nothing there, asks for calls in another form than `parse_calls` reads, or refuses system
+    messages or tools.
     """
     from transformers.utils.chat_template_utils import render_jinja_template
 
     messages = [{"role": "system", "content": "SYSTEM"}, {"role": "user", "content": "USER"}]
     tool = tool_schema("NAME", "DESCRIPTION", {})
-    rendered = [
-        render_jinja_template([messages], tools=tools, chat_template=template)[0][0] for tools in (None, [tool])
-    ]
+    try:
+        rendered = [
+            render_jinja_template([messages], tools=tools, chat_template=template)[0][0] for tools in (None, [tool])
+        ]
+    except Exception:  # a template is a program of its author's
+        return None
     before, system, after = rendered[0].partition("SYSTEM")
     section = rendered[1].removeprefix(before + system).removesuffix(after).strip("\n")
     listed = json.dumps(tool, ensure_ascii=False)
-    is_ours = rendered[1] == f"{before}{system}\n\n{section}{after}" and '"arguments"' in section
-    return section.replace(listed, "{schemas}") if is_ours and section.count(listed) == 1 else None
+    is_behind = rendered[1] == f"{before}{system}\n\n{section}{after}"
+    asks_for_ours = all(part in section for part in ('"arguments"', *tag_pairs("tool_call")))
+    return section.replace(listed, "{schemas}") if is_behind and asks_for_ours and section.count(listed) == 1 else None
 
 
 def as_call(raw: Mapping[str, Any], text: str, takes_parameters: bool = True) -> ToolCall:
