@@ -30,7 +30,7 @@ class Objective(torch.nn.Module):
             features_LNTH: as `frame_features` gives them.
             classes_N: what each frame shows.
         """
-        raise NotImplementedError
+        raise NotImplementedError("each objective has a loss of its own")
 
 
 class LinearHead(Objective):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -70,8 +70,9 @@ def test_a_group_of_a_family_makes_a_run_that_is_not_refused(group: str, monkeyp
     from transformers import AutoConfig
 
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
-    family, _, program = group.rpartition("_")
-    config = compose_run(program, [f"+video_tools=longvt_{program}", f"+video_tools/model={group}"])  # type: ignore[arg-type]
+    family, _, stage = group.rpartition("_")
+    program: Literal["grpo", "sft"] = "grpo" if stage == "grpo" else "sft"
+    config = compose_run(program, [f"+video_tools=longvt_{program}", f"+video_tools/model={group}"])
     model = config.actor_rollout_ref.model if program == "grpo" else config.model
     assert "only parts" in check_family(AutoConfig.for_model(family), model)
     (published,) = [entry for entry in known_models().values() if entry["hub_name"] == model.path]

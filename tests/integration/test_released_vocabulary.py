@@ -74,7 +74,7 @@ def test_the_model_that_a_run_exports_has_vocabulary_and_template(
     assert exported.chat_template == ours.chat_template
     assert exported.tokenizer.get_vocab() == ours.tokenizer.get_vocab()
     with safe_open(folder / "model.safetensors", "pt") as weights:
-        (embedding,) = (name for name in weights.keys() if name.endswith("embed_tokens.weight"))  # noqa: SIM118
+        (embedding,) = (name for name in weights.keys() if name.endswith("embed_tokens.weight"))  # noqa: SIM118  (no dict)
         assert weights.get_slice(embedding).get_shape()[0] == VOCABULARY_SIZE
 
 

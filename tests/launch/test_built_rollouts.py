@@ -53,6 +53,6 @@ async def test_a_group_of_framemind_holds_what_is_planned() -> None:
 def test_a_mixture_that_transformers_saved_is_one() -> None:
     """It gives the number of experts another name than released models do."""
     for family, shared in (("qwen3_vl_moe", 0), ("qwen3_5_moe", 96)):
-        shape = find_model(model_dir(family))  # type: ignore[arg-type]
+        shape = find_model(model_dir(family))  # type: ignore[arg-type]  # a text of the tuple above
         assert (shape.experts, shape.expert_intermediate, shape.intermediate) == (4, 96, shared)
     assert find_model(model_dir("qwen3_5")).linear_layers == 4
