@@ -43,6 +43,9 @@ NAN = float("nan")
             {"rollout/flagged": [4.0, 4.0, 3.0, 0.0], "rollout/count": [16.0, 16.0, 10.0, 16.0]},
             {2: ["flagged_rollouts"]},
         ),
+        # At once, and again while it lasts.
+        ({"stop/no_action": [0.95, 1.0, 1.0, 0.9, 0.5, 1.0]}, {0: ["no_action"], 3: ["no_action"], 5: ["no_action"]}),
+        ({"stop/no_action": [0.89, 0.5]}, {}),
         ({"actor/lr": [0.0] * 9}, {}),
     ],
 )
@@ -82,5 +85,5 @@ def test_wrong_options_are_named(options: dict[str, Any], named: str) -> None:
 def test_every_rule_reads_a_metric_that_is_logged() -> None:
     """Ours by `records.metrics`, the actor's and the engine's by verl; the share of flagged ones is made here."""
     assert {metric for metric, _ in RULES.values()} == {
-        CALLS, SCORE, ENTROPY, GAP, RATE, "rollout/flagged_share"
+        CALLS, SCORE, ENTROPY, GAP, RATE, "stop/no_action", "rollout/flagged_share"
     }  # fmt: skip

@@ -71,6 +71,15 @@ def _no_differences(rates: Values, patience: int, _: float) -> str | None:
     return None
 
 
+def _no_action(shares: Values, _: int, __: float) -> str | None:
+    if shares[-1] >= 0.9:
+        return (
+            f"{shares[-1]:.0%} of the rollouts end with neither a call nor an answer (no_action): the policy does not "
+            f"write the method's grammar, and has nothing to learn from. Fine-tune it first; see {page('cold-start')}"
+        )
+    return None
+
+
 RULES: Mapping[str, tuple[str, Callable[[Values, int, float], str | None]]] = {
     "calls_extinct": ("tool/executed_per_rollout", _calls_extinct),
     "reward_collapse": ("rollout/score/mean", _reward_collapse),
@@ -79,11 +88,13 @@ RULES: Mapping[str, tuple[str, Callable[[Values, int, float], str | None]]] = {
     "engine_gap": ("training/rollout_probs_diff_mean", _engine_gap),
     "flagged_rollouts": ("rollout/flagged_share", _flagged_rollouts),
     "no_differences": ("group/unequal_reward_rate", _no_differences),
+    "no_action": ("stop/no_action", _no_action),
 }
 """Each rule looks at one metric and says what is wrong, or nothing."""
 
-_IMMEDIATE = "engine_gap"
-"""Waits for no `patience_steps`, and is reported in every step: the updates are wrong from the first one on."""
+_AT_ONCE = ("engine_gap", "no_action")
+"""These wait for no `patience_steps`: the updates are wrong, or useless, from the first one on."""
+_IN_EVERY_STEP = "engine_gap"
 
 
 def _flagged_share(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -136,9 +147,10 @@ class Alarms:
         reported = []
         for name, (metric, rule) in RULES.items():
             values = self._history[metric]
-            interval = 1 if name == _IMMEDIATE else self._patience
+            interval = 1 if name == _IN_EVERY_STEP else self._patience
+            needed = 1 if name in _AT_ONCE else self._patience
             is_logged = not math.isnan(float(all_metrics.get(metric, math.nan)))  # verl writes NaN without a comparison
-            if self._actions[name] == "off" or not is_logged or len(values) < interval:
+            if self._actions[name] == "off" or not is_logged or len(values) < needed:
                 continue
             message = rule(values, self._patience, self._max_probs_diff)
             if message is None:
