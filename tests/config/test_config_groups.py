@@ -18,10 +18,12 @@ from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.launch.plan import known_models
 from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods.run_settings import model_tools_section, write_run_settings
 from verl_video_tools.methods.toolkit.grammar import section_of_template
 from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.tool_model import ToolModelConfig
+from verl_video_tools.verl_plugin.checkpoints import LAST_CHECKPOINT
 from verl_video_tools.verl_plugin.run_checks import Kind, check_family, compose_run
 from verl_video_tools.verl_plugin.settings import TrainerOptions, configured_methods
 
@@ -128,5 +130,51 @@ def test_tools_are_listed_as_in_the_models_template(program: Kind, group: str, m
     assert get_method(method, **run).tools_section == section_of_template(template) is not None
     run = compose_run(program, [*options, f"video_tools.{method}.tools_section=null"]).video_tools[method]
     assert run.tools_section is None
+    model_tools_section.cache_clear()
     (tmp_path / "chat_template.jinja").write_text("{{ messages }}")
     assert compose_run(program, options).video_tools[method].tools_section is None
+
+
+@pytest.mark.parametrize("program", ["grpo", "sft"])
+def test_tools_are_listed_as_the_tokenizer_of_its_own_does(program: Kind, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "tokenizer").mkdir()
+    template = config.config_path("hermes-template").read_text("utf-8")
+    (tmp_path / "model" / "chat_template.jinja").write_text("{{ messages }}")
+    (tmp_path / "tokenizer" / "chat_template.jinja").write_text(template)
+    model = "actor_rollout_ref.model" if program == "grpo" else "model"
+    options = [f"{model}.path={tmp_path / 'model'}", f"{model}.tokenizer_path={tmp_path / 'tokenizer'}"]
+    run = compose_run(program, [f"+video_tools=longvt_{program}", *options])
+    assert run.video_tools.longvt.tools_section == section_of_template(template)
+
+
+@pytest.mark.parametrize("words", [None, "Call: {schemas}"])
+@pytest.mark.parametrize(("program", "group"), [("grpo", "longvt_grpo"), ("sft", "longvt_rft"), ("sft", "mixed_sft")])
+def test_a_trained_model_and_a_run_that_goes_on_keep_their_words(
+    program: Kind, group: str, words: str | None, tmp_path: Path
+) -> None:
+    model, run = tmp_path / "model", tmp_path / "run"
+    model.mkdir()
+    template = config.config_path("hermes-template").read_text("utf-8")
+    (model / "chat_template.jinja").write_text(template)
+    key = "actor_rollout_ref.model.path" if program == "grpo" else "model.path"
+    options = [f"+video_tools={group}", f"{key}={model}", f"trainer.default_local_dir={run}"]
+    options += ["video_tools.rft.records_dir=r"] if group.endswith("rft") else []
+
+    def section() -> str | None:
+        found: str | None = compose_run(program, options).video_tools.longvt.tools_section
+        return found
+
+    def trained(folder: Path, method: str, **fields: str | None) -> None:
+        write_run_settings(folder, [get_method(method, **fields)], {}, None, "owner/model", [])
+
+    trained(model, "framethinker")
+    assert section() == section_of_template(template), "a run of another method says nothing of this one"
+    trained(model, "longvt", tools_section=words)
+    assert section() == words
+    trained(run, "longvt", tools_section="Of the run: {schemas}")
+    assert section() == words, "a run without a checkpoint starts anew"
+    (run / LAST_CHECKPOINT).write_text("8")
+    assert section() == "Of the run: {schemas}"
+    options.append("video_tools.longvt.tools_section=null")
+    assert section() is None

@@ -15,7 +15,9 @@ from verl_video_tools import config
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.launch import data
 from verl_video_tools.launch.checks.report import Check, Status
-from verl_video_tools.launch.train import GROUPS, STARTED_WITH, Request, _planned, _program, dry_run, plan_run
+from verl_video_tools.launch.train import GROUPS, STARTED_WITH, Request, _planned, _program, compose, dry_run, plan_run
+from verl_video_tools.methods.run_settings import model_tools_section
+from verl_video_tools.methods.toolkit.grammar import section_of_template
 from verl_video_tools.verl_plugin.checkpoints import LAST_CHECKPOINT
 
 pytestmark = pytest.mark.slow
@@ -106,6 +108,40 @@ def test_the_synthetic_world_sets_fields_of_a_second_method(launcher: Launcher) 
     groups = ["+video_tools/synthetic=[framethinker_grpo,direct]", "+video_tools/fields=direct"]
     plan = plan_run(Request("grpo", (GROUP, *groups)))
     assert plan.config.video_tools.direct.initial_frames == 8
+
+
+def test_a_group_for_a_family_leaves_the_tiny_model_of_the_synthetic_world(launcher: Launcher) -> None:
+    plan = plan_run(Request("sft", (SFT_GROUP, "+video_tools/model=qwen3_5_sft")))
+    assert plan.model_path == f"{launcher.folder}/demo_framethinker/base"
+    assert plan.config.model.use_remove_padding is False, "the family's other values stay"
+    family = "+video_tools/model=qwen3_vl_moe_grpo"
+    for flags in ({}, {"synthetic": True}, {"smoke_test": True}):
+        plan = plan_run(Request("grpo", (GROUP, family), **flags))
+        assert plan.model_path == f"{launcher.folder}/framethinker_sft/huggingface"
+        assert plan.config.actor_rollout_ref.rollout.tensor_model_parallel_size == 1
+    options = ("actor_rollout_ref.rollout.tensor_model_parallel_size=2", "actor_rollout_ref.model.path=/m")
+    plan = plan_run(Request("grpo", (GROUP, family, *options)))
+    assert plan.config.actor_rollout_ref.rollout.tensor_model_parallel_size == 2
+    assert plan.model_path == "/m"
+
+
+@pytest.mark.parametrize("has_list", [True, False])
+def test_processes_of_a_run_list_tools_as_its_plan_does(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch, has_list: bool
+) -> None:
+    """The hub may answer one of them and not the next."""
+    template = config.config_path("hermes-template").read_text("utf-8").replace("These tools", "It's your tools")
+    model = launcher.folder / "model"
+    model.mkdir()
+    (model / "chat_template.jinja").write_text(template if has_list else "{{ messages }}")
+    monkeypatch.setenv("MODEL_PATH", str(model))
+    plan = plan_run(Request("grpo", ("+video_tools=longvt_grpo",)))
+    section = plan.config.video_tools.longvt.tools_section
+    assert section == (section_of_template(template) if has_list else None)
+    (model / "chat_template.jinja").write_text("{{ messages }}" if has_list else template)
+    model_tools_section.cache_clear()
+    again = compose("grpo", plan.overrides)
+    assert again.video_tools.longvt.tools_section == section
 
 
 @pytest.mark.parametrize(

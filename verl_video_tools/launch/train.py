@@ -155,12 +155,13 @@ def plan_run(request: Request) -> Plan:
     inherited = {name: value for name, value in os.environ.items() if name not in excluded}
     folder = Path(config.trainer.default_local_dir)
     environment = run_environment(inherited, request.program, device, folder, variables.is_verbose)
-    added = {"trainer.logger": _loggers(config)}
+    added = {"trainer.logger": _loggers(config), **_tools_sections(config)}
     if request.program == "grpo" and not synthetic:
         added |= _image_cache(config)
     for option, value in added.items():
         OmegaConf.update(config, option, value, force_add=True)
-        overrides.append(f"++{option}={value}")
+        text = "null" if value is None else quoted(value) if isinstance(value, str) else value
+        overrides.append(f"++{option}={text}")
     return Plan(request, device, variables, config, tuple(overrides), environment)
 
 
@@ -243,8 +244,12 @@ def _default_options(request: Request, variables: Variables, name: str, syntheti
     options = [f"trainer.default_local_dir={quoted(folder)}"]
     if synthetic:
         options.append(f"video_tools.demo_dir={quoted(output_dir / f'demo_{name}')}")
+        # The synthetic world's own values, where a group of `/model` has those of a real model.
         if request.stage == "grpo":
             options.append(f"actor_rollout_ref.model.path={quoted(output_dir / f'{name}_sft' / 'huggingface')}")
+            options.append("actor_rollout_ref.rollout.tensor_model_parallel_size=1")
+        if request.stage == "sft":
+            options.append("model.path=${video_tools.demo_dir}/base")
     if request.stage == "rft":
         options.append(f"model.path={quoted(output_dir / f'{name}_grpo' / 'huggingface')}")
         options.append(f"video_tools.rft.records_dir={quoted(output_dir / f'{name}_grpo' / 'trajectories')}")
@@ -269,6 +274,12 @@ def _loggers(config: DictConfig) -> list[str]:
     if unknown := sorted(set(logger) - set(supported_loggers())):
         raise UsageError(f"trainer.logger names {', '.join(unknown)}; known are {', '.join(supported_loggers())}")
     return list(dict.fromkeys([*logger, "console", "file"]))
+
+
+def _tools_sections(config: DictConfig) -> dict[str, str | None]:
+    """How the run's methods list their tools. The hub or a folder may answer another process differently."""
+    methods = {f"video_tools.{name}": config.video_tools[name] for name in run_methods(config)}
+    return {f"{path}.tools_section": node.tools_section for path, node in methods.items() if "tools_section" in node}
 
 
 def _image_cache(config: DictConfig) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +108,10 @@ def read_run_settings(folder: str | Path | None, method: str) -> RunSettings:
     return RunSettings({name: _resolved_value(Path(folder), value) for name, value in fields.items()}, **bounds)
 
 
+@cache
 def model_tools_section(model: str, custom_template: str | None = None) -> str | None:
     """What a model was trained on as the list of its tools (`section_of_template`); None where its template has none,
-    or cannot be read."""
+    or cannot be read. A process asks once, perhaps over the network."""
     try:
         template = custom_template or read_chat_template(model)
     except (UsageError, OSError, ValueError):  # whatever loads the model says so

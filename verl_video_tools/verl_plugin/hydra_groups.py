@@ -14,10 +14,11 @@ from pathlib import Path
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools import config
-from verl_video_tools.methods.run_settings import model_tools_section
+from verl_video_tools.methods.run_settings import model_tools_section, read_run
+from verl_video_tools.verl_plugin.checkpoints import LAST_CHECKPOINT
 
 _VERLS_BUCKET_MEGABYTES = 2048
 """`update_weights_bucket_megabytes` in verl's `rollout.yaml`."""
@@ -46,7 +47,7 @@ def register() -> None:
         "storage_units": config.storage_units,
         "loader_workers": config.loader_workers,
         "composition": _reserved_by_composition,
-        "tools_section": model_tools_section,
+        "tools_section": _tools_section,
         "weight_bucket_megabytes": _weight_bucket_megabytes,
     }
     for name, resolver in resolvers.items():
@@ -59,6 +60,23 @@ def _reserved_by_composition(file: str, limit: str) -> int:
 
     budget = get_method("compose", file=file).recipe_budget
     return budget.prompt_tokens + budget.response_tokens if limit == "tokens" else int(getattr(budget, limit))
+
+
+def _tools_section(method: str, model: DictConfig, run_folder: str) -> str | None:
+    """How a method lists its tools: in the words of its training where the run goes on, or starts from a model that a
+    run has left; otherwise in those of the model's chat template. None: in ours.
+
+    Args:
+        model: verl's section of the actor, or of the model that is fine-tuned.
+        run_folder: `trainer.default_local_dir`.
+    """
+    goes_on = Path(run_folder, LAST_CHECKPOINT).exists()
+    for folder in [run_folder, model.path] if goes_on else [model.path]:
+        methods = read_run(Path(folder)).get("methods", {})
+        if method in methods:
+            section: str | None = methods[method].get("tools_section")
+            return section
+    return model_tools_section(model.get("tokenizer_path") or model.path, model.get("custom_chat_template"))
 
 
 def _weight_bucket_megabytes(model_path: str, model_dtype: str) -> int:
