@@ -130,7 +130,7 @@ def test_processes_of_a_run_list_tools_as_its_plan_does(
     launcher: Launcher, monkeypatch: pytest.MonkeyPatch, has_list: bool
 ) -> None:
     """The hub may answer one of them and not the next."""
-    template = config.config_path("hermes-template").read_text("utf-8").replace("These tools", "It's your tools")
+    template = config.config_path("hermes-template").read_text("utf-8").replace("These tools", "Model\\'s tools")
     model = launcher.folder / "model"
     model.mkdir()
     (model / "chat_template.jinja").write_text(template if has_list else "{{ messages }}")
@@ -138,6 +138,7 @@ def test_processes_of_a_run_list_tools_as_its_plan_does(
     plan = plan_run(Request("grpo", ("+video_tools=longvt_grpo",)))
     section = plan.config.video_tools.longvt.tools_section
     assert section == (section_of_template(template) if has_list else None)
+    assert not has_list or "Model's tools" in section
     (model / "chat_template.jinja").write_text("{{ messages }}" if has_list else template)
     model_tools_section.cache_clear()
     again = compose("grpo", plan.overrides)
