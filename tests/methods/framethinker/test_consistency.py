@@ -123,3 +123,10 @@ THOUGHTS = [
 def test_numbers_of_a_thought() -> None:
     for thought, numbers in THOUGHTS:
         assert last_two_numbers(thought) == numbers
+
+
+@pytest.mark.parametrize("turns", [[], [choose(10, 200)] * 3])
+def test_a_fault_of_structure_has_verified_no_call(turns: list[Turn]) -> None:
+    """Without an answer the calls are not looked at; the second of these repeats the first."""
+    verdict = verify_consistency(turns, "train", 8, NUM_VIDEO_FRAMES)
+    assert (verdict.failed, verdict.num_consistent) == ("structure", 0)

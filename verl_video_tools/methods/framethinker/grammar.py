@@ -142,7 +142,7 @@ Check = Literal["structure", "redundancy", "min_gap", "logical_flow", "fidelity"
 # A number next to a colon belongs to a time (00:34) and names no frame.
 _WHOLE_NUMBER = re.compile(r"(?<!:)\b(\d+)\b(?!:)")
 
-_MAX_DIGITS_REFERENCE = 4000
+_MAX_READABLE_DIGITS = 4000
 """Longer numbers Python refuses to read, and the published scoring with it."""
 
 
@@ -151,7 +151,7 @@ class Verdict:
     """Outcome of a verification; `failed` and `reason` are set where `ok` is False.
 
     Attributes:
-        num_consistent: calls before the first that failed.
+        num_consistent: calls before the first that failed; 0 where the structure is at fault.
     """
 
     ok: bool
@@ -179,18 +179,18 @@ def verify_consistency(turns: Sequence[vt.Turn], profile: Profile, min_gap: int,
         min_gap: frames; a segment needs end - start > min_gap.
     """
     if not turns or turns[-1].answer is None:
-        return _fault("structure", len(turns), "the rollout does not end with an answer")
+        return _without_structure(len(turns), "the rollout does not end with an answer")
     steps = []
     for number, turn in enumerate(turns, start=1):
         if turn.thought is None:
-            return _fault("structure", number, "the turn does not have exactly one thought")
+            return _without_structure(number, "the turn does not have exactly one thought")
         calls_allowed = 0 if number == len(turns) else 1
         if len(turn.calls) != calls_allowed:
-            return _fault("structure", number, f"{len(turn.calls)} calls where {calls_allowed} belong")
+            return _without_structure(number, f"{len(turn.calls)} calls where {calls_allowed} belong")
         for call in turn.calls:
             arguments = call.arguments
             if not call.ok:
-                return _fault("structure", number, f"the call was not executed ({call.error})")
+                return _without_structure(number, f"the call was not executed ({call.error})")
             if call.name == CHOOSE_FRAMES:
                 segment = int(arguments["start_frame"]), int(arguments["end_frame"])
                 steps.append(_Step(turn.thought, segment))
@@ -198,7 +198,7 @@ def verify_consistency(turns: Sequence[vt.Turn], profile: Profile, min_gap: int,
                 frame_number = int(call.result["frame_number"])
                 steps.append(_Step(turn.thought, time=str(arguments.get("time")), frame_number=frame_number))
             else:
-                return _fault("structure", number, f"{call.name!r} is not an action of FrameThinker")
+                return _without_structure(number, f"{call.name!r} is not an action of FrameThinker")
     return _verify_steps(steps, profile, min_gap, num_video_frames)
 
 
@@ -236,7 +236,7 @@ def _verify_steps(steps: Sequence[_Step], profile: Profile, min_gap: int, num_vi
 
 
 def last_two_numbers(thought: str) -> tuple[int, int] | None:
-    """The last two whole numbers of a thought, None if there are fewer.
+    """The last two whole numbers of a thought, None if there are fewer or one has more than 4000 digits.
 
     Digits that touch a letter, an underscore or a colon are no number; "1,400" and "1.5" are two numbers each.
     """
@@ -245,11 +245,15 @@ def last_two_numbers(thought: str) -> tuple[int, int] | None:
 
 
 def _pair(start: str, end: str) -> tuple[int, int] | None:
-    return None if max(len(start), len(end)) > _MAX_DIGITS_REFERENCE else (int(start), int(end))
+    return None if max(len(start), len(end)) > _MAX_READABLE_DIGITS else (int(start), int(end))
 
 
-def _fault(check: Check, turn_number: int, reason: str) -> Verdict:
-    return Verdict(False, check, f"turn {turn_number}: {reason}", num_consistent=turn_number - 1)
+def _without_structure(turn_number: int, reason: str) -> Verdict:
+    return Verdict(False, "structure", f"turn {turn_number}: {reason}")
+
+
+def _fault(check: Check, step_number: int, reason: str) -> Verdict:
+    return Verdict(False, check, f"turn {step_number}: {reason}", num_consistent=step_number - 1)
 
 
 # ------------------------------------------------------------------------------------------------ the published scoring
@@ -322,6 +326,6 @@ def _read_step(thought: str, action: str, reply: str) -> _Step | None:
         pair = _pair(*segment.groups())
         return None if pair is None else _Step(thought, pair)
     time, frame_number = _CLOCK_REFERENCE.match(action), _REPLY_REFERENCE.search(reply)
-    if time is None or frame_number is None or len(frame_number[1]) > _MAX_DIGITS_REFERENCE:
+    if time is None or frame_number is None or len(frame_number[1]) > _MAX_READABLE_DIGITS:
         return None
     return _Step(thought, time=time[1], frame_number=int(frame_number[1]))
