@@ -60,11 +60,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_options_reach_the_function(turns_file: Path, calls: list[dict[str, Any]]) -> None:
     more = ["--extra", '{"question_type": "mc"}', "--set", "compat=reference", "--set", "max_turns=3"]
     more += ["--set", "note=a=b", "--processor", "folder", "--judge-base-url", "http://judge/v1"]
-    more += ["--judge", "model=m", "--judge", "profile=longvt"]
+    more += ["--judge", "model=m", "--judge", "profile=longvt", "--method", "framethinker"]
     assert run(arguments(turns_file, *more)) == 0
     assert calls == [
         {
-            "method": "m",
+            "method": "framethinker",
             "video": "v.mp4",
             "question": "q?",
             "answer": "B",

@@ -232,7 +232,7 @@ def test_blocks_in_the_queue(family: Family, monkeypatch: pytest.MonkeyPatch) ->
     stored_images = pytest.importorskip("verl_video_tools.verl_plugin.images")
     blocks: list[int] = []
     monkeypatch.setattr(
-        stored_images.queue.tq, "kv_batch_put", lambda fields, **_: blocks.append(fields["pixels"].numel())
+        stored_images.queue.tq, "kv_put", lambda *, fields, **_: blocks.append(fields["pixels"].numel())
     )
     shape = find_model(str(base_model_dir(family)))
     side = 2 * shape.factor

@@ -122,7 +122,7 @@ def test_cached_tokens_are_the_mean_of_what_the_engine_told() -> None:
 def test_what_the_judge_did() -> None:
     plain = rollout("a", 1.0, [], StopReason.ANSWER)
     assert not any(name.startswith("judge/") for name in rollout_metrics([plain]))
-    keys = ("calls", "cache_hits", "failed", "attempts", "failed_attempts", "latency_ms", "spared")
+    keys = ("calls", "cache_hits", "failed", "attempts", "failed_attempts", "latency_ms", "skipped")
     rows = [(1, 0, 0, 2, 1, 30.0, 0), (1, 1, 0, 0, 0, 0.0, 0), (1, 0, 1, 2, 2, 0.0, 0), (0, 0, 0, 0, 0, 0.0, 1)]
     judged = [
         replace(plain, reward={**plain.reward, **{f"judge_{key}": value for key, value in zip(keys, row, strict=True)}})

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import AutoModelForImageTextToText
 from verl.utils.fsdp_utils import apply_fsdp2
+from verl.workers.engine.fsdp import transformer_impl
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 
 from examples.tiny_models.tiny_model import Architecture
@@ -57,9 +58,14 @@ def process_group() -> Iterator[None]:
 
 @pytest.mark.usefixtures("process_group")
 @pytest.mark.parametrize("family", ["qwen3_vl_moe", "qwen3_5_moe"])
-def test_verl_sends_merged_experts_as_transformers_holds_them(family: Architecture) -> None:
+def test_verl_sends_merged_experts_as_transformers_holds_them(
+    family: Architecture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Why `run_checks.check_family` refuses `lora.merge` with Qwen3-VL's mixture: vLLM transposes its experts, as the
     files of a model have them. It reads those of Qwen3.5 as they are sent."""
+    # verl asks CUDA, which the process of the tests may lack.
+    monkeypatch.setattr(transformer_impl, "get_device_id", lambda: "cpu")
+    monkeypatch.setattr(transformer_impl, "log_gpu_memory_usage", lambda *_, **__: None)
     model = adapted(family)
     apply_fsdp2(model, {"mesh": init_device_mesh("cpu", (1,))}, OmegaConf.create({}))
     engine: Any = SimpleNamespace(module=model, _is_offload_param=False)

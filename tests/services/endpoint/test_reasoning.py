@@ -222,7 +222,7 @@ async def test_what_a_cut_turn_is_does_not_depend_on_which_turns_came_before(
     for trajectory in (await rollouts(server, sample, method, number=len(left)))[-2:]:
         (turn,) = trajectory.turns
         assert (turn.text, turn.reasoning) == (said, None if said else THOUGHT)
-        assert (trajectory.answer or "") == said and trajectory.flags == []
+        assert trajectory.answer is None and trajectory.flags == []  # `direct` takes no answer that has no end
     assert sum(map(is_aside, server.requests)) == 1, "asked once for all cut turns"
 
 
