@@ -17,7 +17,6 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools import config
-from verl_video_tools.methods.run_settings import model_tools_section, read_run
 from verl_video_tools.verl_plugin.checkpoints import LAST_CHECKPOINT
 
 _VERLS_BUCKET_MEGABYTES = 2048
@@ -70,6 +69,8 @@ def _tools_section(method: str, model: DictConfig, run_folder: str) -> str | Non
         model: verl's section of the actor, or of the model that is fine-tuned.
         run_folder: `trainer.default_local_dir`.
     """
+    from verl_video_tools.methods.run_settings import model_tools_section, read_run
+
     goes_on = Path(run_folder, LAST_CHECKPOINT).exists()
     for folder in [run_folder, model.path] if goes_on else [model.path]:
         methods = read_run(Path(folder)).get("methods", {})
