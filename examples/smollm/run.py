@@ -51,7 +51,7 @@ class SmolPlan(Plan):
     compares_without_tools: bool = False
     interim_questions: int = 0
     epochs: int = 1
-    rl_steps: int = 30
+    rl_steps: int = 20
     batch_size: int = 4
     mini_batch_size: int = 2
     learning_rate: float = 1.5e-5
@@ -72,7 +72,7 @@ class SmolLearning(Learning):
     minutes: ClassVar[Mapping[str, int]] = {
         "model": 1, "vision": 3, "data": 2, "cold": 1, "sft": 25, "rl": 8, "english": 2,
     }  # fmt: skip
-    num_rl_checkpoints: ClassVar[int] = 15
+    num_rl_checkpoints: ClassVar[int] = 10
     seconds_per_step: ClassVar[int] = 150
 
     def __init__(self, seed: int, out: Path, plan: SmolPlan) -> None:
