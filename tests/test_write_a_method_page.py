@@ -201,8 +201,8 @@ def test_the_configuration_has_the_methods_fields_and_limits(followed: Path, mon
     fields, prompt, response, images, most, most_on_cpu = json.loads(printed.stdout)
     assert images == most
     cpu, gpu = (composed(followed, number, monkeypatch) for number in (1, 2))
-    assert cpu.actor_rollout_ref.rollout.limit_images == most_on_cpu
-    assert gpu.actor_rollout_ref.rollout.limit_images == images
+    assert cpu.video_tools.max_images == most_on_cpu
+    assert gpu.video_tools.max_images == images
     assert (gpu.data.max_prompt_length, gpu.data.max_response_length) == (prompt, response)
     assert gpu.video_tools.spotter == fields
 

@@ -77,7 +77,7 @@ def test_a_run_trains_the_method_of_the_package(paper: str, setting: str, instal
             budget.prompt_tokens,
             budget.response_tokens,
         )
-        assert rollout.limit_images == budget.images
+        assert run.video_tools.max_images == budget.images
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -35,6 +35,7 @@ def test_two_steps_in_an_empty_folder(wheel: Path, tmp_path: Path, output_dir: P
     rows = output_dir / "demo_mixed" / "train.parquet"
     command = [
         *(sys.executable, "-m", "verl.trainer.main_ppo", "+video_tools=mixed_grpo", "+video_tools/machine=cpu_grpo"),
+        "+video_tools/correction=bypass",  # no other run takes the engine's log-probabilities for the old policy's
         *(f"data.train_files={rows}", f"data.val_files={rows}", f"actor_rollout_ref.model.path={sft_model}"),
         *("data.train_batch_size=5", "data.shuffle=False", "data.max_prompt_length=1024"),
         *("data.max_response_length=512", "actor_rollout_ref.rollout.n=2"),
@@ -50,6 +51,7 @@ def test_two_steps_in_an_empty_folder(wheel: Path, tmp_path: Path, output_dir: P
     finally:
         kill_processes_of(marker)
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    assert "actor/pg_loss" in ended.stdout and "rollout_probs_diff_mean" not in ended.stdout
     assert str(wheel) in ended.stdout  # the configuration that verl prints names the wheel's agent loops
     records = [list(read_records(folder / "run" / "trajectories" / f"step_{step:06d}.jsonl")) for step in (1, 2)]
     assert [len(of_step) for of_step in records] == [10, 10]

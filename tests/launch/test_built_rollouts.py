@@ -34,7 +34,7 @@ async def test_a_group_of_framemind_holds_what_is_planned() -> None:
             method="framemind",
             prompt_length=options.prompt_length,
             response_length=options.response_length,
-            limit_images=method.recipe_budget.images,
+            max_images=method.recipe_budget.images,
             mm_processor_kwargs=limits,
             rollout_options={"n": options.rollouts, **SAMPLING, "val_kwargs": {"n": 1, "temperature": 0.01}},
             sampling_params=SAMPLING,

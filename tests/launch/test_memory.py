@@ -20,19 +20,23 @@ from verl_video_tools.launch.plan import (
     Cluster,
     ModelShape,
     RunOptions,
+    Tensors,
     Workload,
     actor_memory,
-    adapter_parameters,
-    count_parameters,
+    adapter_tensors,
     engine_memory,
     find_gpu,
     find_model,
     host_memory,
     known_models,
     layer_parameters,
+    list_tensors,
     logits_bytes,
     mm_cache_gb,
+    num_values,
+    pinned_bytes,
     plan_workload,
+    processing_bytes,
     queue_image_bytes,
     recipe_options,
     text_layer_bytes,
@@ -44,7 +48,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.cost import estimated_tokens
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
-SMALL = ModelShape("small", 1000, 200, 2, 8, 4, 2, 2, 16, 10, 1, 4, 8, 14, 2, 2)
+SMALL = ModelShape("small", (Tensors(2, 40, 10),), (Tensors(1, 20, 10),), 2, 8, 4, 2, 2, 16, 10, 1, 4, 8, 14, 2, 2)
 QWEN3 = replace(SMALL, qk_norm=True, gated_vision=False, deepstack=3)
 MIXTURE = replace(SMALL, intermediate=0, experts=4, experts_per_token=2, expert_intermediate=6)
 HYBRID = replace(
@@ -84,7 +88,9 @@ def test_memory_of_the_actor_by_hand() -> None:
     assert vision_layer_bytes(QWEN3, 10) == 2 * 40 * (14 * 4 + 3 * 8)
     assert logits_bytes(SMALL, 10, RunOptions()) == 2 * 2 * 10 * 10
     assert logits_bytes(SMALL, 10, RunOptions(entropy=True)) == 4 * 2 * 10 * 10
-    two, four = (actor_memory(SMALL, RunOptions(ulysses=size), WORK, 8, 1000) for size in (2, 4))
+    assert processing_bytes(SMALL, 10) == 2 * 2 * 10 * SMALL.feature_bytes_per_image_token  # two tensors in float32
+    few = replace(WORK, initial_image_tokens=1, call_image_tokens=0)
+    two, four = (actor_memory(SMALL, RunOptions(ulysses=size), few, 8, 1000) for size in (2, 4))
     assert two.inside == 2 * four.inside == text_layer_bytes(SMALL, 2 * 1000 / 2), "more than the logits, gone by then"
     assert two.weights == four.weights == 500
     frozen = actor_memory(SMALL, RunOptions(freeze_vision=True), WORK, 8, 1000)
@@ -93,7 +99,7 @@ def test_memory_of_the_actor_by_hand() -> None:
 
 def test_layers_with_experts_and_with_linear_attention_by_hand() -> None:
     assert layer_parameters(MIXTURE) == 8 * (16 + 8) + 4 * 8 * (3 * 6 + 1)  # attention; experts and their router
-    assert adapter_parameters(MIXTURE, 2) == 2 * 2 * (2 * (8 + 8) + 2 * (8 + 4)), "none on experts"
+    assert num_values(adapter_tensors(MIXTURE, 2)) == 2 * 2 * (2 * (8 + 8) + 2 * (8 + 4)), "none on experts"
     shared = replace(MIXTURE, intermediate=5)
     assert layer_parameters(shared) - layer_parameters(MIXTURE) == 3 * 8 * 5 + 8
     assert text_layer_bytes(MIXTURE, 10) == 10 * 4 * (8 * (4 + 2 * 2) + 16 + 3 * 2 * 6)
@@ -102,7 +108,7 @@ def test_layers_with_experts_and_with_linear_attention_by_hand() -> None:
     assert layer_parameters(HYBRID) == linear + 3 * 8 * 16
     softmax = (8 + 16) + 2 * (8 + 4) + (8 + 8)
     per_map = (8 + 24) + (8 + 12) + 2 * (8 + 4) + (12 + 8)
-    assert adapter_parameters(HYBRID, 2) == 2 * (softmax + 3 * per_map + 4 * 3 * (8 + 16))
+    assert num_values(adapter_tensors(HYBRID, 2)) == 2 * (softmax + 3 * per_map + 4 * 3 * (8 + 16))
     options, gpu = RunOptions(prompt_length=4000, response_length=6000), find_gpu("H100")
     engine = engine_memory(HYBRID, options, gpu)
     state = 4 * 3 * 4 * 3 * 3  # in float32, of 3 layers with 4 heads of 3 x 3
@@ -155,7 +161,7 @@ def test_a_config_of_several_rollouts_is_asked_once(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("name", known_models())
 def test_published_models_are_counted_and_not_guessed(name: str) -> None:
     entry = known_models()[name]
-    assert count_parameters(entry["config"]) == (entry["num_parameters"], entry["num_vision_parameters"])
+    assert list_tensors(entry["config"]) == (entry["tensors"], entry["vision_tensors"])
     assert entry["source"].startswith("https://huggingface.co/Qwen/")
 
 
@@ -190,7 +196,7 @@ def test_parameters_of_an_adapter_are_those_that_peft_makes(name: str) -> None:
         plain = AutoModelForImageTextToText.from_config(AutoConfig.for_model(config.pop("model_type"), **config))
         adapted = with_adapter(plain, 8)
     trained = sum(parameter.numel() for parameter in adapted.parameters() if parameter.requires_grad)
-    assert adapter_parameters(find_model(name), 8) == trained
+    assert num_values(adapter_tensors(find_model(name), 8)) == trained
 
 
 @pytest.mark.parametrize("rank", [0, 4])
@@ -223,7 +229,35 @@ def test_a_reference_is_in_main_memory_in_two_bytes(lora_rank: int, num_bytes: i
         host_memory(SMALL, replace(options, reference=reference), WORK, Cluster(find_gpu("h100"), 8, 8)).total
         for reference in (True, False)
     )
-    assert with_kl - without == pytest.approx(num_bytes * SMALL.num_parameters, abs=64)
+    assert with_kl - without == 8 * (2 * blocks(5 * 10 * num_bytes) + blocks(3 * 10 * num_bytes))
+
+
+def blocks(num_bytes: int) -> int:
+    """The power of two that PyTorch pins for so many bytes."""
+    return 0 if num_bytes == 0 else next(2**power for power in range(64) if 2**power >= num_bytes)
+
+
+def test_pinned_memory_is_a_power_of_two_for_each_shard() -> None:
+    """Two tensors of 40 x 10 and one of 20 x 10 on 8 GPUs: shards of 5 and 3 rows of 10 values."""
+    once = 2 * blocks(5 * 10 * 4) + blocks(3 * 10 * 4)
+    assert once == 2 * 256 + 128
+    assert pinned_bytes(SMALL, RunOptions(), 8) == 3 * once, "weights and two moments"
+    assert pinned_bytes(SMALL, RunOptions(freeze_vision=True), 8) == once + 2 * (2 * 256)
+    assert pinned_bytes(SMALL, RunOptions(offload=False, reference=True), 8) == once // 2
+    rows_of_one = replace(SMALL, tensors=(Tensors(3, 4, 10),), vision_tensors=())
+    assert pinned_bytes(rows_of_one, RunOptions(), 8) == 3 * 3 * 64, "the GPUs that have a row"
+    adapter = adapter_tensors(SMALL, 4)
+    with_adapter = sum(tensors.pinned_bytes(8, 4) for tensors in adapter)
+    assert pinned_bytes(SMALL, RunOptions(lora_rank=4), 8) == once + 3 * with_adapter
+
+
+@pytest.mark.parametrize(("num_gpus", "gigabytes"), [(4, 15.69), (8, 7.845), (64, 0.981)])
+def test_pinned_weights_of_a_model_of_7b(num_gpus: int, gigabytes: float) -> None:
+    """1.89 times the bytes of the weights."""
+    model = find_model("qwen2.5-vl-7b")
+    pinned = sum(tensors.pinned_bytes(num_gpus, 4) for tensors in (*model.tensors, *model.vision_tensors))
+    assert pinned / 1e9 == pytest.approx(gigabytes, rel=1e-3)
+    assert 1.89 < pinned / (4 * model.num_parameters / num_gpus) < 1.90
 
 
 @pytest.mark.parametrize("family", FAMILIES)

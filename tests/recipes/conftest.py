@@ -21,7 +21,7 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
         folder = tmp_path_factory.mktemp(recipe)
         config = recipe_plan(recipe, folder, *usual, *arguments, **SETTINGS[setting]).config
         for options in config.video_tools.values():
-            if isinstance(options, DictConfig) and setting == "cpu" and options.get("prompt_file"):
+            if isinstance(options, DictConfig) and "demo_dir" in config.video_tools and options.get("prompt_file"):
                 prompt = Path(options.prompt_file)  # which `vvt demo` writes
                 prompt.parent.mkdir(parents=True, exist_ok=True)
                 prompt.touch()

@@ -20,11 +20,12 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "compose" / "longvt_search_la
 @pytest.mark.slow
 def test_without_a_file_it_is_one_of_the_package(composed: Composed) -> None:
     for setting, name in (("cpu", "demo"), ("gpu", "default")):
-        rollout = composed("compose_grpo", setting).actor_rollout_ref.rollout
+        config = composed("compose_grpo", setting)
+        rollout = config.actor_rollout_ref.rollout
         method = method_from_config("compose", rollout)
         assert method.provenance() == method_from_config("compose", rollout).provenance()
         assert getattr(method, "file", None) == name
-        assert rollout.limit_images == method.recipe_budget.images
+        assert config.video_tools.max_images == method.recipe_budget.images
 
 
 @pytest.mark.slow
@@ -42,7 +43,7 @@ def test_a_users_file_gives_lengths_images_and_method(setting: str, composed: Co
     if setting == "gpu":
         limits = load_composition(str(odd)).limits
         assert (config.data.max_prompt_length, config.data.max_response_length) == (16384, 24576)
-        assert rollout.limit_images == limits.images == 192
+        assert config.video_tools.max_images == limits.images == 192
         assert rollout.max_model_len == 16384 + 24576
 
 

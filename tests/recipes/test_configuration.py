@@ -21,7 +21,7 @@ from verl_video_tools.launch.checks.report import PlannedRun, Status
 from verl_video_tools.launch.checks.run import check_sizes
 from verl_video_tools.launch.plan import recipe_options, run_options
 from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.verl_plugin.settings import method_from_config
+from verl_video_tools.verl_plugin.settings import max_images, method_from_config
 from verl_video_tools.video import image_tokens
 
 
@@ -36,7 +36,7 @@ def test_configuration_and_budgets(recipe: str, setting: str, composed: Composed
     assert Path(rollout.agent.agent_loop_config_path).is_file()
     assert rollout.max_model_len >= config.data.max_prompt_length + config.data.max_response_length
 
-    budget = RolloutLimits(config.data.max_prompt_length, config.data.max_response_length, rollout.limit_images)
+    budget = RolloutLimits(config.data.max_prompt_length, config.data.max_response_length, max_images(rollout) or 0)
     if recipe == "mixed_grpo":
         methods = [method_from_config(name, rollout) for name in LABEL_TOKENS]
         largest = RolloutLimits(
@@ -60,7 +60,7 @@ def test_sizes_can_be_divided(recipe: str, setting: str, composed: Composed) -> 
 
 def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_tokens: int) -> None:
     """What the method shows of these videos fits the configuration, whatever the model."""
-    kwargs, rollout = config.data.mm_processor_kwargs, config.actor_rollout_ref.rollout
+    kwargs = config.data.mm_processor_kwargs
     sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
     for factor, info in itertools.product((28, 32), videos):  # Qwen2.5-VL, Qwen3-VL
         envelope = PixelEnvelope(factor, kwargs.get("min_pixels", factor**2), kwargs.get("max_pixels", 1 << 20))
@@ -72,7 +72,7 @@ def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_
         call_tokens = image_tokens(call.width, call.height, factor) + label_tokens(method)
         assert len(look) * frame_tokens + text_tokens <= config.data.max_prompt_length
         assert len(call) * call_tokens + text_tokens <= config.data.max_response_length
-        assert len(look) + len(call) * (method.max_turns - 1) <= rollout.limit_images
+        assert len(look) + len(call) * (method.max_turns - 1) <= config.video_tools.max_images
 
 
 def label_tokens(method: Any) -> int:
@@ -134,8 +134,18 @@ def test_an_engine_of_one_device_has_no_second_process_on_a_cpu(composed: Compos
     def options(*arguments: str) -> dict[str, Any]:
         return dict(composed("framethinker_grpo", "cpu", *arguments).actor_rollout_ref.rollout.engine_kwargs.vllm)
 
-    assert options() == {"distributed_executor_backend": "uni"}
-    assert options("--smoke-test") == {}
+    assert options()["distributed_executor_backend"] == "uni"
+    assert "distributed_executor_backend" not in options("--smoke-test")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("recipe", grpo_recipes())
+def test_the_engine_allows_the_images_of_a_rollout_and_no_video(recipe: str, setting: str, composed: Composed) -> None:
+    """Where videos are allowed, vLLM processes one as long as its sequences when it starts."""
+    rollout = composed(recipe, setting).actor_rollout_ref.rollout
+    assert rollout.get("limit_images") is None, "verl replaces the engine's limits by it"
+    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt == {"image": max_images(rollout), "video": 0}
 
 
 @pytest.mark.slow

@@ -10,7 +10,12 @@ from tests.recipes.options import Composed, grpo_recipes
 
 pytestmark = pytest.mark.slow
 
-CORRECTIONS = {"token_tis": "decoupled_token_is", "sequence_tis": "decoupled_seq_is", "mis": "decoupled_seq_is_rs"}
+CORRECTIONS = {
+    "token_tis": "decoupled_token_is",
+    "sequence_tis": "decoupled_seq_is",
+    "mis": "decoupled_seq_is_rs",
+    "bypass": "bypass_ppo_clip",
+}
 """The group, and verl's preset of it."""
 GROUPS = ("+video_tools/lora=adapter_grpo", "+video_tools/correction=mis")
 

@@ -63,7 +63,7 @@ CONSTANTS: dict[str, dict[str, Any]] = {
         f"{ACTOR}.freeze_vision_tower": False,
         "data.max_prompt_length": 8192,
         "data.max_response_length": 8192,
-        f"{ROLLOUT}.limit_images": 60,  # ours: as many as a rollout can show; script: 128
+        "video_tools.max_images": 60,  # ours: as many as a rollout can show; script: 128
         "data.mm_processor_kwargs": {"min_pixels": 3136, "max_pixels": 235_200},  # ours: the frame sizes of the code
         "trainer.total_epochs": 10,
     },
@@ -86,7 +86,7 @@ CONSTANTS: dict[str, dict[str, Any]] = {
         f"{ACTOR}.freeze_vision_tower": False,  # code
         "data.max_prompt_length": 20_480,  # script
         "data.max_response_length": 32_768,
-        f"{ROLLOUT}.limit_images": 128,  # script
+        "video_tools.max_images": 128,  # script
         "data.mm_processor_kwargs": {"min_pixels": 25_088, "max_pixels": 100_352},  # script
         "trainer.total_epochs": 20,  # script
     },
@@ -107,7 +107,7 @@ CONSTANTS: dict[str, dict[str, Any]] = {
         f"{ACTOR}.freeze_vision_tower": False,
         "data.max_prompt_length": 40_960,  # ours: the frames' times need more than the 36,000 of section 12
         "data.max_response_length": 16_384,  # 12
-        f"{ROLLOUT}.limit_images": 1152,  # ours: as many as a rollout can show
+        "video_tools.max_images": 1152,  # ours: as many as a rollout can show
         "data.mm_processor_kwargs": {"min_pixels": 784, "max_pixels": 50_176},  # data and tool
         "trainer.total_epochs": 5,
     },
@@ -128,7 +128,7 @@ CONSTANTS: dict[str, dict[str, Any]] = {
         f"{ACTOR}.freeze_vision_tower": True,
         "data.max_prompt_length": 8192,
         "data.max_response_length": 16_384,
-        f"{ROLLOUT}.limit_images": 56,  # ours: as many as a rollout can show; script: 128
+        "video_tools.max_images": 56,  # ours: as many as a rollout can show; script: 128
         "data.mm_processor_kwargs": {"min_pixels": 4096, "max_pixels": 235_200},  # ours: the frame size of the code
         f"{ROLLOUT}.custom.video_tools.retrieval.model": "google/siglip2-base-patch16-224",  # 4.1
         f"{ROLLOUT}.custom.video_tools.retrieval.num_threads": 16,  # ours
@@ -140,7 +140,7 @@ CONSTANTS: dict[str, dict[str, Any]] = {
         "data.train_batch_size": 64,  # ours: one update per step
         f"{ACTOR}.ppo_mini_batch_size": 64,
         f"{ROLLOUT}.n": 8,
-        f"{ROLLOUT}.tensor_model_parallel_size": 4,
+        f"{ROLLOUT}.tensor_model_parallel_size": 1,  # ours; table E1: 4, see below
         f"{ACTOR}.optim.lr": 1e-6,
         **KL_LOSS,
         f"{ACTOR}.entropy_coeff": 0,  # ours
@@ -157,7 +157,7 @@ CONSTANTS: dict[str, dict[str, Any]] = {
         f"{ACTOR}.freeze_vision_tower": False,
         "data.max_prompt_length": 12_288,  # ours
         "data.max_response_length": 16_384,  # ours
-        f"{ROLLOUT}.limit_images": 128,  # ours: the 100 of the table are too few for two full clips
+        "video_tools.max_images": 128,  # ours: the 100 of the table are too few for two full clips
         "data.mm_processor_kwargs": {"min_pixels": 50_176, "max_pixels": 200_704},
         "trainer.total_epochs": 1,  # ours
     },
@@ -169,6 +169,20 @@ def test_paper_values(recipe: str, composed: Composed) -> None:
     """The model is that of the paper before its cold start."""
     config, expected = composed(recipe, "gpu"), COMMON | CONSTANTS[recipe]
     assert {key: OmegaConf.select(config, key) for key in expected} == expected
+
+
+def test_the_published_machine_of_framemind(composed: Composed) -> None:
+    """Table E1. One GPU of 80 GB holds the model, so that the usual machine has as many servers as GPUs."""
+    config = composed("framemind_grpo", "gpu", "+video_tools/machine=published_framemind_grpo")
+    assert (config.actor_rollout_ref.rollout.tensor_model_parallel_size, config.trainer.n_gpus_per_node) == (4, 8)
+
+
+@pytest.mark.parametrize("recipe", CONSTANTS)
+def test_the_alarm_of_the_engine_leaves_room_for_renormalised_probabilities(recipe: str, composed: Composed) -> None:
+    """An engine that samples from a part of the vocabulary returns probabilities of that part, up to 1 - top_p more."""
+    config = composed(recipe, "gpu")
+    limit, top_p = config.video_tools.trainer.max_probs_diff, config.actor_rollout_ref.rollout.top_p
+    assert limit == pytest.approx(0.05 + 1 - top_p)
 
 
 async def test_dynamic_sampling_of_videozoomer(composed: Composed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def conversation(rollout: Rollout) -> list[dict[str, Any]]:
     script=scripts,
     response_length=st.sampled_from([4096, 4096, 4096, 4096, 250, 40]),
     max_turn_tokens=st.sampled_from([8192, 8192, 8192, 8192, 20]),
-    limit_images=st.sampled_from([None, None, 16]),
+    max_images=st.sampled_from([None, None, 16]),
     frame_size=st.sampled_from([(96, 64), (56, 56), (64, 120)]),
     bounds=st.sampled_from([{}, {}, LARGE_PIXELS]),
 )
@@ -105,7 +105,7 @@ def test_invariants_of_random_rollouts(
     script: list[str | Unended],
     response_length: int,
     max_turn_tokens: int,
-    limit_images: int | None,
+    max_images: int | None,
     frame_size: tuple[int, int],
     bounds: dict[str, int],
 ) -> None:
@@ -116,7 +116,7 @@ def test_invariants_of_random_rollouts(
             server=server,
             video_path=video(NUM_FRAMES, width=frame_size[0], height=frame_size[1]),
             response_length=response_length,
-            limit_images=limit_images,
+            max_images=max_images,
             method_fields={"max_turn_tokens": max_turn_tokens},
             mm_processor_kwargs=bounds,
             family=family,
@@ -134,7 +134,7 @@ def test_invariants_of_random_rollouts(
     kept = [token for token, keep in zip(output.response_ids, output.response_mask, strict=True) if keep]
     assert kept == [token for turn_ids in server.returned for token in turn_ids]
     assert output.response_mask[-1] == 1
-    assert len(rollout.images) <= (limit_images or 1000)
+    assert len(rollout.images) <= (max_images or 1000)
 
     # Pictures: what was shown is what the record says, in order, and what the placeholders stand for.
     records = trajectory.initial_frames + [frame for call in trajectory.executed_calls() for frame in call.frames]

@@ -254,7 +254,7 @@ async def run_loop(
     question: str = QUESTION,
     prompt_length: int = 4096,
     response_length: int = 4096,
-    limit_images: int | None = None,
+    max_images: int | None = None,
     mm_processor_kwargs: Mapping[str, Any] | None = None,
     method: str = "framethinker",
     method_fields: Mapping[str, Any] | None = None,
@@ -276,12 +276,11 @@ async def run_loop(
                 method: dict(method_fields or {}),
                 "judge": dict(judge_fields or {}),
                 "retrieval": dict(retrieval_fields or {}),
+                "max_images": max_images,
             }
         },
         **(rollout_options or {}),
     }
-    if limit_images is not None:
-        rollout_config["limit_images"] = limit_images
     config = OmegaConf.create(
         {
             "actor_rollout_ref": {"rollout": rollout_config, "model": {"path": model_dir(family)}},

@@ -196,7 +196,7 @@ async def test_response_budget_leaves_room_for_an_answer() -> None:
 
 
 async def test_image_limit_refuses_the_call() -> None:
-    rollout = await run_loop([choose(20, 60), choose(30, 50)], limit_images=16)
+    rollout = await run_loop([choose(20, 60), choose(30, 50)], max_images=16)
     trajectory = rollout.trajectory
     assert trajectory.stop_reason is StopReason.IMAGE_BUDGET
     assert str(trajectory.calls()[-1].error).startswith("image_budget: ")
@@ -204,7 +204,7 @@ async def test_image_limit_refuses_the_call() -> None:
 
 
 async def test_image_limit_below_the_initial_frames() -> None:
-    rollout = await run_loop([], limit_images=7)
+    rollout = await run_loop([], max_images=7)
     assert rollout.trajectory.stop_reason is StopReason.IMAGE_BUDGET
     assert_one_masked_token(rollout)
 

@@ -153,8 +153,8 @@ async def test_the_prompt_of_the_next_turn_has_to_fit(slack: int) -> None:
 
 
 async def test_the_image_limit_is_one_turns() -> None:
-    assert (await rollout(limit_images=8)).trajectory.stop_reason is StopReason.ANSWER
-    limited = await rollout(context="initial_plus_last", limit_images=15)
+    assert (await rollout(max_images=8)).trajectory.stop_reason is StopReason.ANSWER
+    limited = await rollout(context="initial_plus_last", max_images=15)
     assert limited.trajectory.stop_reason is StopReason.IMAGE_BUDGET
 
 

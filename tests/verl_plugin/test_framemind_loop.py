@@ -121,7 +121,7 @@ async def test_a_turn_without_a_call() -> None:
 
 
 @both_vocabularies
-@pytest.mark.parametrize(("limits", "code"), [({"limit_images": 15}, "image"), ({"response_length": 120}, "response")])
+@pytest.mark.parametrize(("limits", "code"), [({"max_images": 15}, "image"), ({"response_length": 120}, "response")])
 async def test_what_does_not_fit_is_refused_and_told(limits: dict[str, int], code: str) -> None:
     result = await rollout([CLIP, ANSWER], **limits)
     (record,) = result.trajectory.calls()
@@ -135,7 +135,7 @@ async def test_what_does_not_fit_is_refused_and_told(limits: dict[str, int], cod
 async def test_104_images() -> None:
     fields = {"low": [64, 28], "high": [64, 28], "min_call_frames": 20}
     clips = [CLIP, CLIP.replace("5, 9", "10, 15"), ANSWER]
-    result = await rollout(clips, method_fields=fields, limit_images=128, video_path=video())
+    result = await rollout(clips, method_fields=fields, max_images=128, video_path=video())
     assert len(result.images) == 104
     assert (result.trajectory.stop_reason, result.trajectory.flags) == (StopReason.ANSWER, [])
 

@@ -115,7 +115,7 @@ async def test_a_crop_beyond_the_response_budget(compat: str, response_length: i
 
 
 async def test_image_limit() -> None:
-    result = await rollout([crop(0, 20), crop(1, 3), ANSWER], limit_images=12)
+    result = await rollout([crop(0, 20), crop(1, 3), ANSWER], max_images=12)
     assert [call.ok for call in result.trajectory.calls()] == [False, True]
     assert len(result.images) == 10
 

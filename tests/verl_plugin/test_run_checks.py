@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
@@ -19,6 +20,9 @@ from verl_video_tools.methods.direct import Direct
 from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.verl_plugin import run_checks
 from verl_video_tools.verl_plugin.run_checks import check_family, check_rows
+from verl_video_tools.verl_plugin.settings import max_images
+
+ROLLOUT, CORRECTION = "actor_rollout_ref.rollout", "algorithm.rollout_correction"
 
 
 def config(**video_tools: Any) -> DictConfig:
@@ -182,3 +186,29 @@ def test_merged_adapters_of_a_mixture_of_experts_are_refused() -> None:
         check_family(family("qwen3_vl_moe"), model_section(**merged))
     for model_type, options in (("qwen3_vl_moe", {"lora_rank": 8}), ("qwen3_5_moe", merged), ("qwen3_vl_moe", {})):
         assert "only parts" in check_family(family(model_type), model_section(**options))
+
+
+GRPO = ("+video_tools=longvt_grpo", "+video_tools/machine=8x80gb_grpo")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["+actor_rollout_ref.rollout.limit_images=9"], r"limit_images=9 is verl's.*set video_tools\.max_images=9"),
+        (["+video_tools/correction=bypass", f"{ROLLOUT}.top_p=0.9"], r"top_p=0\.9 and top_k=-1.*top_p=1 and top_k=-1"),
+        (["+video_tools/correction=bypass", f"{ROLLOUT}.top_k=50"], "top_p=1 and top_k=50"),
+        (["+video_tools/correction=bypass", f"{CORRECTION}.rollout_is=token"], "rollout_is=token.*rollout_is=null"),
+        (["+video_tools/correction=bypass"], None),
+        ([f"{ROLLOUT}.top_p=0.9"], None),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: list[str], message: str | None) -> None:
+    run = run_checks.compose_run("grpo", [*GRPO, *options])
+    with pytest.raises(UsageError, match=message) if message else nullcontext():
+        run_checks.check_run_options(run)
+
+
+def test_a_configuration_without_our_groups_has_verls_limit_of_images() -> None:
+    rollout = run_checks.compose_run("grpo", [f"+{ROLLOUT}.limit_images=9"]).actor_rollout_ref.rollout
+    assert max_images(rollout) == 9
+    assert max_images(run_checks.compose_run("grpo", [*GRPO]).actor_rollout_ref.rollout) == 1152

@@ -51,7 +51,7 @@ async def test_each_kind_of_rollout_fits_and_is_the_same_in_the_cold_start(parqu
             method_fields=FIELDS,
             prompt_length=limits.prompt_tokens,
             response_length=limits.response_tokens,
-            limit_images=limits.images,
+            max_images=limits.images,
         )
         assert rollout.trajectory.answer == row["turns"][-1].split("<answer>")[1].split("</answer>")[0]
         assert not rollout.trajectory.flags

@@ -83,7 +83,7 @@ async def test_four_zooms_fit_and_a_fifth_is_refused() -> None:
 
 
 async def test_images_beyond_the_limit_are_refused_and_the_rollout_goes_on() -> None:
-    rollout = await run_loop([zoom(4, 12), zoom(4, 6), RIGHT], method="videozoomer", limit_images=14)
+    rollout = await run_loop([zoom(4, 12), zoom(4, 6), RIGHT], method="videozoomer", max_images=14)
     first, second = rollout.trajectory.calls()
     assert str(first.error).startswith("image_budget: ")
     assert second.ok and len(rollout.images) == 14

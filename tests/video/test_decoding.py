@@ -194,6 +194,19 @@ async def test_too_many_threads_that_hang_are_an_error(
     assert await on_a_thread(lambda: "next", 5) == "next"
 
 
+@pytest.mark.parametrize(("cpus", "processes", "threads"), [(96, 16, 6), (96, 1, 16), (200, 16, 12), (8, 8, 4)])
+async def test_processes_of_a_machine_share_its_cpus(
+    cpus: int, processes: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "_num_processes", 1)
+    monkeypatch.setattr(decoding.os, "sched_getaffinity", lambda _: set(range(cpus)))
+    decoding.share_cpus(processes)
+    slots = decoding._Decoding()._slots
+    for _ in range(threads):
+        await asyncio.wait_for(slots.acquire(), 1)
+    assert slots.locked()
+
+
 def test_a_hanging_thread_does_not_keep_the_process_alive() -> None:
     code = """
 import asyncio, threading

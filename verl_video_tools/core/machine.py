@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
@@ -52,8 +53,31 @@ def detect_device() -> str:
     return device if device in ("gpu", "cpu") else ("gpu" if list_gpus() else "cpu")
 
 
+def num_cpus() -> int:
+    """Logical CPUs of this machine, or of the container that the process runs in, as Ray counts them."""
+    cpus = os.cpu_count() or 1
+    quota, _, period = _cgroup_limit("cpu.max").partition(" ")
+    return min(cpus, math.ceil(int(quota) / int(period))) if quota.isdigit() and period.isdigit() else cpus
+
+
+def memory_bytes() -> int:
+    """Memory of this machine, or that the container may take."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _cgroup_limit("memory.max")
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+def _cgroup_limit(name: str, folder: Path = Path("/sys/fs/cgroup")) -> str:
+    """Of the container, whose own group is the root that it sees; empty without one."""
+    try:
+        return (folder / name).read_text().strip()
+    except OSError:
+        return ""
+
+
 def list_gpus() -> list[str]:
-    """Names of the GPUs that nvidia-smi lists; empty if it is missing or fails."""
+    """Names and memory of the GPUs that nvidia-smi lists, such as `NVIDIA H100, 81559 MiB`; empty if it is missing or
+    fails."""
     if shutil.which("nvidia-smi") is None:
         return []
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -33,12 +34,34 @@ GB = 10**9
 
 
 @dataclass(frozen=True)
+class Tensors:
+    """Equal weights of a model, or of its adapter: `number` tensors of `rows` x `columns` values.
+
+    FSDP divides the rows among all GPUs.
+    """
+
+    number: int
+    rows: int
+    columns: int
+
+    @property
+    def num_values(self) -> int:
+        return self.number * self.rows * self.columns
+
+    def pinned_bytes(self, num_gpus: int, value_bytes: int) -> int:
+        """Host memory of one GPU's shards. PyTorch pins blocks whose sizes are powers of two
+        (`ATen/core/CachingHostAllocator.h`, `PowerOf2Ceil`)."""
+        shard_bytes = math.ceil(self.rows / num_gpus) * self.columns * value_bytes
+        return self.number * 2 ** (shard_bytes - 1).bit_length()
+
+
+@dataclass(frozen=True)
 class ModelShape:
     """The sizes of a Qwen-VL model that its memory depends on.
 
     Attributes:
-        num_parameters: all, tied ones once.
-        num_vision_parameters: those of the vision tower with its mergers.
+        tensors: all weights but those of the vision tower, tied ones once.
+        vision_tensors: those of the vision tower with its mergers.
         layers, hidden, heads, kv_heads, head_dim, vocabulary: of the language model.
         intermediate: width of its MLP, or of the shared expert. 0 where a layer has nothing but routed experts.
         vision_layers, vision_hidden, vision_intermediate: of the vision tower.
@@ -54,8 +77,8 @@ class ModelShape:
     """
 
     name: str
-    num_parameters: int
-    num_vision_parameters: int
+    tensors: tuple[Tensors, ...]
+    vision_tensors: tuple[Tensors, ...]
     layers: int
     hidden: int
     heads: int
@@ -80,6 +103,14 @@ class ModelShape:
     experts: int = 0
     experts_per_token: int = 0
     expert_intermediate: int = 0
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(tensors.num_values for tensors in self.tensors) + self.num_vision_parameters
+
+    @property
+    def num_vision_parameters(self) -> int:
+        return sum(tensors.num_values for tensors in self.vision_tensors)
 
     @property
     def factor(self) -> int:
@@ -156,7 +187,7 @@ def find_model(name: str) -> ModelShape:
     """
     for short_name, entry in known_models().items():
         if name.lower() in (short_name, entry["hub_name"].lower()):
-            return _shape(short_name, entry["config"], entry["num_parameters"], entry["num_vision_parameters"])
+            return _shape(short_name, entry["config"], entry["tensors"], entry["vision_tensors"])
     file = Path(name) / "config.json"
     if not file.is_file():
         names = ", ".join(known_models())
@@ -168,37 +199,51 @@ def find_model(name: str) -> ModelShape:
         raise UsageError(f"--model {name!r}: its config.json is not that of a Qwen-VL model: {error!r}") from error
 
 
-def count_parameters(config: Mapping[str, Any]) -> tuple[int, int]:
-    """Parameters of transformers' model of a configuration: all, tied ones once, and those of the vision tower.
+Listed = list[list[int]]
+"""Of `Tensors`, as JSON has them: number, rows, columns."""
+
+
+def list_tensors(config: Mapping[str, Any]) -> tuple[Listed, Listed]:
+    """Weights of transformers' model of a configuration, tied ones once: those of the vision tower are the second list.
 
     Raises:
         KeyError: there is no `model_type`.
         ValueError: transformers knows no such model.
     """
+    return _list_tensors(json.dumps(dict(config)))
+
+
+@cache
+def _list_tensors(config: str) -> tuple[Listed, Listed]:
+    """A run's start asks twice, for a second or two."""
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText
 
-    settings = json.loads(json.dumps(dict(config)))  # transformers takes parts of it over
+    settings = json.loads(config)
     with torch.device("meta"):
         model = AutoModelForImageTextToText.from_config(AutoConfig.for_model(settings.pop("model_type"), **settings))
     model.tie_weights()
-    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    return sum(sizes.values()), sum(size for name, size in sizes.items() if ".visual." in name)
+    numbers: tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]] = (Counter(), Counter())
+    for name, parameter in model.named_parameters():
+        rows, *others = parameter.shape or (1,)
+        numbers[".visual." in name][rows, math.prod(others)] += 1
+    text, vision = ([[number, *size] for size, number in sorted(counter.items())] for counter in numbers)
+    return text, vision
 
 
 def shape_of(name: str, config: Mapping[str, Any]) -> ModelShape:
-    """Sizes of a configuration, with its parameters counted by `count_parameters`, which may raise."""
-    return _shape(name, config, *count_parameters(config))
+    """Sizes of a configuration, with its weights by `list_tensors`, which may raise."""
+    return _shape(name, config, *list_tensors(config))
 
 
-def _shape(name: str, config: Mapping[str, Any], num_parameters: int, num_vision_parameters: int) -> ModelShape:
+def _shape(name: str, config: Mapping[str, Any], tensors: Listed, vision_tensors: Listed) -> ModelShape:
     text, vision = config.get("text_config", config), config["vision_config"]
     is_qwen3 = config["model_type"].startswith("qwen3")
     is_hybrid = "layer_types" in text and "linear_attention" in text["layer_types"]
     return ModelShape(
         name=name,
-        num_parameters=num_parameters,
-        num_vision_parameters=num_vision_parameters,
+        tensors=tuple(Tensors(*sizes) for sizes in tensors),
+        vision_tensors=tuple(Tensors(*sizes) for sizes in vision_tensors),
         layers=text["num_hidden_layers"],
         hidden=text["hidden_size"],
         heads=text["num_attention_heads"],
@@ -357,6 +402,7 @@ class Cluster:
     gpus_per_node: int
     host_bytes: float = 2048 * GB  # as in a DGX H100
     cores_per_node: int = 96
+    shm_bytes: float = math.inf
 
     @property
     def nodes(self) -> int:
@@ -367,7 +413,8 @@ class Cluster:
 # verl 0.9.1 trains with float32 weights and gradients, and AdamW with two float32 moments.
 WEIGHT_BYTES = 4
 GRADIENT_BYTES = 4
-OPTIMIZER_BYTES = 8
+MOMENT_BYTES = 4
+OPTIMIZER_BYTES = 2 * MOMENT_BYTES
 REFERENCE_BYTES = 2  # bfloat16 in our recipes; verl 0.9.1 keeps the reference in host memory
 LOGIT_COPIES = 2  # logits and their gradient, in bfloat16
 ENTROPY_COPIES = 2  # more with verl's default entropy, after ten lengths: python -m benchmarks.entropy, on a CPU
@@ -420,17 +467,21 @@ def actor_memory(
     Args:
         longest_tokens: of each sequence of the micro-batch.
     """
-    trained = trained_parameters(model, options)
+    trained = num_values(trained_tensors(model, options))
     tokens = options.micro_batch_size * longest_tokens / options.ulysses
     images = options.micro_batch_size * workload.longest_image_tokens
+    saved = text_saved_bytes(model, tokens) + vision_saved_bytes(model, images, frozen=options.freeze_vision)
     return ActorMemory(
-        weights=all_parameters(model, options) * WEIGHT_BYTES / num_gpus,
+        weights=num_values(all_tensors(model, options)) * WEIGHT_BYTES / num_gpus,
         gradients=trained * GRADIENT_BYTES / num_gpus,
         optimizer=trained * OPTIMIZER_BYTES / num_gpus,
         gathered=2 * (2 * layer_parameters(model) + 2 * model.vocabulary * model.hidden),  # two layers, both ends
-        saved=text_saved_bytes(model, tokens) + vision_saved_bytes(model, images, frozen=options.freeze_vision),
+        saved=saved,
         inside=max(
-            text_layer_bytes(model, tokens), vision_layer_bytes(model, images), logits_bytes(model, tokens, options)
+            text_layer_bytes(model, tokens),
+            vision_layer_bytes(model, images),
+            logits_bytes(model, tokens, options),
+            processing_bytes(model, images) - saved,  # before any layer
         ),
     )
 
@@ -442,25 +493,34 @@ def layer_parameters(model: ModelShape) -> int:
     return largest + sum(inputs * outputs for inputs, outputs in model.mlp_maps) + model.routed_parameters
 
 
-def adapter_parameters(model: ModelShape, rank: int) -> int:
-    """Of LoRA: rank x (inputs + outputs) of every linear map of the language model's layers, which experts are not."""
-    softmax, linear, mlp = (
-        sum(inputs + outputs for inputs, outputs in maps)
-        for maps in (model.attention_maps, model.linear_attention_maps, model.mlp_maps)
+def adapter_tensors(model: ModelShape, rank: int) -> tuple[Tensors, ...]:
+    """Of LoRA: two for every linear map of the language model's layers, which experts are not. None with rank 0."""
+    if not rank:
+        return ()
+    kinds = (
+        (model.layers - model.linear_layers, model.attention_maps),
+        (model.linear_layers, model.linear_attention_maps),
+        (model.layers, model.mlp_maps),
     )
-    return rank * ((model.layers - model.linear_layers) * softmax + model.linear_layers * linear + model.layers * mlp)
+    maps = [(number, inputs, outputs) for number, of_kind in kinds for inputs, outputs in of_kind]
+    down = [Tensors(number, rank, inputs) for number, inputs, _ in maps]
+    return (*down, *(Tensors(number, outputs, rank) for number, _, outputs in maps))
 
 
-def trained_parameters(model: ModelShape, options: RunOptions) -> int:
+def trained_tensors(model: ModelShape, options: RunOptions) -> tuple[Tensors, ...]:
     """The adapter's, or all without a frozen vision tower's."""
     if options.lora_rank:
-        return adapter_parameters(model, options.lora_rank)
-    return model.num_parameters - options.freeze_vision * model.num_vision_parameters
+        return adapter_tensors(model, options.lora_rank)
+    return model.tensors if options.freeze_vision else (*model.tensors, *model.vision_tensors)
 
 
-def all_parameters(model: ModelShape, options: RunOptions) -> int:
+def all_tensors(model: ModelShape, options: RunOptions) -> tuple[Tensors, ...]:
     """The model's and its adapter's."""
-    return model.num_parameters + adapter_parameters(model, options.lora_rank)
+    return (*model.tensors, *model.vision_tensors, *adapter_tensors(model, options.lora_rank))
+
+
+def num_values(tensors: Iterable[Tensors]) -> int:
+    return sum(of_size.num_values for of_size in tensors)
 
 
 def text_saved_bytes(model: ModelShape, tokens: float) -> float:
@@ -497,6 +557,11 @@ def vision_saved_bytes(model: ModelShape, image_tokens: float, *, frozen: bool) 
     width = 0 if frozen else model.vision_layers + 3 * (1 + model.deepstack)
     patches = image_tokens * model.merge**2
     return 2 * patches * width * model.vision_hidden + image_tokens * model.feature_bytes_per_image_token
+
+
+def processing_bytes(model: ModelShape, image_tokens: float) -> float:
+    """While the processor makes a micro-batch's pixels of 8-bit images: two tensors in float32."""
+    return 4 * image_tokens * model.feature_bytes_per_image_token
 
 
 def vision_layer_bytes(model: ModelShape, image_tokens: float) -> float:
@@ -585,23 +650,28 @@ def host_memory(model: ModelShape, options: RunOptions, workload: Workload, clus
     worker_images = math.ceil(workload.groups / workers) * images / workload.groups
     rows = workload.groups * workload.rollouts * options.longest_tokens * ROW_BYTES_PER_TOKEN
     cache_gb = mm_cache_gb(model, options, workload, cluster.num_gpus)
-    offloaded = 0.0
-    if options.offload:
-        offloaded += WEIGHT_BYTES * all_parameters(model, options)
-        offloaded += OPTIMIZER_BYTES * trained_parameters(model, options)
-    if options.reference and not options.lora_rank:  # with LoRA it is the actor without its adapter
-        offloaded += REFERENCE_BYTES * model.num_parameters
     parts = {
         "TransferQueue": (images + rows) / nodes,
         "Ray's object store": images / nodes,
         "processor caches": servers_here * cache_gb * GiB,
-        "offloaded weights, optimizer": gpus * offloaded / cluster.num_gpus,
+        "offloaded weights, optimizer": gpus * pinned_bytes(model, options, cluster.num_gpus),
         "trainers and servers": gpus * (PROCESS_BYTES + IMAGE_CACHE_BYTES) + servers_here * PROCESS_BYTES,
         "agent loop workers": math.ceil(workers / nodes) * (WORKER_BYTES + WORKER_IMAGE_COPIES * worker_images),
         "frame caches": math.ceil(workers / nodes) * DEFAULT_BYTES,
     }
     shm = max(2 * GB, images / nodes) + gpus * SHM_BYTES_PER_GPU
     return HostMemory(parts, shm, cache_gb, workers)
+
+
+def pinned_bytes(model: ModelShape, options: RunOptions, num_gpus: int) -> int:
+    """Host memory of one GPU's shards of what is offloaded: weights, moments, reference. verl pins it all."""
+    offloaded: list[tuple[int, tuple[Tensors, ...]]] = []
+    if options.offload:
+        trained = trained_tensors(model, options)
+        offloaded = [(WEIGHT_BYTES, all_tensors(model, options)), *[(MOMENT_BYTES, trained)] * 2]
+    if options.reference and not options.lora_rank:  # with LoRA it is the actor without its adapter
+        offloaded.append((REFERENCE_BYTES, (*model.tensors, *model.vision_tensors)))
+    return sum(of_size.pinned_bytes(num_gpus, size) for size, tensors in offloaded for of_size in tensors)
 
 
 def queue_image_bytes(workload: Workload, model: ModelShape) -> float:
@@ -720,22 +790,62 @@ def estimate_run(
     return Estimate(method.name, model, cluster, options, workload, actor, engine, host)
 
 
+def estimate_config(config: Any, gpu: GPU, host_bytes: float, shm_bytes: float = math.inf) -> Estimate:
+    """Estimate the run of a configuration of verl's `ppo_trainer` on videos of an hour.
+
+    Of a run with several methods, that whose rollouts have the most images.
+
+    Args:
+        gpu: each GPU of the run.
+        host_bytes: memory of each node, and `shm_bytes` of its /dev/shm.
+
+    Raises:
+        UsageError: the model is not known, or a method takes no video of an hour.
+    """
+    from verl_video_tools.rollout.cost import estimated_tokens
+    from verl_video_tools.verl_plugin.settings import configured_methods
+
+    trainer, options = config.trainer, run_options(config)
+    method = max(configured_methods(config.actor_rollout_ref.rollout), key=lambda method: method.recipe_budget.images)
+    model = find_model(config.actor_rollout_ref.model.path)
+    num_gpus = int(trainer.nnodes) * int(trainer.n_gpus_per_node)
+    cores = int(config.video_tools.cores_per_node)
+    cluster = Cluster(gpu, num_gpus, int(trainer.n_gpus_per_node), host_bytes, cores, shm_bytes)
+    return estimate_run(method, HOUR, model, estimated_tokens(options.envelope(model.factor)), options, cluster)
+
+
 def warnings_of(estimate: Estimate) -> Iterator[str]:
     """What may not fit, and what to change."""
     cluster, workload, options = estimate.cluster, estimate.workload, estimate.options
-    actor, engine, host = estimate.actor, estimate.engine, estimate.host
-    gpu_bytes = cluster.gpu.memory_bytes
     for option, size in (("tp", options.tp), ("ulysses", options.ulysses)):
         if estimate.model.heads % size or cluster.num_gpus % size:
             yield (
                 f"{option}={size} does not divide {estimate.model.heads} attention heads and {cluster.num_gpus} GPUs "
                 "evenly: verl or vLLM will refuse it"
             )
+    yield from memory_warnings(estimate)
+    if workload.initial_tokens > options.prompt_length:
+        yield f"the prompt has {workload.initial_tokens:,} tokens: set data.max_prompt_length={workload.initial_tokens}"
+    elif workload.call_frames and workload.max_calls < min(2, workload.allowed_calls):
+        number = "only one call" if workload.max_calls else "not a single call"
+        yield f"{number} of the largest size fits into a rollout's limits"
+
+
+def memory_warnings(estimate: Estimate) -> Iterator[str]:
+    """The same of memory alone."""
+    cluster, options = estimate.cluster, estimate.options
+    actor, engine, host = estimate.actor, estimate.engine, estimate.host
+    gpu_bytes = cluster.gpu.memory_bytes
     if actor.total > gpu_bytes:
+        shards = _ulysses_that_fits(estimate)
+        fix = (
+            f"set {KEYS['ulysses']}={shards}"
+            if shards
+            else "use shorter rollouts, a smaller micro-batch, a larger ulysses_sequence_parallel_size, or more GPUs"
+        )
         yield (
             f"the update needs {_gb(actor.total)} of a GPU's {_gb(gpu_bytes)}, most of it for "
-            f"{_largest(actor.parts)}: use shorter rollouts, a smaller micro-batch, a larger "
-            "ulysses_sequence_parallel_size, or more GPUs"
+            f"{_largest(actor.parts)}: {fix}"
         )
     if engine.longest_rollouts < 1:
         yield (
@@ -753,11 +863,22 @@ def warnings_of(estimate: Estimate) -> Iterator[str]:
             f"a node needs {_gb(host.total)} of memory and has {_gb(cluster.host_bytes)}, most of it for "
             f"{_largest(host.parts)}: use a smaller batch, fewer frames, or more nodes"
         )
-    if workload.initial_tokens > options.prompt_length:
-        yield f"the prompt has {workload.initial_tokens:,} tokens: set data.max_prompt_length={workload.initial_tokens}"
-    elif workload.call_frames and workload.max_calls < min(2, workload.allowed_calls):
-        number = "only one call" if workload.max_calls else "not a single call"
-        yield f"{number} of the largest size fits into a rollout's limits"
+    if host.shm > cluster.shm_bytes:
+        yield (
+            f"a node needs {_gb(host.shm)} of /dev/shm and has {_gb(cluster.shm_bytes)}: start its container with "
+            "--shm-size=64g, or use a smaller batch"
+        )
+
+
+def _ulysses_that_fits(estimate: Estimate) -> int | None:
+    """The fewest GPUs that must share a sequence for an update to fit; None where no number of them is enough."""
+    model, cluster, options = estimate.model, estimate.cluster, estimate.options
+    for shards in range(options.ulysses + 1, cluster.num_gpus + 1):
+        shared = replace(options, ulysses=shards)
+        memory = actor_memory(model, shared, estimate.workload, cluster.num_gpus, options.longest_tokens)
+        if not (model.heads % shards or cluster.num_gpus % shards) and memory.total <= cluster.gpu.memory_bytes:
+            return shards
+    return None
 
 
 def as_text(estimate: Estimate) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -287,26 +288,12 @@ def _image_cache(config: DictConfig) -> dict[str, Any]:
     option = "actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb"
     if OmegaConf.select(config, option) is not None:
         return {}
-    from verl_video_tools.launch.plan import HOUR, find_model, mm_cache_gb, plan_workload, run_options
-    from verl_video_tools.rollout.cost import estimated_tokens
-    from verl_video_tools.verl_plugin.settings import method_from_config
+    from verl_video_tools.launch.plan import GPU, estimate_config
 
-    methods = run_methods(config)
-    method = method_from_config(max(methods, key=_recipe_images), config.actor_rollout_ref.rollout)
-    options = run_options(config)
     try:
-        model = find_model(config.actor_rollout_ref.model.path)
-        workload = plan_workload(method, HOUR, estimated_tokens(options.envelope(model.factor)), options)
+        return {option: estimate_config(config, GPU("any", math.inf), math.inf).host.mm_cache_gb}
     except VideoToolsError:  # an unknown model, or a method that takes no video of an hour: vLLM's default stays
         return {}
-    num_gpus = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    return {option: mm_cache_gb(model, options, workload, num_gpus)}
-
-
-def _recipe_images(name: str) -> int:
-    from verl_video_tools.methods import get_method
-
-    return get_method(name).recipe_budget.images
 
 
 # --------------------------------------------------------------------------------------------------------------- start

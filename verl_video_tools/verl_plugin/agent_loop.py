@@ -54,6 +54,7 @@ from verl_video_tools.verl_plugin.settings import (
     group_methods,
     is_validation,
     judge_config,
+    max_images,
     method_from_config,
     pack_record,
     retrieval_config,
@@ -127,7 +128,7 @@ class VideoAgentLoop(AgentLoopBase):
             tokens=tokens,
             prompt_length=self.rollout_config.prompt_length,
             response_length=self.rollout_config.response_length,
-            max_images=self.rollout_config.get("limit_images"),
+            max_images=max_images(self.rollout_config),
         )
         policy = TokenPolicy(
             method,

@@ -30,6 +30,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -61,6 +62,7 @@ from verl_video_tools.verl_plugin.images import (
     position_ids_4L,
 )
 from verl_video_tools.verl_plugin.settings import pack_record, unpack_record
+from verl_video_tools.video import share_cpus
 
 # ----------------------------------------------------------------------------------------------- the groups of a worker
 
@@ -375,6 +377,8 @@ class RolloutWorker(_Base):
         self._start = asyncio.Lock()
         self._finished = BackgroundLoop("finished rollouts")
         self._stores_images = stores_images(self.config)
+        num_workers = OmegaConf.select(self.config, "actor_rollout_ref.rollout.agent.num_workers", default=1)
+        share_cpus(math.ceil(num_workers / OmegaConf.select(self.config, "trainer.nnodes", default=1)))
         # Modules and models that live as long as the process: Python's garbage collector would walk through them again
         # and again, for half a second at a time, on the event loop as on any other thread.
         gc.collect()

@@ -160,6 +160,8 @@ def check_run_options(config: DictConfig) -> None:
     check_reward_function(config)
     judge_config(config)
     check_engine_length(config)
+    check_image_limits(config)
+    check_bypass(config)
     check_switching(config)
     trainer_options(config)
     check_validation_rows(config)
@@ -198,6 +200,47 @@ def check_engine_length(config: DictConfig) -> None:
             f"prompt_length={rollout.prompt_length} and response_length={rollout.response_length}; set "
             f"actor_rollout_ref.rollout.max_model_len={needed}, or smaller lengths"
         )
+
+
+def check_image_limits(config: DictConfig) -> None:
+    """verl's own limit replaces those of the engine, which then processes a long video when it starts.
+
+    Raises:
+        UsageError: the run has both.
+    """
+    rollout = config.actor_rollout_ref.rollout
+    limit = rollout.get("limit_images")
+    if limit is not None and OmegaConf.select(rollout, "custom.video_tools.max_images") is not None:
+        raise UsageError(
+            f"rollout.limit_images={limit} is verl's, and the limit of this run is video_tools.max_images; set "
+            f"video_tools.max_images={limit}, and leave rollout.limit_images out"
+        )
+
+
+def check_bypass(config: DictConfig) -> None:
+    """With `bypass_mode` the ratio of an update compares the actor with the engine, so both need one distribution.
+
+    Raises:
+        UsageError: the engine samples from a part of the vocabulary, and its probabilities are that part's; or a
+            correction is set, which verl's trainer skips then.
+    """
+    correction, rollout = config.algorithm.get("rollout_correction") or {}, config.actor_rollout_ref.rollout
+    if not correction.get("bypass_mode"):
+        return
+    wrong = "algorithm.rollout_correction.bypass_mode=True"
+    if rollout.top_p != 1 or rollout.top_k > 0:
+        raise UsageError(
+            f"{wrong} with rollout.top_p={rollout.top_p} and top_k={rollout.top_k}: the engine gives the probabilities "
+            "of the tokens that it may sample, the actor of the whole vocabulary, and the update would take "
+            "this difference for a change of the policy; set actor_rollout_ref.rollout.top_p=1 and top_k=-1, or "
+            "algorithm.rollout_correction.bypass_mode=False"
+        )
+    for name in ("rollout_is", "rollout_rs"):
+        if correction.get(name):
+            raise UsageError(
+                f"{wrong} with {name}={correction[name]}: verl computes no correction then; set "
+                f"algorithm.rollout_correction.{name}=null, or algorithm.rollout_correction.bypass_mode=False"
+            )
 
 
 def check_switching(config: DictConfig) -> None:

@@ -57,6 +57,16 @@ def _methods_of(sections: Mapping[str, Any]) -> list[Method]:
     return [get_method(name, **(sections[name] or {})) for name in method_names() if name in sections]
 
 
+def max_images(rollout_config: DictConfig) -> int | None:
+    """Images that a rollout may show: `video_tools.max_images`, which also limits the engine. None: any number.
+
+    A configuration without our groups has verl's own `limit_images` instead.
+    """
+    limit = OmegaConf.select(rollout_config, "custom.video_tools.max_images")
+    limit = rollout_config.get("limit_images") if limit is None else limit
+    return None if limit is None else int(limit)
+
+
 _SAMPLING = ("temperature", "top_p", "top_k")
 
 
@@ -121,7 +131,7 @@ def judge_config(config: DictConfig, router_address: str | None = None) -> Judge
 
 
 SERVICES = ("judge", "retrieval", "tool_model", "trainer")
-OTHER_SETTINGS = ("cores_per_node", "loader_shm_gb", "stored_images", "demo_dir", "demo", "rft")
+OTHER_SETTINGS = ("cores_per_node", "max_images", "loader_shm_gb", "stored_images", "demo_dir", "demo", "rft")
 
 
 def check_sections(node: Mapping[str, Any]) -> None:

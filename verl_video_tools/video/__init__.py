@@ -4,7 +4,7 @@ Importing this needs NumPy and PyAV, not torch.
 """
 
 from verl_video_tools.core.types import Box, FrameBatch, FrameRequest, PixelEnvelope, Region, VideoInfo
-from verl_video_tools.video.decoding import cache_stats, decode_frames, index_at, open_video, planned_frames
+from verl_video_tools.video.decoding import cache_stats, decode_frames, index_at, open_video, planned_frames, share_cpus
 from verl_video_tools.video.resize import (
     envelope_of,
     fit_box,
@@ -38,5 +38,6 @@ __all__ = [
     "open_video",
     "planned_frames",
     "request_tokens",
+    "share_cpus",
     "uniform_seconds",
 ]

@@ -89,11 +89,23 @@ class OpenVideos:
             video.release()
 
 
+_num_processes = 1
+
+
+def share_cpus(num_processes: int) -> None:
+    """Take that part of the CPUs that is left to each of so many processes of this machine that decode.
+
+    An event loop that has decoded keeps the threads that it has.
+    """
+    global _num_processes
+    _num_processes = max(1, num_processes)
+
+
 class _Decoding:
     """What the coroutines of one event loop share: threads, turns on readers, and files that are being opened."""
 
     def __init__(self) -> None:
-        num_cpus = len(os.sched_getaffinity(0))  # not the machine's: a job may be allowed a few of them
+        num_cpus = len(os.sched_getaffinity(0)) // _num_processes  # not the machine's: a job may be allowed a few
         # At least 4, since one that hangs must not stop all others.
         self._slots = asyncio.Semaphore(min(max(num_cpus, 4), MAX_DECODING))
         self._turns: WeakKeyDictionary[Video, asyncio.Lock] = WeakKeyDictionary()

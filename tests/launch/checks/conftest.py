@@ -15,6 +15,7 @@ pytest.importorskip("verl", reason="checks of a run compose verl's configuration
 
 from omegaconf import DictConfig, OmegaConf
 
+from tests.recipes.conftest import composed as composed
 from tests.recipes.options import recipe_plan
 from verl_video_tools.launch.checks.report import Check, PlannedRun, Status
 from verl_video_tools.launch.checks.run import check_run

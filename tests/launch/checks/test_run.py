@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +15,12 @@ from omegaconf import OmegaConf
 
 from tests.judge_server import JudgeServer
 from tests.launch.checks.conftest import ChecksOf, failed
+from tests.recipes.options import Composed
 from tests.verl_plugin.harness import model_dir
+from verl_video_tools.core import machine as core_machine
+from verl_video_tools.launch.checks import installation
 from verl_video_tools.launch.checks import run as run_module
-from verl_video_tools.launch.checks.report import PlannedRun, Status
+from verl_video_tools.launch.checks.report import Check, PlannedRun, Status
 from verl_video_tools.launch.checks.run import RunCheck, check_run
 from verl_video_tools.synthetic import base_model_dir, clip_dir
 
@@ -24,6 +28,7 @@ pytestmark = pytest.mark.slow
 
 WriteRows = Callable[[list[dict[str, Any]]], str]
 CUSTOM = "++video_tools"
+MODEL_PATH = "actor_rollout_ref.model.path"
 ONE_ROLLOUT = "actor_rollout_ref.rollout.n=1 data.train_batch_size=8 actor_rollout_ref.actor.ppo_mini_batch_size=8"
 
 
@@ -46,7 +51,7 @@ def test_an_engine_as_long_as_the_model_is_no_fault(checks_of: ChecksOf) -> None
     ("option", "name", "detail"),
     [
         ("data.max_prompt_length=64", "training prompts", "4 rows would be left out of training: row 0: the"),
-        ("actor_rollout_ref.rollout.limit_images=3", "training prompts", "images, the run allows 3"),
+        ("video_tools.max_images=3", "training prompts", "images, the run allows 3"),
         ("actor_rollout_ref.rollout.max_model_len=600", "options", "set actor_rollout_ref.rollout.max_model_len=1024"),
         (ONE_ROLLOUT, "group", "1 per question, temperature 1 GRPO compares"),
         ("actor_rollout_ref.rollout.temperature=0", "group", "without sampling all rollouts of a question are the"),
@@ -90,8 +95,8 @@ def test_packed_sequences_with_linear_attention_stop_a_start(recipe: str, checks
 
 
 def test_a_limit_is_given_with_the_value_to_set(checks_of: ChecksOf) -> None:
-    fix = checks_of("data.max_prompt_length=64", "actor_rollout_ref.rollout.limit_images=3")["training prompts"].fix
-    assert fix.startswith("set data.max_prompt_length=") and " actor_rollout_ref.rollout.limit_images=8," in fix
+    fix = checks_of("data.max_prompt_length=64", "video_tools.max_images=3")["training prompts"].fix
+    assert fix.startswith("set data.max_prompt_length=") and " video_tools.max_images=8," in fix
 
 
 def test_validation_rows_count_where_the_run_validates(checks_of: ChecksOf) -> None:
@@ -254,3 +259,127 @@ def test_a_check_that_breaks_hides_nothing_and_stops_no_start(monkeypatch: pytes
         ("logger", Status.OK),
     ]
     assert report.checks[0].detail == "not checked: RuntimeError: a bug" and not report.failed
+
+
+# ------------------------------------------------------------------------------------------------------------ a machine
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a node with two GPUs of 80 GB has, for tests to change."""
+    found: dict[str, Any] = {
+        "gpus": ["NVIDIA X, 81559 MiB"] * 2,
+        "cpus": 96,
+        "memory": 2**41,
+        "shm": 2**37,
+        "torch": "",
+    }
+    monkeypatch.setattr(run_module, "list_gpus", lambda: found["gpus"])
+    monkeypatch.setattr(installation, "list_gpus", lambda: found["gpus"])
+    monkeypatch.setattr(installation, "python_error", lambda code: found["torch"])
+    monkeypatch.setattr(run_module, "num_cpus", lambda: found["cpus"])
+    monkeypatch.setattr(run_module, "memory_bytes", lambda: found["memory"])
+    monkeypatch.setattr(run_module.shutil, "disk_usage", lambda path: SimpleNamespace(total=found["shm"]))
+    return found
+
+
+def checks_of_gpus(composed: Composed, *options: str, uses_other_nodes: bool = False) -> dict[str, Check]:
+    """Those of a machine, for LongVT with 8 GPUs."""
+    config = composed("longvt_grpo", "gpu", *options)
+    run = PlannedRun("grpo", config, "gpu", thorough=False, uses_other_nodes=uses_other_nodes)
+    checks = (run_module.check_gpus, run_module.check_compiler, run_module.check_cpus, run_module.check_memory)
+    return {found.name: found for check in checks for found in check(run)}
+
+
+def test_a_node_that_has_all(machine: dict[str, Any], composed: Composed) -> None:
+    checks = checks_of_gpus(composed)
+    assert {check.status for check in checks.values()} == {Status.OK}, checks
+    assert list(checks) == ["GPU", "torch on GPU", "compiler", "logical CPUs", "memory"]
+
+
+def test_an_old_driver_stops_a_start_with_torchs_reason(machine: dict[str, Any], composed: Composed) -> None:
+    machine["torch"] = "RuntimeError: The NVIDIA driver on your system is too old (found version 12040)"
+    check = checks_of_gpus(composed)["torch on GPU"]
+    assert check.status is Status.FAILED and "too old" in check.detail and "580 or newer" in check.fix
+
+
+def test_a_run_on_gpus_that_are_not_here(machine: dict[str, Any], composed: Composed) -> None:
+    machine["gpus"] = []
+    assert failed(checks_of_gpus(composed)) == {"GPU"}
+    elsewhere = checks_of_gpus(composed, uses_other_nodes=True)
+    assert {name: check.status for name, check in elsewhere.items()} == {"GPU": Status.SKIPPED}
+
+
+@pytest.mark.parametrize("method", ["framethinker", "videozoomer", "longvt", "videobrain", "framemind"])
+def test_a_machine_without_gpus_lacks_nothing_else(
+    method: str, composed: Composed, write_rows: WriteRows, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation, "list_gpus", list)
+    monkeypatch.setattr(run_module, "list_gpus", list)
+    own = copy.deepcopy(rows)
+    for number, row in enumerate(own):
+        row["agent_name"] = method
+        row["extra_info"]["classification"] = ("direct", "adaptive", "active")[number % 3]
+    file = write_rows(own)
+    family = "qwen3_vl" if method == "videobrain" else "qwen2_5_vl"
+    options = [
+        f"actor_rollout_ref.model.path='{base_model_dir(family)}'",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=8",
+    ]
+    options += [f"data.train_files={file}", f"data.val_files={file}", "data.train_batch_size=8"]
+    run = PlannedRun("grpo", composed(f"{method}_grpo", "gpu", *options), "gpu", thorough=False, num_rows=4)
+    assert failed({check.name: check for check in check_run(run).checks}) == {"GPU"}
+
+
+def test_logical_cpus_that_verls_actors_take(machine: dict[str, Any], composed: Composed) -> None:
+    """3 for each of 8 GPUs, 8 storage units, the queue's controller, and one that is free."""
+    machine["cpus"] = 34
+    assert checks_of_gpus(composed)["logical CPUs"].found == "34, of which verl takes 34"
+    machine["cpus"] = 33
+    check = checks_of_gpus(composed)["logical CPUs"]
+    assert (check.status, check.found) == (Status.FAILED, "33")
+    assert check.fix.startswith("set ray_kwargs.ray_init.num_cpus=34,")
+    assert checks_of_gpus(composed, "ray_kwargs.ray_init.num_cpus=34")["logical CPUs"].status is Status.OK
+
+
+def test_a_compiler_and_headers_for_triton(
+    machine: dict[str, Any], composed: Composed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run_module.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    check = checks_of_gpus(composed)["compiler"]
+    assert check.status is Status.FAILED and "a C compiler and Python.h missing" in check.detail
+
+
+@pytest.mark.parametrize(
+    ("what", "num_bytes", "detail"),
+    [
+        ("shm", 8 * 10**9, " GB of /dev/shm and has 8 GB: start its container with --shm-size=64g"),
+        ("memory", 256 * 10**9, " GB of memory and has 256 GB, most of it for offloaded weights, optimizer"),
+        ("gpus", 40_000, "the update needs "),
+    ],
+)
+def test_memory_that_is_less_than_planned_is_a_warning_with_both_figures(
+    what: str, num_bytes: int, detail: str, machine: dict[str, Any], composed: Composed
+) -> None:
+    machine[what] = [f"NVIDIA X, {num_bytes} MiB"] if what == "gpus" else num_bytes
+    check = checks_of_gpus(composed)["memory"]
+    assert check.status is Status.WARNING and detail in check.detail
+
+
+@pytest.mark.parametrize(
+    ("limits", "cpus", "memory"),
+    [
+        ({"cpu.max": "150000 100000", "memory.max": "4096"}, 2, 4096),
+        ({}, 64, None),
+        ({"cpu.max": "max 100000", "memory.max": "max"}, 64, None),
+    ],
+)
+def test_a_container_has_what_its_group_may_take(
+    limits: dict[str, str], cpus: int, memory: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_machine, "_cgroup_limit", lambda name: limits.get(name, ""))
+    monkeypatch.setattr(core_machine.os, "cpu_count", lambda: 64)
+    assert core_machine.num_cpus() == cpus
+    assert core_machine.memory_bytes() == (memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

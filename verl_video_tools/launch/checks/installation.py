@@ -193,7 +193,8 @@ def check_shared_memory(path: str = "/dev/shm") -> Check:
         return Check("machine", path, Status.WARNING, detail=one_line(error), fix="mount a tmpfs there")
     if total_gb < needed_gb:
         detail = f"Ray, the weight transfer and a cold start's loaders take up to {needed_gb} GB of it"
-        fix = f"docker run --shm-size={2 * needed_gb}g ..., or a smaller video_tools.loader_shm_gb"
+        size = "64g" if list_gpus() else "2g"
+        fix = f"docker run --shm-size={size} ..., or a smaller video_tools.loader_shm_gb"
         return Check("machine", path, Status.WARNING, f"{total_gb:.1f} GB", detail, fix)
     return Check("machine", path, Status.OK, f"{total_gb:.1f} GB")
 

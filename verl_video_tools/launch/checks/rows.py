@@ -34,7 +34,7 @@ from verl_video_tools.verl_plugin.run_checks import (
     row_method_name,
     validates,
 )
-from verl_video_tools.verl_plugin.settings import group_methods, judge_config, plain_dict
+from verl_video_tools.verl_plugin.settings import group_methods, judge_config, max_images, plain_dict
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 _AT_ONCE = 8
@@ -158,12 +158,11 @@ def _check_prompts(
     """Whether the prompts of rows fit the run's limits and, in a thorough check, their initial frames decode."""
     assert run.model is not None
     rollout = run.config.actor_rollout_ref.rollout
-    max_images = rollout.get("limit_images")
     meter = PromptMeter(
         run.model,
         int(rollout.prompt_length),
         int(rollout.response_length),
-        None if max_images is None else int(max_images),
+        max_images(rollout),
         decodes=run.thorough,
     )
     prompts = asyncio.run(measure_rows(meter, rows, groups, DECODE_SECONDS if run.thorough else START_SECONDS))
@@ -171,7 +170,7 @@ def _check_prompts(
     problems = {label: prompt.problem for label, prompt in prompts.items() if prompt.problem}
     limits = f"data.max_prompt_length={longest}"
     if meter.max_images is not None and images > meter.max_images:
-        limits += f" actor_rollout_ref.rollout.limit_images={images}"
+        limits += f" video_tools.max_images={images}"
     summary = f"{longest:,} tokens at most, of {meter.prompt_length:,}; {len(prompts):,} of {len(groups):,} rows"
     fix = f"set {limits}, show fewer frames, or leave such rows out: vvt data validate --help"
     return _verdict(run, f"{split} prompts", summary, problems, len(prompts), f"would be left out of {split}", fix)

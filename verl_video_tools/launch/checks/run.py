@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
+import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import gcd, lcm
@@ -16,16 +20,18 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
-from verl_video_tools.core.machine import list_gpus, module_exists, page
+from verl_video_tools.core.machine import list_gpus, memory_bytes, module_exists, num_cpus, page
 from verl_video_tools.launch.checks.installation import (
     FLASH_ATTENTION,
     SLOWER_ATTENTION,
+    check_gpu,
     flash_attention_fix,
     flash_attention_problem,
     judge_checks,
 )
 from verl_video_tools.launch.checks.report import Check, PlannedRun, Report, Status, one_line
 from verl_video_tools.launch.checks.rows import check_grpo_rows, check_sequences, check_sft_rows
+from verl_video_tools.launch.plan import GPU, estimate_config, memory_warnings
 from verl_video_tools.services.retrieval import local
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 from verl_video_tools.verl_plugin.model_tokens import RunModel, load_run_model
@@ -229,6 +235,81 @@ def check_attention(run: PlannedRun) -> Iterator[Check]:
         yield Check("machine", name, Status.OK)
 
 
+def check_gpus(run: PlannedRun) -> Iterator[Check]:
+    """Whether torch can use the GPUs; it names the driver that is too old."""
+    if run.device == "gpu":
+        detail = "this machine has none, so the run uses another one"
+        elsewhere = [Check("machine", "GPU", Status.SKIPPED, detail=detail)]
+        yield from elsewhere if run.uses_other_nodes and not list_gpus() else check_gpu(run.device)
+
+
+def _lacks_devices(run: PlannedRun) -> bool:
+    """Whether this is no machine for the run: what else it has tells nothing."""
+    return run.device == "gpu" and not list_gpus()
+
+
+def check_cpus(run: PlannedRun) -> Iterator[Check]:
+    """Whether Ray counts the logical CPUs that verl's actors ask for; verl waits for them without a word."""
+    config, rollout = run.config, run.config.actor_rollout_ref.rollout
+    if run.uses_other_nodes or _lacks_devices(run):
+        return
+    num_devices = int(config.trainer.n_gpus_per_node)
+    judge = config.reward.reward_model
+    if judge.enable and judge.enable_resource_pool:
+        num_devices += int(judge.nnodes) * int(judge.n_gpus_per_node)
+    if _is_separate(config):
+        num_devices += int(rollout.nnodes) * int(rollout.n_gpus_per_node)
+    units = int(config.transfer_queue.backend.SimpleStorage.num_data_storage_units)
+    # verl's resource pools take three per device, TransferQueue one per storage unit and one for its controller; to
+    # place any further actor, Ray needs one that is free.
+    needed = 3 * num_devices + units + 2
+    counted = config.ray_kwargs.ray_init.num_cpus or num_cpus()
+    if counted < needed:
+        detail = f"verl's actors ask Ray for {needed} logical CPUs and would wait for them; Ray counts {counted}"
+        fix = f"set ray_kwargs.ray_init.num_cpus={needed}, a number for Ray alone"
+        yield Check("machine", "logical CPUs", Status.FAILED, str(counted), detail, fix)
+    else:
+        yield Check("machine", "logical CPUs", Status.OK, f"{counted}, of which verl takes {needed}")
+
+
+def check_compiler(run: PlannedRun) -> Iterator[Check]:
+    """Whether Triton can compile the launchers of its kernels, which a GPU's first forward pass needs."""
+    if run.device != "gpu" or _lacks_devices(run):
+        return
+    missing = [] if os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang") else ["a C compiler"]
+    if not Path(sysconfig.get_paths()["include"], "Python.h").is_file():
+        missing.append("Python.h")
+    if missing:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        fix = f"install gcc, and python{version}-dev or an interpreter with its headers (uv python install {version})"
+        detail = f"{' and '.join(missing)} missing: Triton compiles with them"
+        yield Check("machine", "compiler", Status.FAILED, detail=detail, fix=fix)
+    else:
+        yield Check("machine", "compiler", Status.OK)
+
+
+def check_memory(run: PlannedRun) -> Iterator[Check]:
+    """Memory of this machine against the plan, whose figures are estimates: they stop no run."""
+    gpus = list_gpus()
+    is_synthetic = "demo_dir" in run.config.video_tools  # whose tiny model fits anywhere
+    if run.device != "gpu" or not gpus or is_synthetic:
+        return
+    gpu_bytes = min(int(gpu.rpartition(", ")[2].removesuffix(" MiB")) for gpu in gpus) * 2**20
+    try:
+        estimate = estimate_config(
+            run.config, GPU(gpus[0], gpu_bytes), memory_bytes(), shutil.disk_usage("/dev/shm").total
+        )
+    except UsageError as error:
+        yield Check("machine", "memory", Status.SKIPPED, detail=str(error))
+        return
+    if warnings := "; ".join(memory_warnings(estimate)):
+        yield Check(
+            "machine", "memory", Status.WARNING, detail=warnings, fix=f"as named; {page('memory')} has all parts"
+        )
+    else:
+        yield Check("machine", "memory", Status.OK, "enough by the plan, which is an estimate")
+
+
 def check_loggers(run: PlannedRun) -> Iterator[Check]:
     """Whether the packages of `trainer.logger` are there; verl imports them when all workers are up."""
     configured = run.config.trainer.logger
@@ -293,7 +374,7 @@ class RunCheck:
 
     Attributes:
         group: heading of its results.
-        is_cheap: it takes a second or less, so that every start of a run can afford it.
+        is_cheap: it takes a second or less (torch on a GPU: a few), so that every start of a run can afford it.
         programs: of verl whose runs it is for.
     """
 
@@ -315,7 +396,11 @@ RUN_CHECKS = (
     RunCheck("judge", check_judge, is_cheap=False, programs=GRPO),
     RunCheck("retriever", check_retriever, is_cheap=False, programs=GRPO),
     RunCheck("tool model", check_tool_model, is_cheap=False, programs=GRPO),
+    RunCheck("machine", check_gpus),
     RunCheck("machine", check_attention),
+    RunCheck("machine", check_compiler),
+    RunCheck("machine", check_cpus, programs=GRPO),
+    RunCheck("machine", check_memory, programs=GRPO),
     RunCheck("machine", check_loggers),
 )
 """In the order of the table; those of rows need the model."""
