@@ -168,6 +168,113 @@ def test_longvts_traces_whose_video_is_only_told(media: Path, tmp_path: Path) ->
     assert "<image>" not in enters["turns"][0]
 
 
+CROP = {"name": "crop_video", "arguments": {"start_time": 1.0, "end_time": 3.5}}
+THOUGHT, ANSWER = "<think>There.</think>", "<think>So.</think>\n<answer>B</answer>"
+TURNS = [f"{THOUGHT}\n<tool_call>\n{json.dumps(CROP)}\n</tool_call>", ANSWER]
+OPTIONS = "Who enters?\nA. a girl\nB. a boy"
+
+
+def sharegpt(*call: dict[str, Any], answer: str = ANSWER, **fields: Any) -> dict[str, Any]:
+    said = [{"from": "human", "value": f"<video>\n{OPTIONS}"}, *call, {"from": "gpt", "value": answer}]
+    return {"conversations": said, "videos": ["forge.mp4"], **fields}
+
+
+def openai(call: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    video = {"type": "video_url", "video_url": {"url": "file:///x/forge.mp4"}}
+    asked = {"role": "user", "content": [video, *text_part(OPTIONS)]}
+    reply = {"role": "tool", "content": text_part("frames"), "tool_call_id": "1"}
+    answered = {"role": "assistant", "content": text_part(ANSWER), "tool_calls": None}
+    return {"messages": [{"role": "system", "content": text_part("Crop.")}, asked, call, reply, answered], **fields}
+
+
+def text_part(text: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text}]
+
+
+CALL = {"role": "assistant", "content": text_part(THOUGHT)}
+OBSERVATION = {"from": "observation", "value": "<image>frames"}
+SPELLINGS = {
+    "function_call": sharegpt(
+        {"from": "gpt", "value": THOUGHT}, {"from": "function_call", "value": json.dumps(CROP)}, OBSERVATION
+    ),
+    "thought_and_list": sharegpt({"from": "function_call", "value": f"{THOUGHT}\n{json.dumps([CROP])}"}, OBSERVATION),
+    "tags": sharegpt({"from": "gpt", "value": TURNS[0]}, {"from": "tool", "value": "frames"}),
+    "tags_in_a_function_call": sharegpt({"from": "function_call", "value": TURNS[0]}, OBSERVATION),
+    "user_replies": sharegpt(
+        {"from": "gpt", "value": TURNS[0]}, {"from": "human", "value": "<tool_response><image></tool_response>"}
+    ),
+    "tool_calls": openai({**CALL, "tool_calls": [{"type": "function", "function": CROP}]}),
+    "arguments_as_text": openai(
+        {**CALL, "tool_calls": [{"id": "1", "function": {**CROP, "arguments": json.dumps(CROP["arguments"])}}]}
+    ),
+    "verls_videos": {**sharegpt({"from": "gpt", "value": TURNS[0]}, OBSERVATION), "videos": [{"video": "forge.mp4"}]},
+}
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".parquet"])
+def test_dialogues_of_other_trainers(suffix: str, media: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / f"d{suffix}", tmp_path / "rows.parquet"
+    for spelling, entry in SPELLINGS.items():
+        if suffix == ".parquet":
+            pq.write_table(pa.Table.from_pylist([entry]), source)
+        else:
+            source.write_text(json.dumps([entry] if suffix == ".json" else entry))
+        command = ["data", "convert", str(source), str(target), "--from", "messages", "--method", "longvt"]
+        command += ["--videos", str(media), "--overwrite"]
+        assert run(command) == 0, spelling
+        (row,) = read_rows(target)
+        assert "turns" not in row and row["reward_model"]["ground_truth"] == "B"
+        assert row["extra_info"]["question"] == OPTIONS and row["extra_info"]["options"] == ["a girl", "a boy"]
+        assert run([*command, "--turns"]) == 0, spelling
+        (taught,) = read_rows(target)
+        assert (taught["turns"], taught["turn_weights"], taught["template"]) == (TURNS, None, "trace"), spelling
+        assert taught["extra_info"]["video_path"] == str(media / "forge.mp4")
+        assert not [report for report in validate_file(target) if report.problems]
+    assert learnt(target) == [said(TURNS)]
+
+
+def test_loss_on_chosen_messages(media: Path, tmp_path: Path) -> None:
+    """As OpenAI and ms-swift write it; what the loss is not on is shown all the same."""
+    source, target = tmp_path / "d.jsonl", tmp_path / "rows.parquet"
+    call = {"from": "gpt", "value": TURNS[0]}
+    entries = [sharegpt({**call, "weight": 0}, OBSERVATION), sharegpt({**call, "loss": False}, OBSERVATION)]
+    source.write_text("\n".join(map(json.dumps, entries)))
+    assert convert(source, target, "messages", media, "--method", "longvt") == 0
+    assert [row["turn_weights"] for row in read_rows(target)] == [[0.0, 1.0]] * 2
+    assert learnt(target) == [said(TURNS[1:])] * 2
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        (sharegpt({"from": "narrator", "value": "x"}), "message 1 has the role 'narrator'; these are read: system, "),
+        (sharegpt({"from": "function_call", "value": "crop it"}), "the message of a call holds no JSON: 'crop it'"),
+        (sharegpt(answer=TURNS[0]), "the last turn does not answer: "),
+        (sharegpt({"from": "gpt", "value": "A boy."}, {"from": "human", "value": "And who leaves?"}),
+         "the user asks again after 'A boy.'; a row holds one question"),
+        (sharegpt(videos=["forge.mp4", "coop.mp4"]), "it names several videos, ['forge.mp4', 'coop.mp4']"),
+        (sharegpt(videos=[]), "no video: the dialogue names none"),
+        (sharegpt(videos=["lost.mp4"]), "no video: looked for lost.mp4"),
+        (sharegpt({"from": "gpt", "value": TURNS[0], "weight": -1}, OBSERVATION), "turn_weights must hold a number"),
+        (sharegpt(answer="<think>So.</think> A boy"), "turn 0 must answer in the strict grammar of longvt"),
+        ({"videos": ["forge.mp4"]}, "the field 'messages' is missing; there are: number, videos"),
+    ],
+)  # fmt: skip
+def test_a_message_that_cannot_be_read_is_named(
+    entry: dict[str, Any], reason: str, media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "d.json"
+    source.write_text(json.dumps([sharegpt(), entry]))
+    assert convert(source, tmp_path / "rows.parquet", "messages", media, "--method", "longvt") == 0
+    assert f"d.json: row 1: {reason}" in capsys.readouterr().err
+
+
+def test_a_table_of_dialogues_names_its_reader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "d.json").write_text(json.dumps([sharegpt()]))
+    assert run(["data", "convert", str(tmp_path / "d.json"), str(tmp_path / "x.parquet"), "--from", "table"]) == 2
+    assert "holds dialogues (conversations); read them with --from messages" in capsys.readouterr().err
+
+
 def test_a_dialogue_that_cannot_be_read_costs_itself(
     media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -264,10 +371,16 @@ SAID = st.sampled_from(
 CONTENT = st.one_of(SAID, JSON, st.lists(st.one_of(st.fixed_dictionaries({"text": SAID}), JSON), max_size=2))
 MESSAGE = st.one_of(
     st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": CONTENT}),
+    st.fixed_dictionaries(
+        {"from": st.sampled_from(["human", "gpt", "function_call", "observation"]), "value": CONTENT},
+        optional={"weight": JSON, "loss": JSON, "tool_calls": JSON},
+    ),
     JSON,
 )
 FIELDS = {
     "messages": st.one_of(st.lists(MESSAGE, max_size=4), JSON),
+    "conversations": st.one_of(st.lists(MESSAGE, max_size=4), JSON),
+    "videos": JSON,
     "images": st.one_of(st.lists(st.one_of(st.text(max_size=8), JSON), max_size=2), JSON),
     "video": st.one_of(st.just("v.mp4"), JSON),
     "id": JSON,
@@ -277,10 +390,10 @@ FIELDS = {
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
-    st.dictionaries(st.sampled_from(sorted(FIELDS)), st.just(None), max_size=5).flatmap(
+    st.dictionaries(st.sampled_from(sorted(FIELDS)), st.just(None), max_size=7).flatmap(
         lambda names: st.fixed_dictionaries({name: FIELDS[name] for name in names})
     ),
-    st.sampled_from(["framethinker-sft", "videozoomer-sft", "longvt-parquet"]),
+    st.sampled_from(["framethinker-sft", "videozoomer-sft", "longvt-parquet", "messages"]),
 )
 def test_any_entry_is_read_or_told(entry: dict[str, Any], name: str) -> None:
     """Nothing that others wrote ends in anything but rows, texts and messages."""

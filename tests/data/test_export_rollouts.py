@@ -148,7 +148,7 @@ async def test_inconsistent_and_malformed_rollouts(videos: list[str], tmp_path: 
     lines = [
         await record(videos[0], GOOD),
         await record(videos[0], [careless, answer("B")]),
-        {**await record(videos[1], [careless, crop(3, 6), answer("B")]), "first_trained_turn": 1},
+        {**await record(videos[1], [careless, crop(3, 6), answer("B")]), "turn_weights": [0.0, 1.0, 1.0]},
         inconsistent,
     ]
     RecordWriter(tmp_path / "run").write(1, lines)
@@ -157,7 +157,8 @@ async def test_inconsistent_and_malformed_rollouts(videos: list[str], tmp_path: 
     strict = export_rollouts(tmp_path / "run" / "step_000001.jsonl", tmp_path / "strict.parquet", well_formed=True)
     assert strict.kept == {"rollout": 1, "reflection": 1}  # what a reflection corrects may be malformed
     assert strict.dropped == {"malformed": 1, "inconsistent": 1}
-    assert [row["first_trained_turn"] for row in pq.read_table(tmp_path / "strict.parquet").to_pylist()] == [0, 1]
+    weights = [row["turn_weights"] for row in pq.read_table(tmp_path / "strict.parquet").to_pylist()]
+    assert weights == [[1.0, 1.0], [0.0, 1.0, 1.0]]
 
 
 async def test_a_call_that_found_no_room_is_not_imitated(videos: list[str], tmp_path: Path) -> None:

@@ -112,6 +112,14 @@ def test_turns_that_are_no_rollout_are_named(turns: list[str], fault: str | None
     )
 
 
+def test_turns_with_weights() -> None:
+    turns = ["<answer>x</answer>"] * 2
+    row = make_row("Who?", "x", "v.mp4", method="longvt", turns=turns, turn_weights=[0, 0.5])
+    assert row["turn_weights"] == [0, 0.5]
+    with pytest.raises(RowError, match=r"a number from 0 for each of its 2 turns, one of them above 0, got \[1\]"):
+        make_row("Who?", "x", "v.mp4", method="longvt", turns=turns, turn_weights=[1])
+
+
 def test_turns_need_a_method() -> None:
     with pytest.raises(UsageError, match="name it, such as method='longvt'"):
         make_row("Who?", "x", "v.mp4", turns=["<answer>x</answer>"])

@@ -17,9 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
+from tensordict import TensorDict
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from verl.utils.model import extract_multi_modal_inputs
+from verl.utils.tensordict_utils import assign_non_tensor
+from verl.workers.utils.losses import sft_loss
 
 from examples.tiny_models.tiny_model import Architecture
 from tests import context_method
@@ -27,6 +32,7 @@ from tests.verl_plugin.harness import LARGE_PIXELS, MODELS, model_dir, processor
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.prompts import UNKNOWN_PROMPT, prompt_digest
 from verl_video_tools.data.sft import export_sft
+from verl_video_tools.data.validate import validate_file
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 pytestmark = pytest.mark.usefixtures("context_method")
@@ -116,6 +122,56 @@ def test_loss_is_on_what_the_assistant_writes(dataset: TrajectorySFTDataset) -> 
         assert trained == "".join(text + END for text in dataset.rows[index]["turns"])
         assert item["loss_mask"][-1] == 1
         assert item["loss_mask"][0] == 0  # verl's loss shifts the mask of packed sequences by one, around the corner
+
+
+@given(st.data())
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_loss_has_each_turns_weight_on_its_tokens(dataset: TrajectorySFTDataset, data: st.DataObject) -> None:
+    index = data.draw(st.sampled_from(one_of_each_template(dataset)))
+    row = dataset.rows[index]
+    weights = data.draw(st.lists(st.sampled_from([0.0, 0.25, 1.0, 3.0]), min_size=len(row["turns"])).filter(any))
+    weights = weights[: len(row["turns"])]
+    assume(any(weights))
+    plain = dataset[index]
+    row["turn_weights"] = weights
+    try:
+        item = dataset[index]
+    finally:
+        del row["turn_weights"]
+    assert torch.equal(item["input_ids"], plain["input_ids"])
+    lengths = [len(tokenizer().encode(text + END, add_special_tokens=False)) for text in row["turns"]]
+    expected = [weight for weight, length in zip(weights, lengths, strict=True) for _ in range(length)]
+    assert item["loss_mask"][plain["loss_mask"].bool()].tolist() == expected
+    assert not item["loss_mask"][~plain["loss_mask"].bool()].any()
+
+    batch = SFTTensorCollator(DatasetPadMode.NO_PADDING)([item, plain])
+    log_probs = torch.linspace(-2.0, -0.1, 2 * len(plain["input_ids"]))
+    weighted = TensorDict({"loss_mask": batch["loss_mask"]}, batch_size=[2])
+    assign_non_tensor(weighted, batch_num_tokens=batch["loss_mask"].sum().item(), dp_size=1)
+    output = {"log_probs": torch.nested.nested_tensor_from_jagged(log_probs, batch["loss_mask"].offsets())}
+    loss, _ = sft_loss(None, output, weighted)
+    by_token = torch.cat([item["loss_mask"], plain["loss_mask"]]).roll(-1)
+    torch.testing.assert_close(loss, -(log_probs * by_token).sum() / by_token.sum())
+
+
+@pytest.mark.parametrize(
+    "weights", [[1.0], [1.0, 1.0, 1.0], [0.0, 0.0], [1.0, -1.0], [1.0, float("nan")], [1.0, float("inf")], [1.0, None]]
+)
+def test_weights_that_fit_no_turns_are_named(sft_parquet: str, tmp_path: Path, weights: list[float]) -> None:
+    row = next(row for row in pq.read_table(sft_parquet).to_pylist() if len(row["turns"]) == 2)
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist([{**row, "turn_weights": weights}]), path)
+    with pytest.raises(RowError, match=r"row .*: turn_weights must hold a number from 0 for each of its 2 turns.* got"):
+        make_dataset(str(path))
+    (report,) = validate_file(path)
+    assert any("turn_weights must hold a number from 0 for each of its 2 turns" in text for text in report.problems)
+
+
+def test_a_file_with_the_former_column_is_refused(sft_parquet: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist([{**pq.read_table(sft_parquet).to_pylist()[0], "first_trained_turn": 0}]), path)
+    with pytest.raises(RowError, match="has the column first_trained_turn, which turn_weights replaces"):
+        make_dataset(str(path))
 
 
 def test_batch_is_what_verls_engine_reads(dataset: TrajectorySFTDataset) -> None:

@@ -35,6 +35,7 @@ from verl_video_tools.evaluation import Control
 if TYPE_CHECKING:
     from verl_video_tools.core.types import Method, PixelEnvelope
     from verl_video_tools.evaluation.protocols import Applied
+    from verl_video_tools.evaluation.published_code import PublishedTexts
     from verl_video_tools.evaluation.questions import Questions
 
 _MOST_FAILURES_SHOWN = 20
@@ -52,6 +53,13 @@ class Evaluate(Asking, Served, ExplicitOptions):
             metavar="NAME",
             help="Options of a published evaluation; options given here override them.",
             autocompletion=names_of("protocols"),
+        ),
+    ] = None
+    published_code: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Your checkout of the authors' code at the protocol's commit: prompt and messages are read from it.",
         ),
     ] = None
     rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None
@@ -98,6 +106,7 @@ class Evaluate(Asking, Served, ExplicitOptions):
     ] = 1
 
     def run(self) -> int:
+        from verl_video_tools.evaluation.published_code import FOLDER
         from verl_video_tools.evaluation.questions import controlled, scoped
         from verl_video_tools.evaluation.run import PROTOCOL, WRITTEN, evaluate
         from verl_video_tools.evaluation.serve import model_digest
@@ -124,6 +133,9 @@ class Evaluate(Asking, Served, ExplicitOptions):
                 )
                 typer.echo(message, err=True)
             trained = RunSettings()
+        texts = None if self.published_code is None else self._published_texts(self.published_code)
+        if texts is not None:
+            fields = texts.write(self.out / FOLDER, self.method) | fields
         configured = get_method(self.method, **fields)
         whole = self._questions()
         questions = scoped(
@@ -145,6 +157,13 @@ class Evaluate(Asking, Served, ExplicitOptions):
         facts: dict[str, Any] = {"retrieval": self.retrieval_fields(), "serve_options": self.serve_options()}
         if profile is not None:
             facts["published_protocol"] = {"name": self.protocol, "overrides": profile.overrides}
+        if texts is not None:
+            facts["published_code"] = {"repository": texts.code.repository, "commit": texts.code.commit}
+            options = [f"{name}={value}" for name, value in texts.serve_options.items()]
+            if self.serve is not None:
+                self.serve_option = [*options, *(self.serve_option or [])]  # the user's come last, and win
+            elif options:
+                typer.echo(f"the server must be started with --{' --'.join(options)}", err=True)
         if self.serve is not None:
             model = model or self.serve
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
@@ -200,6 +219,21 @@ class Evaluate(Asking, Served, ExplicitOptions):
         for option, change in applied.overrides.items():
             typer.echo(f"{name}: {option} is {change['used']}, published {change['published']}", err=True)
         return applied
+
+    def _published_texts(self, checkout: Path) -> PublishedTexts:
+        """What the protocol's checkpoints read.
+
+        Raises:
+            UsageError: no protocol is given, it names no code, or the checkout is another one.
+        """
+        from verl_video_tools.evaluation.protocols import PROTOCOLS, get_protocol
+        from verl_video_tools.evaluation.published_code import read_published_texts
+
+        protocol = None if self.protocol is None else get_protocol(self.protocol)
+        if protocol is None or protocol.published_code is None:
+            names = ", ".join(name for name, each in PROTOCOLS.items() if each.published_code is not None)
+            raise UsageError(f"--published-code needs a protocol with published code: --protocol {names}")
+        return read_published_texts(protocol.method, protocol.published_code, checkout)
 
     def _questions(self) -> Questions:
         from verl_video_tools.data.formats import BenchmarkFiles

@@ -165,7 +165,6 @@ async def _replay(rows: Sequence[tuple[int, Row]], method: Method, faults: dict[
             "data_source": row["data_source"],
             "ground_truth": row["reward_model"]["ground_truth"],
             "extra_info": row["extra_info"],
-            "first_trained_turn": 0,
             "reward": reward_info(method, reward, sample, False),
             "trajectory": trajectory.to_dict(),
         }

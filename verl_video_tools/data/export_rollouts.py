@@ -22,6 +22,7 @@ from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.prompts import UNKNOWN_PROMPT
 from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data.parquet import read_table, write_table
+from verl_video_tools.data.picture_rows import weights_of_turns
 from verl_video_tools.grading.overlap import temporal_iou
 from verl_video_tools.grading.segments import RIGHT_OVERLAP
 from verl_video_tools.methods import get_method
@@ -76,7 +77,7 @@ def export_rollouts(
     A rollout is kept if it ended with an answer, unflagged, with no turn cut and no call refused for a budget; if it
     passed its method's consistency check, where there is one; if it is as right, as near and as well-formed as asked;
     and if it took the form that it was to take and no check of its logic rejected it. Rollouts of a question that say
-    the same are written once. Reflections keep their column `first_trained_turn`. The columns `settings` and
+    the same are written once. Reflections keep their `turn_weights`. The columns `settings` and
     `initial_frames` (JSON) say which config of its group a rollout had, and what it was shown: fine-tuning has to show
     the same. `prompt_digest` is that of a system prompt of the user's.
 
@@ -218,7 +219,7 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
         return "wrong answer"
     if min_iou > 0.0 and last_segment_iou(trajectory, line["extra_info"].get("video_segment")) < min_iou:
         return "wrong place"
-    trained = trajectory.turns[line.get("first_trained_turn", 0) :]
+    trained = [turn for turn, weight in zip(trajectory.turns, _weights(line), strict=True) if weight]
     if well_formed and not all(turn.well_formed and all(call.ok for call in turn.calls) for turn in trained):
         return "malformed"
     return None
@@ -240,11 +241,15 @@ def _is_right(line: Mapping[str, Any], min_accuracy: float | None) -> bool:
     return reward.get("accuracy", 0.0) >= least * method.accuracy_reward
 
 
+def _weights(line: Mapping[str, Any]) -> list[float]:
+    return weights_of_turns({**line, "turns": line["trajectory"].turns})
+
+
 def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
     trajectory: Trajectory = line["trajectory"]
     # Parquet has no type for what is empty in every row.
     extra_info = {name: value for name, value in line["extra_info"].items() if value not in (None, {}, [])}
-    first_trained_turn = line.get("first_trained_turn", 0)
+    weights = _weights(line)
     return {
         "data_source": line["data_source"],
         "agent_name": trajectory.method,
@@ -253,8 +258,8 @@ def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
         "reward_model": {"style": "rule", "ground_truth": line["ground_truth"]},
         "extra_info": extra_info,
         "turns": [turn.text for turn in trajectory.turns],
-        "template": line.get("template") or ("reflection" if first_trained_turn else "rollout"),
-        "first_trained_turn": first_trained_turn,
+        "template": line.get("template") or ("rollout" if all(weights) else "reflection"),
+        "turn_weights": weights,
         "retrieved_frames": recorded_answers(trajectory),
         "model_calls": json.dumps(recorded_exchanges(trajectory)),
         "settings": json.dumps(trajectory.settings),

@@ -570,7 +570,7 @@ class RolloutMaker:
             "ground_truth": task.entries("reward_model").get("ground_truth"),
             "extra_info": task.entries("extra_info"),
             "model": self.chat.config.model,
-            "first_trained_turn": len(task.given_turns),
+            "turn_weights": [float(number >= len(task.given_turns)) for number in range(len(trajectory.turns))],
             "reward": reward_info(rollout.method, rollout.reward, rollout.sample, bool(trajectory.flags)),
             "answer_label": rollout.label,
             "num_generated_tokens": rollout.num_generated_tokens,

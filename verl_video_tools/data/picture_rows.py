@@ -6,6 +6,7 @@ as this does.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -71,6 +72,28 @@ def picture_faults(row: Mapping[str, Any], method: Method | None = None) -> list
 
 def _are_texts(values: Any) -> bool:
     return isinstance(values, Sequence) and not isinstance(values, str) and all(isinstance(one, str) for one in values)
+
+
+def weights_of_turns(row: Mapping[str, Any]) -> list[float]:
+    """The weight of each turn's loss: the row's column `turn_weights`, or 1 for every turn.
+
+    Raises:
+        RowError: they are not a finite number from 0 for each turn, with one above 0.
+    """
+    turns, weights = row["turns"] or (), row.get("turn_weights")
+    if weights is None:
+        return [1.0] * len(turns)
+    fits = isinstance(weights, Sequence) and len(weights) == len(turns)
+    if not fits or not all(_is_weight(weight) for weight in weights) or not any(weights):
+        raise RowError(
+            f"turn_weights must hold a number from 0 for each of its {len(turns)} turns, one of them above 0, got "
+            f"{weights!r:.200}"
+        )
+    return [float(weight) for weight in weights]
+
+
+def _is_weight(value: Any) -> bool:
+    return isinstance(value, int | float) and 0.0 <= value < math.inf
 
 
 def turns_fault(turns: Sequence[str], method: Method, *, takes_malformed: bool = False) -> str | None:

@@ -19,6 +19,7 @@ from verl_video_tools.core.types import Method, QuestionType, Sample
 from verl_video_tools.data.formats.entries import Row, benchmark_row, without_letters
 from verl_video_tools.data.formats.fields import letter_of, segment, split_options
 from verl_video_tools.data.parquet import write_table
+from verl_video_tools.data.picture_rows import weights_of_turns
 from verl_video_tools.methods import get_method, method_names
 
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
@@ -50,6 +51,7 @@ SFT_SCHEMA = pa.schema(
         *(field for field in ROW_SCHEMA if field.name != "extra_info"),
         ("extra_info", pa.struct([*_EXTRA_INFO, ("image_paths", pa.list_(pa.string()))])),
         ("turns", pa.list_(pa.string())),
+        ("turn_weights", pa.list_(pa.float64())),
         ("template", pa.string()),
     ]
 )
@@ -71,6 +73,7 @@ def make_row(
     question_id: str | None = None,
     classification: str | None = None,
     turns: Sequence[str] = (),
+    turn_weights: Sequence[float] = (),
 ) -> Row:
     """One question about one video as a row, in the form of docs/rows.md that training, evaluation and tools read.
 
@@ -94,6 +97,7 @@ def make_row(
         classification: for VideoBrain (docs/classify.md).
         turns: what the assistant says in an example rollout to imitate, call after call to the answer, without end
             tokens; for fine-tuning (docs/cold-start.md).
+        turn_weights: of the loss on each turn, 0 for none; by default 1 for each.
 
     Returns:
         The row, with the columns of `ROW_SCHEMA`, or of `SFT_SCHEMA` with turns, and `agent_name` if `method` is given.
@@ -136,7 +140,8 @@ def make_row(
     if method is not None:
         row["agent_name"] = method
     if turns:
-        row |= {"turns": list(turns), "template": "own"}
+        row |= {"turns": list(turns), "template": "own", "turn_weights": list(turn_weights) or None}
+        weights_of_turns(row)
     Sample.from_row(row)
     return row
 

@@ -249,6 +249,8 @@ def find_columns(path: Path, columns: Sequence[str], assignments: Sequence[str])
             f"{path} holds rows already ({page('rows')}), or those of a published method; `vvt list formats` lists the "
             "ones that are read"
         )
+    if named := {"messages", "conversations"} & set(columns):
+        raise UsageError(f"{path} holds dialogues ({min(named)}); read them with --from messages")
     mapped = _read_map(assignments, columns)
     taken = {name for names in mapped.values() for name in names}
     by_name = {name.strip().lower(): name for name in reversed(columns) if name not in taken}

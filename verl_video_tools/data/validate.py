@@ -26,7 +26,7 @@ from verl_video_tools.core.types import AnswerLabel, Method, Sample, VideoInfo
 from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.formats.entries import without_letters
 from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, row_writer
-from verl_video_tools.data.picture_rows import is_picture_row, picture_faults, turns_fault
+from verl_video_tools.data.picture_rows import is_picture_row, picture_faults, turns_fault, weights_of_turns
 from verl_video_tools.data.rows import RowMethods
 from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.grading.answers import decided_by_rule
@@ -37,7 +37,7 @@ from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.services.config import JudgeConfig
 from verl_video_tools.video.isolated import IsolatedOpener
 
-CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info", "turns")
+CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info", "turns", "turn_weights")
 
 _ANY_JUDGE = JudgeConfig()
 """The judge is the run's to configure."""
@@ -280,6 +280,11 @@ def _column_problems(row: Mapping[str, Any]) -> Iterator[str]:
     prompt = row.get("prompt")
     if not isinstance(prompt, Sequence) or not prompt or not all(map(_is_message, prompt)):
         yield "prompt must be a list of chat messages with role and content; verl wants the column"
+    if row.get("turn_weights") is not None:
+        try:
+            weights_of_turns(row)
+        except RowError as error:
+            yield str(error)
 
 
 def _is_message(message: Any) -> bool:

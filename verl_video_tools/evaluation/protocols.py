@@ -11,6 +11,7 @@ from typing import Any, cast
 from omegaconf import OmegaConf
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.evaluation.published_code import PublishedCode
 
 FIELD = "set."
 """Prefix of a field of the method's config, which `--set` sets."""
@@ -40,6 +41,8 @@ class Protocol:
         for_benchmark: values that differ for a benchmark, by its name.
         prompt, judge: the published prompt and judge, which no option sets.
         cannot_match: differences that no option removes.
+        published_code: the authors' code that prompts and messages can be read from; None: it is not public, or no
+            reader is built in.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Protocol:
     prompt: str
     judge: str
     cannot_match: list[str]
+    published_code: PublishedCode | None = None
 
     def of(self, benchmark: str | None) -> dict[str, tuple[Any, str]]:
         """The values for a benchmark, or for rows of a file (None)."""
@@ -116,6 +120,7 @@ def described(protocol: Protocol) -> str:
         f"Benchmarks: {', '.join(protocol.benchmarks)}",
         f"Prompt: {protocol.prompt}",
         f"Judge: {protocol.judge}",
+        *_described_code(protocol.published_code),
         "",
         "Options and fields (set.) with their sources:",
         *listed(protocol.values),
@@ -125,9 +130,19 @@ def described(protocol: Protocol) -> str:
     return "\n".join([*lines, "", "Cannot be matched:", *(f"  {reason}" for reason in protocol.cannot_match)])
 
 
+def _described_code(code: PublishedCode | None) -> list[str]:
+    if code is None:
+        return []
+    listed = [f"Checkpoints (--published-code DIR): {', '.join(code.checkpoints)}"]
+    return [*listed, f"  DIR: {code.repository} at commit {code.commit}, of which are read: {', '.join(code.files)}"]
+
+
 def _read() -> dict[str, Protocol]:
     text = files(__package__).joinpath("protocols.yaml").read_text(encoding="utf-8")
     content = cast("dict[str, dict[str, Any]]", OmegaConf.to_container(OmegaConf.create(text)))
+    for fields in content.values():
+        if code := fields.get("published_code"):
+            fields["published_code"] = PublishedCode(**code)
     return {name: Protocol(name=name, **fields) for name, fields in content.items()}
 
 

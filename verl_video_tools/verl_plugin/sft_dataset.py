@@ -28,7 +28,7 @@ from verl_video_tools.core.prompts import other_prompt, prompt_digest
 from verl_video_tools.core.reasoning import opens_reasoning, with_reasoning
 from verl_video_tools.core.sample import row_name
 from verl_video_tools.core.types import Message, Method, Sample, StopReason, Trajectory
-from verl_video_tools.data.picture_rows import is_picture_row, picture_messages
+from verl_video_tools.data.picture_rows import is_picture_row, picture_messages, weights_of_turns
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
@@ -47,12 +47,13 @@ DEFAULT_CACHE_MIB = 1024
 class TrajectorySFTDataset(Dataset):
     """Scripted trajectories as token sequences; the loss is on what the assistant writes, `<|im_end|>` included.
 
-    A row with a column `first_trained_turn` has it on the turns from that one on, counted from 0: those before are
-    mistakes that later turns correct. Calls that find frames by text show those of the column `retrieved_frames` (one
-    list per query, in order): no encoder is asked again. Rows of recorded rollouts name the fields of the method that
-    were their own (`settings`: `core.method.rollout_fields` alone, so that no row names code or a file) and the
-    frames that were shown first (`initial_frames`): others are an error. Rows that were recorded under another system
-    prompt (`prompt_digest`) are counted in a warning. A row may be about pictures instead of a video (`picture_rows`).
+    A row with a column `turn_weights` weighs the loss of each turn's tokens by its number: 0 for mistakes that later
+    turns correct. verl's loss is the mean over a batch's tokens by these weights. Calls that find frames by text show
+    those of the column `retrieved_frames` (one list per query, in order): no encoder is asked again. Rows of recorded
+    rollouts name the fields of the method that were their own (`settings`: `core.method.rollout_fields` alone, so that
+    no row names code or a file) and the frames that were shown first (`initial_frames`): others are an error. Rows that
+    were recorded under another system prompt (`prompt_digest`) are counted in a warning. A row may be about pictures
+    instead of a video (`picture_rows`).
 
     A column `reasoning` (a text or null per turn) has the native reasoning before each turn; it is trained on, and not
     read as part of the turn. Where the model's chat template opens a reasoning, the turn goes on from there.
@@ -114,6 +115,7 @@ class TrajectorySFTDataset(Dataset):
         out."""
         for row in self.rows:
             self._method(row)  # a mistake in the options or in a row should show before training starts
+            _check_weights(row)
         self._warn_of_other_prompts()
         if truncation == "skip":
             self._drop_long_rows()
@@ -132,8 +134,8 @@ class TrajectorySFTDataset(Dataset):
         """One sequence of L tokens, as verl's collator takes it for `pad_mode=no_padding`.
 
         Returns:
-            `input_ids` (L,), `loss_mask` (L,), `position_ids` (4, L), all int64, and `multi_modal_inputs`
-            (`images`, a `LazyPixelValues`; `image_grid_thw`).
+            `input_ids` (L,) and `position_ids` (4, L), both int64, `loss_mask` (L,), float32, and
+            `multi_modal_inputs` (`images`, a `LazyPixelValues`; `image_grid_thw`).
 
         Raises:
             RowError: names the row; its turns do not replay, or the sequence is longer than `max_length`.
@@ -145,6 +147,10 @@ class TrajectorySFTDataset(Dataset):
                 f"{_where(self.rows[index])}: {len(ids)} tokens, but data.max_length={self.max_length}; raise it, or "
                 "leave such rows out with data.truncation=skip"
             )
+        loss_mask = torch.tensor([0] * len(stream.prompt_ids) + stream.response_mask, dtype=torch.float32)
+        lengths = torch.tensor([len(turn) for turn in stream.sampled_turns])
+        weights = torch.tensor(weights_of_turns(self.rows[index]), dtype=torch.float32)
+        loss_mask[loss_mask.bool()] = weights.repeat_interleave(lengths)
         inputs: dict[str, Any] = {}
         if stream.images:
             image_processor = model.processor.image_processor
@@ -154,7 +160,7 @@ class TrajectorySFTDataset(Dataset):
             inputs = {"pixel_values": pixel_values, "image_grid_thw": grids_N3}
         return {
             "input_ids": torch.tensor(ids, dtype=torch.long),
-            "loss_mask": torch.tensor([0] * len(stream.prompt_ids) + stream.response_mask, dtype=torch.long),
+            "loss_mask": loss_mask,
             "position_ids": position_ids_4L(model.processor, model.image_token_id, ids, inputs),
             "multi_modal_inputs": inputs,
         }
@@ -178,8 +184,7 @@ class TrajectorySFTDataset(Dataset):
         tool_model = RecordedToolModel(json.loads(row.get("model_calls") or "[]"))
         episode = Episode(method, Sample.from_row(row), self.model.envelope, retriever=retriever, tool_model=tool_model)
         num_turns, reasoning = len(row["turns"]), row.get("reasoning") or [None] * len(row["turns"])
-        turns = zip(row["turns"], reasoning, strict=True)
-        script = PackedScript(self.model, method.stop, turns, _first_trained_turn(row))
+        script = PackedScript(self.model, method.stop, zip(row["turns"], reasoning, strict=True))
         trajectory = await episode.run(script)
         if not trajectory.turns:
             raise RowError(f"{_where(row)}: {trajectory.error}")
@@ -315,19 +320,21 @@ def _read_rows(paths: Sequence[str], max_samples: int) -> list[dict[str, Any]]:
             raise RowError(
                 f"{path} lacks the columns {', '.join(sorted(missing))}; write it with `vvt data export-sft`"
             )
+        if "first_trained_turn" in table.column_names:  # ignoring it would train on mistakes
+            raise RowError(
+                f"{path} has the column first_trained_turn, which turn_weights replaces; write the file again"
+            )
         rows += table.to_pylist()
     if not rows:
         raise RowError(f"no rows in {', '.join(map(str, paths))}")
     return rows[:max_samples] if max_samples > 0 else rows
 
 
-def _first_trained_turn(row: Mapping[str, Any]) -> int:
-    first = row.get("first_trained_turn") or 0  # files of good rollouts alone have no such column
-    if not 0 <= first < len(row["turns"]):
-        raise RowError(
-            f"{_where(row)}: first_trained_turn must be one of its turns, 0 to {len(row['turns']) - 1}, got {first}"
-        )
-    return int(first)
+def _check_weights(row: Mapping[str, Any]) -> None:
+    try:
+        weights_of_turns(row)
+    except RowError as error:
+        raise RowError(f"{_where(row)}: {error}") from error
 
 
 def _last_error(trajectory: Trajectory) -> str | None:
@@ -351,36 +358,27 @@ class PackedScript:
     Args:
         stop: stop strings of the method; a turn that ends with one has no end-of-turn token.
         turns: texts, each with the native reasoning before it.
-        first_trained_turn: the loss is on the turns from this one on, counted from 0.
     """
 
-    def __init__(
-        self,
-        model: RunModel,
-        stop: tuple[str, ...],
-        turns: Iterable[tuple[str, str | None]],
-        first_trained_turn: int = 0,
-    ) -> None:
+    def __init__(self, model: RunModel, stop: tuple[str, ...], turns: Iterable[tuple[str, str | None]]) -> None:
         self.tokens = RolloutTokens(model.counter, model.end_of_turn_id)
         self._tokenizer = model.tokenizer
         self._stop = stop
-        self._turns = enumerate(turns)
-        self._first_trained_turn = first_trained_turn
+        self._turns = iter(turns)
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
         self.tokens.append(messages)
-        number, (text, reasoning) = next(self._turns, (0, (None, None)))
+        text, reasoning = next(self._turns, (None, None))
         if text is None:
             return None
-        self._append(text, reasoning, trained=number >= self._first_trained_turn)
+        self._append(text, reasoning)
         return AssistantTurn(text)
 
-    def _append(self, text: str, reasoning: str | None, *, trained: bool) -> None:
+    def _append(self, text: str, reasoning: str | None) -> None:
         """A turn as the policy should sample it: its end token is learned, unless a stop string ends it.
 
         Args:
             reasoning: goes on where the chat template has opened one.
-            trained: the loss is on it.
         """
         stream = self.tokens.current
         opened = opens_reasoning(self._tokenizer.decode(stream.ids[-_TAIL_TOKENS:], skip_special_tokens=False))
@@ -388,7 +386,4 @@ class PackedScript:
         ids = list(self._tokenizer.encode(whole, add_special_tokens=False))
         if not whole.endswith(self._stop):
             ids.append(self.tokens.end_of_turn_id)
-        if trained:
-            stream.append_turn(ids, None)
-        else:
-            stream.append_context(ids)
+        stream.append_turn(ids, None)

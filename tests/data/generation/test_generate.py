@@ -21,7 +21,7 @@ from tests.data.generation.world import END, SETTINGS, World, lines
 from tests.judge_server import JudgeServer, Reply, completion
 from tests.verl_plugin.harness import tokenizer
 from verl_video_tools.cli.main import run
-from verl_video_tools.core.errors import EndpointError, RowError, UsageError
+from verl_video_tools.core.errors import EndpointError, UsageError
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.data.filters import pass_rates_of_records
 from verl_video_tools.data.generate import RolloutTask, generate, tasks_of_rows
@@ -316,16 +316,6 @@ def test_open_questions_need_a_judge_whose_failure_flags(tmp_path: Path, capsys:
         judge.reply = lambda request: completion('{"label": "correct"}')
         assert world.generate(out, server, "--judge-base-url", judge.base_url, "--retry-flagged") == 0
     assert [record["reward"]["acc"] for record in lines(out)[-len(rows) :]] == [1.0] * len(rows)
-
-
-@pytest.mark.parametrize("first", [2, -1])
-def test_a_first_trained_turn_that_is_none_is_named(zoomer: World, tmp_path: Path, first: int) -> None:
-    row = zoomer.rows[0]
-    turns = list(zoomer.wrong[row["extra_info"]["question"]])
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.Table.from_pylist([{**row, "turns": turns, "first_trained_turn": first}]), path)
-    with pytest.raises(RowError, match=rf"first_trained_turn must be one of its turns, 0 to 1, got {first}"):
-        zoomer.dataset(path)[0]
 
 
 def test_options_of_one_source_are_refused_for_the_other(

@@ -42,14 +42,15 @@ def test_a_reflection_is_trained_on_from_where_the_expert_goes_on(
             answers = [turns[-1] for turns in world.wrong.values()]
             assert not any(message["content"] in answers for message in request["messages"])
     records = lines(corrected)
-    assert [record["first_trained_turn"] for record in records] == [1] * 4
+    assert all(record["turn_weights"] == [0.0] + [1.0] * (len(record["trajectory"].turns) - 1) for record in records)
     assert run(["data", "export-sft", str(corrected), str(sft)]) == 0
     assert "kept 4 (reflection: 4)" in capsys.readouterr().out
 
     dataset = world.dataset(sft)
     for index, row in enumerate(dataset.rows):
         expert_turns = world.right[row["extra_info"]["question"]]
-        assert row["turns"] == [WRONG_LOOK[world.method], *expert_turns] and row["first_trained_turn"] == 1
+        assert row["turns"] == [WRONG_LOOK[world.method], *expert_turns]
+        assert row["turn_weights"] == [0.0] + [1.0] * len(expert_turns)
         item = dataset[index]
         trained = tokenizer().decode(item["input_ids"][item["loss_mask"].bool()])
         assert trained == "".join(text if text.endswith("</video_zoom>") else text + END for text in expert_turns)
@@ -58,7 +59,7 @@ def test_a_reflection_is_trained_on_from_where_the_expert_goes_on(
 
         # But for the mask it is the sequence of a rollout that says the same.
         plain = tmp_path / f"plain_{index}.parquet"
-        pq.write_table(pq.read_table(sft).drop_columns("first_trained_turn").slice(index, 1), plain)
+        pq.write_table(pq.read_table(sft).drop_columns("turn_weights").slice(index, 1), plain)
         twin = world.dataset(plain)[0]
         assert twin["input_ids"].tolist() == item["input_ids"].tolist()
         assert twin["position_ids"].tolist() == item["position_ids"].tolist()

@@ -24,9 +24,10 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The table of the page, its videos, and a data set of the Hub."""
-    (table,) = blocks("csv")
+    """The table of the page, its dialogue, their videos, and a data set of the Hub."""
+    (table,), (dialogues,) = blocks("csv"), blocks("json")
     (tmp_path / "questions.csv").write_text(table)
+    (tmp_path / "dialogues.json").write_text(dialogues)
     touch(tmp_path, "videos/kitchen.mp4", "videos/hall.mp4", "my_dataset/a.mp4")
     for video in (tmp_path / "videos").iterdir():
         video.write_text(video.name)  # split tells videos apart by their content, too
@@ -39,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_command_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = [line for block in blocks("bash") for line in block.splitlines()]
-    assert len(commands) == 6 and all(command.startswith("vvt ") for command in commands)
+    assert len(commands) == 8 and all(command.startswith("vvt ") for command in commands)
     for command in commands:
         assert run(shlex.split(command)[1:]) == 0, command
     rows = read_rows(folder / "rows.parquet")
@@ -55,6 +56,10 @@ def test_every_command_runs(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert hub["extra_info"]["video_path"] == f"{folder}/my_dataset/a.mp4"
     assert len(read_rows(folder / "train.parquet")) + len(read_rows(folder / "test.parquet")) == 3
     assert run(shlex.split(commands[0])[1:]) == 2, "the file exists"
+    (asked,), (taught,) = read_rows(folder / "questions.parquet"), read_rows(folder / "cold_start.parquet")
+    assert (asked["reward_model"]["ground_truth"], asked["extra_info"]["question_type"]) == ("3", "numeric")
+    assert len(taught["turns"]) == 2
+    assert not [report for report in validate_file(folder / "cold_start.parquet") if report.problems]
 
 
 def test_the_code_runs(folder: Path) -> None:

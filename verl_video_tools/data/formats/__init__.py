@@ -67,6 +67,7 @@ TRAINING_SETS = {
     "framethinker-parquet": "verl_video_tools.data.formats.training_sets:FrameThinkerParquet",
     "llava-video-178k": "verl_video_tools.data.formats.training_sets:LLaVAVideo",
     "longvt-parquet": "verl_video_tools.data.formats.dialogues:LongVTParquet",
+    "messages": "verl_video_tools.data.formats.dialogues:Messages",
     "video-espresso": "verl_video_tools.data.formats.training_sets:VideoEspresso",
     "video-r1": "verl_video_tools.data.formats.training_sets:VideoR1",
     "videozoomer-sft": "verl_video_tools.data.formats.dialogues:VideoZoomerSFT",

@@ -1,9 +1,9 @@
-"""Published dialogues of a method with a video, for fine-tuning: what they share.
+"""Dialogues of a method with a video, for fine-tuning: what they share.
 
-A dialogue is a list `messages` of `role` and `content`, as LLaMA-Factory takes them. Contents are texts with `<image>`
-where an image stands, or lists of parts. Of a dialogue what the assistant says becomes turns. Prompts, observations and
-frames are this package's own: calls are executed when the turns are learnt, which takes the video. Dialogues seldom
-name it, so that it is looked for by what they do name, or taken from rows of the same questions
+A dialogue is a list `messages` of `role` and `content`, or `conversations` of `from` and `value`. Contents are texts
+with `<image>` where an image stands, or lists of parts. Of a dialogue what the assistant says becomes turns. Prompts,
+observations and frames are this package's own: calls are executed when the turns are learnt, which takes the video.
+Dialogues seldom name it, so that it is looked for by what they do name, or taken from rows of the same questions
 (`BenchmarkFiles.questions`), which know the truth and the segment as well.
 """
 
@@ -14,15 +14,16 @@ import re
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.numbers import canonical_number
 from verl_video_tools.core.sample import Sample, read_clip
-from verl_video_tools.core.truths import QuestionType
+from verl_video_tools.core.truths import QuestionType, default_question_type
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import VIDEO_SUFFIXES, Entry, Row, benchmark_row, required
 from verl_video_tools.data.formats.fields import (
@@ -33,6 +34,7 @@ from verl_video_tools.data.formats.fields import (
     without_media_marks,
 )
 from verl_video_tools.data.parquet import row_batches
+from verl_video_tools.data.picture_rows import weights_of_turns
 
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 
@@ -42,26 +44,66 @@ class Message:
     """A message of a dialogue.
 
     Attributes:
+        role: system, user, assistant or tool.
         text: with calls that stand beside it, in the form of the chat template.
         videos, images: paths of media among its parts.
+        weight: of the loss on it; None where the dialogue says nothing.
     """
 
     role: str
     text: str
     videos: Sequence[str]
     images: Sequence[str]
+    weight: float | None = None
+
+
+_ROLES = {
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("user", "human"), "user"),
+    **dict.fromkeys(("assistant", "gpt", "model", "function_call", "tool_call"), "assistant"),
+    **dict.fromkeys(("tool", "observation", "function", "function_response", "tool_response"), "tool"),
+}
+_CALLING_ROLES = ("function_call", "tool_call")
+"""Roles of messages that are a call: its JSON, or a list of several, behind a thought or not."""
 
 
 def _messages(entry: Entry) -> list[Message]:
-    messages = []
-    for message in required(entry, "messages"):
-        content = message.get("content") or ""
+    """Consecutive messages of the assistant, such as a thought and a call, are one.
+
+    Raises:
+        RowError: there are none, or one's role is unknown.
+    """
+    messages: list[Message] = []
+    filled = {name: value for name, value in entry.items() if value is not None}  # a table has a column for each
+    for number, message in enumerate(required(filled, "messages", "conversations")):
+        name = message.get("role") or message.get("from")
+        if not isinstance(name, str) or name not in _ROLES:
+            raise RowError(f"message {number} has the role {name!r:.40}; these are read: {', '.join(_ROLES)}")
+        content = message.get("content") or message.get("value") or ""
         parts = [{"text": content}] if isinstance(content, str) else content
         text = "".join(str(part.get("text") or "") for part in parts).strip()
         calls = () if _CALL.search(text) else message.get("tool_calls") or ()
+        if name in _CALLING_ROLES and not _CALL.search(text):
+            text, calls = _split_calls(text)
         text = "\n".join([text, *(_call_text(call.get("function") or call) for call in calls)]).strip()
-        messages.append(Message(str(message.get("role")), text, _media(parts, "video"), _media(parts, "image")))
+        weight = message.get("loss") if message.get("weight") is None else message["weight"]
+        read = Message(_ROLES[name], text, _media(parts, "video"), _media(parts, "image"), weight)
+        if messages and messages[-1].role == read.role == "assistant":
+            before = messages.pop()
+            weight = before.weight if weight is None else weight
+            read = replace(read, text=f"{before.text}\n{text}".strip(), weight=weight)
+        messages.append(read)
     return messages
+
+
+def _split_calls(text: str) -> tuple[str, list[Any]]:
+    """What stands before the JSON of a call, and the calls."""
+    thought, tag, rest = text.rpartition("</think>")
+    try:
+        calls = json.loads(rest)
+    except (ValueError, RecursionError) as error:
+        raise RowError(f"the message of a call holds no JSON: {rest!r:.80}") from error
+    return thought + tag, calls if isinstance(calls, list) else [calls]
 
 
 def _media(parts: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
@@ -102,6 +144,8 @@ class Dialogues(Benchmark):
             value = entry.get(name)
             if isinstance(value, list) and len(value) == 1:
                 (value,) = value
+            if isinstance(value, Mapping):
+                value = value.get("video") or value.get("path")
             if isinstance(value, str) and value:
                 yield value
 
@@ -112,12 +156,13 @@ class Dialogues(Benchmark):
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         """The question, without what was said."""
         row = self.sft_row(entry, files)
-        return {name: value for name, value in row.items() if name not in ("turns", "template")}
+        return {name: value for name, value in row.items() if name not in ("turns", "turn_weights", "template")}
 
     def sft_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         messages = _messages(entry)
         prompt = next((message for message in messages if message.role == "user"), None)
-        turns = [self.turn_of(message.text) for message in messages if message.role == "assistant"]
+        replies = [message for message in messages if message.role == "assistant"]
+        turns = [self.turn_of(message.text) for message in replies]
         if prompt is None or not turns:
             raise RowError("a dialogue has a user's message and an assistant's")
         answer = self.answer_of(turns[-1])
@@ -131,7 +176,11 @@ class Dialogues(Benchmark):
             question = located(question, list(dict.fromkeys(self.video_names(entry, messages))), files)
         index = str(entry.get("id") or entry["number"])
         row = benchmark_row(self.name, index=index, split="train", **question)
-        return row | {"turns": turns, "template": "pictures" if images else "trace" if len(turns) > 1 else "reasoning"}
+        row |= {"turns": turns, "template": "pictures" if images else "trace" if len(turns) > 1 else "reasoning"}
+        if any(message.weight is not None for message in replies):
+            row["turn_weights"] = [1.0 if message.weight is None else message.weight for message in replies]
+            row["turn_weights"] = weights_of_turns(row)
+        return row
 
 
 # ------------------------------------------------------------------------------------------ rows of the same questions
@@ -259,6 +308,66 @@ class FrameThinkerSFT(Dialogues):
                 yield str(path.with_name(stem))
             if path.parent.name:
                 yield str(path.parent.with_name(_ROUND.sub("", path.parent.name)))
+
+
+_THOUGHT = re.compile(r".*</think>", re.DOTALL)
+_TAG = re.compile(r"<[a-z_]+>", re.IGNORECASE)
+
+
+def _calls(turn: str) -> bool:
+    """Whether a turn calls a tool, in any method's grammar: behind its thought it has a tag other than the answer's."""
+    rest = _THOUGHT.sub("", turn)
+    return "<answer>" not in rest and _TAG.search(rest) is not None
+
+
+class Messages(Dialogues):
+    """Dialogues of your own in the forms of LLaMA-Factory (github.com/hiyouga/LLaMA-Factory), ms-swift
+    (github.com/modelscope/ms-swift) and OpenAI's interface.
+
+    Format: JSON, JSON lines or parquet. An entry has `conversations` (ShareGPT: `from` and `value`) or `messages`
+    (`role` and `content`, a text or a list of parts), and names its video in `videos` (a list of one), `video`,
+    `video_path` or a part. Calls are `tool_calls`, `<tool_call>` blocks, or messages of the roles function_call and
+    tool_call; a reply of a tool is a message of the roles tool, observation, function, function_response or
+    tool_response, or of the user behind a turn that calls. `weight` (OpenAI) or `loss` (ms-swift) of an assistant's
+    message is the turn's weight.
+
+    The first message of the user is the question, the last answer of the assistant is the truth. With --turns its
+    messages become the turns, which must be in the grammar of --method. Replies of tools and system prompts are left
+    out: the method has its own, and executes the calls anew."""
+
+    name = "messages"
+    columns = ("messages", "conversations", "videos", "video", "video_path", "id")
+
+    def question_of(self, prompt: str) -> str:
+        return prompt
+
+    def answer_of(self, turn: str) -> str | None:
+        if match := _ANSWER.search(turn):
+            return match[1]
+        return None if _calls(turn) else tagged_answer(_THOUGHT.sub("", turn))
+
+    def video_names(self, entry: Entry, messages: Sequence[Message]) -> Iterator[str]:
+        yield from super().video_names(entry, messages)
+        yield from _asked_videos(messages)
+
+    def sft_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        messages = _messages(entry)
+        for reply, following in pairwise(messages):
+            if (reply.role, following.role) == ("assistant", "user") and not _calls(reply.text):
+                raise RowError(f"the user asks again after {reply.text!r:.80}; a row holds one question")
+        for videos in (entry.get("videos"), _asked_videos(messages)):
+            if isinstance(videos, list) and len(videos) > 1:
+                raise RowError(f"it names several videos, {videos!r:.120}; a row of a dialogue has one")
+        row = super().sft_row(entry, files)
+        truth, extra_info = row["reward_model"]["ground_truth"], row["extra_info"]
+        if extra_info["question_type"] == "open":  # as of a table without types
+            is_number = canonical_number(truth) is not None
+            extra_info["question_type"] = "numeric" if is_number else default_question_type(truth, ())
+        return row
+
+
+def _asked_videos(messages: Sequence[Message]) -> list[str]:
+    return [video for message in messages if message.role == "user" for video in message.videos]
 
 
 _EXAMPLES = re.compile(r".*Now answer the following question:", re.DOTALL)
