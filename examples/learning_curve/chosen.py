@@ -41,9 +41,14 @@ class Chosen:
         return [result for name, result in self.results.items() if name not in self.remarks]
 
     @property
+    def scheduled(self) -> dict[str, list[Result]]:
+        """Of every method of the schedule, in its order."""
+        return {method: self.of(method) for method in dict.fromkeys(planned.method for planned in SCHEDULE)}
+
+    @property
     def by_method(self) -> dict[str, list[Result]]:
-        """Of every method of the schedule, in its order, and of recorded runs."""
-        return {method: self.of(method) for method in dict.fromkeys(planned.method for planned in SCHEDULE + RECORDED)}
+        """The same, then recorded runs."""
+        return self.scheduled | {planned.method: self.of(planned.method) for planned in RECORDED}
 
     @property
     def is_complete(self) -> bool:

@@ -100,7 +100,7 @@ def drawn(chosen: Chosen) -> dict[str, tuple[Any, Mapping[str, Sequence[Result]]
     """Pictures that there are to be: name of the file, what draws it, and of which runs."""
     listed: dict[str, tuple[Any, Mapping[str, Sequence[Result]]]] = {}
     if chosen.is_complete:
-        listed[BY_STAGE] = by_stage, {method: runs for method, runs in chosen.by_method.items() if runs}
+        listed[BY_STAGE] = by_stage, {method: runs for method, runs in chosen.scheduled.items() if runs}
     costs = {method: [run for run in chosen.of(method) if "cost" in run] for method in LINES}
     if any(costs.values()):
         listed[BY_COST] = by_cost, {method: runs for method, runs in costs.items() if runs}

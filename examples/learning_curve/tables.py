@@ -1,4 +1,4 @@
-"""Writes every table and picture of learning into docs/learning.md and README.md, from the results in `results`.
+"""Writes the tables and pictures of docs/learning.md, docs/learning-runs.md and README.md from the results in `results`.
 
 Usage: python -m examples.learning_curve.tables
 
@@ -24,31 +24,44 @@ from examples.learning_curve.stored import CLAIMS_FOLDER, Result, load
 from examples.learning_curve.texts import count_spread, gain_interval, gain_spread, interval, points, spread, thousands
 from verl_video_tools.evaluation.tables import markdown_table
 
-PAGES = (REPO / "docs" / "learning.md", REPO / "README.md")
+PAGES = (REPO / "docs" / "learning.md", REPO / "docs" / "learning-runs.md", REPO / "README.md")
 NOT_RUN = "not run yet"
 
 
 def summary(chosen: Chosen) -> str:
-    """Of each method: mean over its runs, lowest and highest."""
+    """Accuracy before and after reinforcement learning of each scheduled method: mean over its runs, lowest, highest."""
+    rows = []
+    for method, runs in chosen.scheduled.items():
+        if not runs:
+            rows.append([f"`{method}`", NOT_RUN, "", ""])
+            continue
+        before, after = (
+            spread([run["accuracy"][stage]["needs another look"]["mean"] for run in runs])
+            for stage in ("after SFT", "after RL")
+        )
+        rows.append([f"`{method}`", ", ".join(str(run["seed"]) for run in runs), before, f"**{after}**"])
+    return markdown_table(["method", "seeds", "before", "after"], rows, num_text_columns=2)
+
+
+def gains(chosen: Chosen) -> str:
+    """Gain by reinforcement learning of each method, mean over its runs, lowest and highest, and its calls after it."""
     rows = []
     for method, runs in chosen.by_method.items():
         if not runs:
-            rows.append([f"`{method}`", NOT_RUN, *[""] * 5])
+            rows.append([f"`{method}`", NOT_RUN, "", ""])
             continue
-        gains = [run[GAIN] for run in runs]
+        of_runs = [run[GAIN] for run in runs]
         rows.append(
             [
                 f"`{method}`",
-                ", ".join(str(run["seed"]) for run in runs),
-                spread([run["accuracy"]["after SFT"]["needs another look"]["mean"] for run in runs]),
-                f"**{spread([run['accuracy']['after RL']['needs another look']['mean'] for run in runs])}**",
-                gain_spread([gain["mean"] for gain in gains]),
-                points(min(gain["low"] for gain in gains)),
+                gain_spread([gain["mean"] for gain in of_runs]),
+                points(min(gain["low"] for gain in of_runs)),
                 f"{fmean(calls_per_question(run) for run in runs):.2f}",
             ]
         )
-    head = ["method", "seeds", "after SFT", "after RL", "gain", "lowest end of an interval", "calls per question"]
-    return markdown_table(head, rows, num_text_columns=2)
+    return markdown_table(
+        ["method", "gain in points", "lowest end of a run's interval", "calls per question"], rows, num_text_columns=1
+    )
 
 
 def calls_per_question(run: Result) -> float:
@@ -169,6 +182,7 @@ def duration(chosen: Chosen) -> str | None:
 PARTS: Mapping[str, Callable[[Chosen], str | None]] = {
     "learning-picture": picture,
     "learning-summary": summary,
+    "learning-gains": gains,
     "learning-bars": bars,
     "learning-kinds": by_kind,
     "learning-cost": equal_cost,

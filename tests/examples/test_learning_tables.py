@@ -98,7 +98,7 @@ def all_runs(**changed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 OTHERS = ("direct", "compose_temporal", "compose_spatial", "longvt_branching")
-"""What else the schedule has, in its order."""
+"""What else the schedule has, in its order, and the recorded runs."""
 
 
 def lines(table: str) -> list[str]:
@@ -107,13 +107,16 @@ def lines(table: str) -> list[str]:
 
 def test_the_summary_has_mean_lowest_and_highest_of_each_method() -> None:
     runs = [result("longvt", 11, 0.2, 0.6), result("longvt", 12, 0.3, 0.8), result("framemind", 11)]
-    found = lines(tables.summary(choose({f"{run['method']}_{run['seed']}": run for run in runs})))
-    assert found[0] == "| `framethinker` | not run yet |  |  |  |  |  |"
-    assert found[2] == (
-        "| `longvt` | 11, 12 | 25.0 % (20.0 to 30.0) | **70.0 % (60.0 to 80.0)** "
-        "| +45.0 (+40.0 to +50.0) | +35.0 | 1.50 |"
-    )
-    assert found[4] == "| `framemind` | 11 | 25.0 % | **75.0 %** | +50.0 | +45.0 | 1.50 |"
+    chosen = choose({f"{run['method']}_{run['seed']}": run for run in runs})
+    found = lines(tables.summary(chosen))
+    assert found[0] == "| `framethinker` | not run yet |  |  |"
+    assert found[2] == "| `longvt` | 11, 12 | 25.0 % (20.0 to 30.0) | **70.0 % (60.0 to 80.0)** |"
+    assert found[4] == "| `framemind` | 11 | 25.0 % | **75.0 %** |"
+    assert [line.split("`")[1] for line in found] == [*METHODS, *OTHERS[:-1]], "no method that left the package"
+    found = lines(tables.gains(chosen))
+    assert found[0] == "| `framethinker` | not run yet |  |  |"
+    assert found[2] == "| `longvt` | +45.0 (+40.0 to +50.0) | +35.0 | 1.50 |"
+    assert found[4] == "| `framemind` | +50.0 | +45.0 | 1.50 |"
     assert [line.split("`")[1] for line in found] == [*METHODS, *OTHERS]
 
 

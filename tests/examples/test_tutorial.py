@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.page_commands import page_commands
+from tests.page_commands import REPO, commands_of, page_commands
 from verl_video_tools.cli.main import run
 from verl_video_tools.data import synthetic_rows
 from verl_video_tools.data.synthetic_rows import load_rows
@@ -37,6 +38,22 @@ def label() -> Callable[[str, str], str]:
 )
 def test_the_judge_compares_words(label: Callable[[str, str], str], answer: str, verdict: str) -> None:
     assert label("blue circle", answer) == verdict
+
+
+def test_the_readme_trains_by_commands_of_the_tutorial() -> None:
+    """Which `tests/integration/test_tutorial.py` runs; the README lets the machine choose what `--synthetic` does."""
+    section = (REPO / "README.md").read_text().partition("## Train on your own questions")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"^```bash\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE)
+    readme = [command for command in commands_of(block) if command.words[0] not in ("source", "export")]
+    left_out = {"--synthetic", "trainer.total_training_steps=10"}
+    tutorial = [
+        (command.variables, [word for word in command.words if word not in left_out])
+        for command in page_commands()
+        if command.page.startswith("docs/tutorial/")
+    ]
+    unknown = [str(command) for command in readme if (command.variables, [*command.words]) not in tutorial]
+    assert len(readme) == 8
+    assert unknown == [str(command) for command in readme if command.words[:2] == ("vvt", "eval")]
 
 
 @pytest.mark.slow
