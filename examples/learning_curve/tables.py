@@ -29,7 +29,7 @@ NOT_RUN = "not run yet"
 
 
 def summary(chosen: Chosen) -> str:
-    """Accuracy before and after reinforcement learning of each scheduled method: mean over its runs, lowest, highest."""
+    """Accuracy of each scheduled method before and after reinforcement learning: mean over its runs, lowest, highest."""
     rows = []
     for method, runs in chosen.scheduled.items():
         if not runs:
