@@ -1,4 +1,4 @@
-"""Writes the tables and pictures of docs/learning.md, docs/learning-runs.md and README.md from the results in `results`.
+"""Writes the tables and pictures of docs/learning.md, docs/learning-runs.md and README.md, from `results`.
 
 Usage: python -m examples.learning_curve.tables
 
@@ -29,7 +29,7 @@ NOT_RUN = "not run yet"
 
 
 def summary(chosen: Chosen) -> str:
-    """Accuracy of each scheduled method before and after reinforcement learning: mean over its runs, lowest, highest."""
+    """Accuracy of each scheduled method before and after reinforcement learning: mean, lowest and highest run."""
     rows = []
     for method, runs in chosen.scheduled.items():
         if not runs:
