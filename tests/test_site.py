@@ -66,4 +66,4 @@ def test_colours_can_be_switched() -> None:
 def test_the_roads_are_tabs() -> None:
     assert "navigation.tabs" in SITE["theme"]["features"]
     tabs = [name for entry in SITE["nav"] for name in entry]
-    assert tabs == ["Start", "Train", "Evaluate", "Extend", "Reference", "API"]
+    assert tabs == ["Get started", "Train", "Evaluate", "Extend", "Reference"]

@@ -55,34 +55,34 @@ async def areplay(
     html: Path | None = None,
     tool_model: ToolModelConfig | ToolModel | None = None,
 ) -> dict[str, Any]:
-    """Run `turns` as the assistant's turns of one rollout, and score it.
+    """Run `turns` as the assistant's turns of one rollout, and score the rollout.
 
     Args:
-        method: name of the method, as `get_method` takes it.
-        video: path of the video file. One that cannot be read gives `stop_reason` "video_error", an `error` and no
+        method: name of the method, as for `get_method`.
+        video: path of the video file. A file that cannot be read gives `stop_reason` "video_error", an `error` and no
             reward. None: the row has images (`extra["image_paths"]`), or neither (`extra["visuals"]` is "none").
         question: the whole text that the model would read, options included.
         answer: the ground truth.
-        turns: assistant texts in order; those left over when the rollout ends are ignored.
+        turns: assistant texts in order. Texts that remain when the rollout ends are ignored.
         extra: further fields of the row's `extra_info` (`question_type`, `options`, ...).
-        settings: fields of the method's config that differ from its defaults.
-        processor: folder or name of a Hugging Face processor; applies its sizes and the recipe's token budgets.
+        settings: fields of the method's config that differ from their defaults.
+        processor: folder or name of a Hugging Face processor, whose sizes and the recipe's token budgets then apply.
         judge: for questions that need one.
-        retriever: for methods that find frames by text, such as `services.retrieval.local` gives. Without one such a
-            call fails (`retrieval_error`).
-        html: file to draw the rollout in, as `vvt view` draws recorded ones.
-        tool_model: for tools that ask a model: an endpoint, or a stand-in such as
-            `services.tool_model.ScriptedToolModel`. Without one such a call fails (`model_error`).
+        retriever: for methods that search frames by text, such as `services.retrieval.local`. Without it such a call
+            fails (`retrieval_error`).
+        html: file in which to draw the rollout, as `vvt view` draws recorded ones.
+        tool_model: for tools that ask a model: an endpoint, or a substitute such as
+            `services.tool_model.ScriptedToolModel`. Without it such a call fails (`model_error`).
 
     Returns:
         The JSON-able dict that `vvt replay` prints: `method`, `video` (None if it cannot be read), `initial_frames`,
-        `turns`, `stop_reason`, `answer`, `error` (why the rollout was lost: an unreadable video, an abort; else None),
-        `reward`, `counts`. Of a method that compares a group also `not_scored`:
-        the components that a rollout earns beside its siblings, and which are 0 in `reward`.
+        `turns`, `stop_reason`, `answer`, `error` (why the rollout was lost, for example by an unreadable video;
+        otherwise None), `reward`, `counts`. For a method that compares a group also `not_scored`: the components that
+        depend on the group, which are 0 in `reward`.
 
     Raises:
-        UsageError: unknown method or setting, a row that makes no sense, a question that needs a judge, or a page that
-            cannot be written.
+        UsageError: an unknown method or setting, a row that contradicts itself, a question that needs a judge, or a
+            page that cannot be written.
         JudgeError: the judge gave no verdict.
     """
     if isinstance(turns, str) or not all(isinstance(turn, str) for turn in turns):
@@ -115,7 +115,7 @@ def _in_an_event_loop(function: Callable[Arguments, Coroutine[Any, Any, Result]]
 
 
 replay = _in_an_event_loop(areplay)
-"""`areplay` for callers that run no event loop: takes the same arguments."""
+"""`areplay` for programs without an event loop; takes the same arguments."""
 
 
 def _sample(video: str | None, question: str, answer: str, extra: Mapping[str, Any]) -> Sample:

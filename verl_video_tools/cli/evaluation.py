@@ -45,13 +45,15 @@ _MOST_FAILURES_SHOWN = 20
 class Evaluate(Asking, Served, ExplicitOptions):
     """Evaluate a model with the loop and graders of training. Exits 1 if all items failed."""
 
-    out: Annotated[Path, typer.Option(help="Folder for rollouts and results; an evaluation in it is continued.")]
+    out: Annotated[
+        Path, typer.Option(help="Folder for rollouts and results. An evaluation in this folder is continued.")
+    ]
     method: Annotated[str | None, METHOD] = None
     protocol: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Options of a published evaluation; options given here override them.",
+            help="Published evaluation whose options to use. Options on the command line take precedence.",
             autocompletion=names_of("protocols"),
         ),
     ] = None
@@ -67,30 +69,36 @@ class Evaluate(Asking, Served, ExplicitOptions):
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Or a benchmark, such as video-mme, or your own as my_module:MyBenchmark.",
+            help="Benchmark to use instead of --rows, such as video-mme, or your own as my_module:MyBenchmark.",
             autocompletion=names_of("benchmarks"),
         ),
     ] = None
-    annotations: Annotated[Path | None, typer.Option(help="The benchmark's annotation file, or folder.")] = None
-    videos: Annotated[Path | None, typer.Option(help="Folder of the benchmark's videos.")] = None
-    subtitles: Annotated[Path | None, typer.Option(help="Folder of its subtitles; default: ask without.")] = None
+    annotations: Annotated[Path | None, typer.Option(help="Annotation file or folder of the benchmark.")] = None
+    videos: Annotated[Path | None, typer.Option(help="Folder with the videos of the benchmark.")] = None
+    subtitles: Annotated[
+        Path | None, typer.Option(help="Folder with the subtitles of the benchmark; default: no subtitles.")
+    ] = None
     extractor: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Published rule that also reads answers; default: the benchmark's.",
+            help="Published rule that reads the answers, too; default: that of the benchmark.",
             autocompletion=names_of("extractors"),
         ),
     ] = None
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD=VALUE", help="Only questions with this value, such as duration=long; repeatable."),
+        typer.Option(
+            metavar="FIELD=VALUE", help="Use only questions with this value, such as duration=long; repeatable."
+        ),
     ] = None
-    limit: Annotated[int | None, typer.Option(min=1, help="Number of questions, the same ones in every run.")] = None
-    repeats: Annotated[int, typer.Option(min=1, help="Times that each question is asked, each with its own seed.")] = 1
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of questions; every run takes the same ones.")] = None
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Number of times to ask each question, with another seed each time.")
+    ] = 1
     control: Annotated[
         list[Control] | None,
-        typer.Option(help="Change what is asked, to see what accuracy depends on; repeatable."),
+        typer.Option(help="Change the questions, to see what accuracy depends on; repeatable."),
     ] = None
     temperature: Temperature = 0.0
     top_p: Annotated[
@@ -102,7 +110,10 @@ class Evaluate(Asking, Served, ExplicitOptions):
     seed: Seed = None
     attempts: Annotated[
         int,
-        typer.Option(min=1, help="Most attempts at a question, where the method verifies answers (framethinker: 3)."),
+        typer.Option(
+            min=1,
+            help="Largest number of attempts at a question, for a method that verifies answers (framethinker: 3).",
+        ),
     ] = 1
 
     def run(self) -> int:

@@ -41,27 +41,34 @@ BASE_URL = typer.Option(
     help="OpenAI-compatible endpoint of the model (key: VVT_API_KEY); repeatable, for several servers of the model.",
 )
 METHOD = typer.Option(
-    help="Method whose loop, tools, prompts and reward run, such as longvt.", autocompletion=names_of("methods")
+    help="Method to run, such as longvt: its prompt, tools, loop and reward.", autocompletion=names_of("methods")
 )
-Model = Annotated[str | None, typer.Option(metavar="NAME", help="Model to use; default: the first that is served.")]
+Model = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Name of the model at the endpoint; default: the first one that it serves."),
+]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the method's config; repeatable."),
+    typer.Option("--set", metavar="FIELD=VALUE", help="Set a field of the method; repeatable."),
 ]
 Temperature = Annotated[float, typer.Option(min=0.0, help="Sampling temperature.")]
 Seed = Annotated[int | None, typer.Option(help="Sampling seed, for endpoints that accept one.")]
-Concurrency = Annotated[int, typer.Option(min=1, help="Rollouts, or requests, at a time.")]
-MinPixels = Annotated[int | None, typer.Option(min=1, help="data.mm_processor_kwargs.min_pixels of the run.")]
-MaxPixels = Annotated[int | None, typer.Option(min=1, help="data.mm_processor_kwargs.max_pixels of the run.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="Number of rollouts or requests at the same time.")]
+MinPixels = Annotated[
+    int | None, typer.Option(min=1, help="Lower pixel bound of the run (data.mm_processor_kwargs.min_pixels).")
+]
+MaxPixels = Annotated[
+    int | None, typer.Option(min=1, help="Upper pixel bound of the run (data.mm_processor_kwargs.max_pixels).")
+]
 Retrieval = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
 ]
-RetryFlagged = Annotated[bool, typer.Option("--retry-flagged", help="Repeat rollouts that failed.")]
+RetryFlagged = Annotated[bool, typer.Option("--retry-flagged", help="Repeat the rollouts that failed.")]
 Records = Annotated[
     Path, typer.Argument(help="Recorded rollouts: folder of a run or of its trajectories, or a .jsonl file.")
 ]
-Rows = Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Parquet file of our rows.")]
+Rows = Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Parquet file with rows.")]
 
 
 @dataclass_transform(kw_only_default=True)
@@ -258,7 +265,7 @@ class Asking(Services):
 
     concurrency: Concurrency = EndpointConfig.concurrency
     deadline_seconds: Annotated[
-        float, typer.Option(min=0.1, help="Time for one turn with all its attempts, in seconds.")
+        float, typer.Option(min=0.1, help="Time that one turn may take, with all its attempts.")
     ] = EndpointConfig.deadline_seconds
 
     def policy(self, **overrides: Any) -> "PolicyConfig":
@@ -275,14 +282,18 @@ class Served:
 
     base_url: Annotated[list[str] | None, BASE_URL] = None
     serve: Annotated[
-        str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM during the run.")
+        str | None,
+        typer.Option(
+            metavar="MODEL_DIR", help="Model to serve with vLLM while the command runs, instead of --base-url."
+        ),
     ] = None
     serve_option: Annotated[
         list[str] | None, typer.Option(metavar="OPTION=VALUE", help="Further option of `vllm serve`; repeatable.")
     ] = None
     model: Model = None
     processor: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder or name of the model whose processor sizes images.")
+        str | None,
+        typer.Option(metavar="DIR", help="Folder or name of the model whose processor decides the sizes of images."),
     ] = None
     min_pixels: MinPixels = None
     max_pixels: MaxPixels = None

@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 @command
 class Demo:
-    """Make synthetic videos, rows and a tiny base model. The recipes train on them where there is no GPU."""
+    """Make synthetic videos, rows and a tiny base model. Without a GPU, the recipes train on them."""
 
-    out: Annotated[Path, typer.Option(help="Folder for videos, rows and base model; made if missing.")]
-    train_videos: Annotated[int, typer.Option(min=1, help="Videos of the training split.")] = 96
+    out: Annotated[Path, typer.Option(help="Folder for videos, rows and base model. It is made if it does not exist.")]
+    train_videos: Annotated[int, typer.Option(min=1, help="Number of videos in the training split.")] = 96
     test_videos: Annotated[
         int | None,
-        typer.Option(min=1, help="Videos of the test split; default: 24, or 134 with --needle or --spatial."),
+        typer.Option(min=1, help="Number of videos in the test split; default: 24, or 134 with --needle or --spatial."),
     ] = None
-    questions_per_video: Annotated[int, typer.Option(min=1, help="Questions asked about each video.")] = 4
+    questions_per_video: Annotated[int, typer.Option(min=1, help="Number of questions about each video.")] = 4
     seed: Annotated[int, typer.Option(min=0, help="Seed of videos and questions.")] = 0
     agent_name: Annotated[
         list[str] | None,
         typer.Option(
-            help="Method that the rows select; repeat it to divide them among several; default: framethinker."
+            help="Method of the rows; repeat it to divide the rows among several methods; default: framethinker."
         ),
     ] = None
     open_ended: Annotated[
@@ -138,7 +138,7 @@ class ConfigPath:
 
 @command
 class CheckMethod:
-    """Check the properties that training needs of a method. No model is needed. Exits 1 if one does not hold."""
+    """Check that a method has the properties that training needs. No model is needed. Exits 1 if one fails."""
 
     method: Annotated[
         str | None,
@@ -150,9 +150,9 @@ class CheckMethod:
     ] = None
     settings: Settings = None
     processor: Annotated[
-        str | None, typer.Option(help="Folder of a model's processor that counts the prompts' tokens.")
+        str | None, typer.Option(help="Folder of the model whose processor counts the tokens of prompts.")
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object: findings by method.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings by method as one JSON object.")] = False
 
     def run(self) -> int:
         if (self.method is None) != self.all_methods:

@@ -25,7 +25,7 @@ LOST = 3
 
 @command
 class View:
-    """Show recorded rollouts as one HTML file. It needs no network."""
+    """Draw recorded rollouts as one HTML file. The file needs no network."""
 
     records: Annotated[
         Path, typer.Argument(metavar="RUN", help="Folder of a run or of its trajectories, or one file of records.")
@@ -35,10 +35,13 @@ class View:
         typer.Option(metavar="FILE", help="HTML file to write; default: rollouts.html in the folder of the run."),
     ] = None
     max_rollouts: Annotated[
-        int, typer.Option(min=1, help="Rollouts on the page; of more, groups of the last steps.")
+        int,
+        typer.Option(
+            min=1, help="Largest number of rollouts on the page. If there are more, it shows groups of the last steps."
+        ),
     ] = 500
     tokenizer: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the model's tokenizer, to show tokens as text.")
+        Path | None, typer.Option(metavar="DIR", help="Folder of the model whose tokenizer shows tokens as text.")
     ] = None
 
     def run(self) -> None:
@@ -69,7 +72,7 @@ class View:
 
 @command
 class Report:
-    """Draw learning curves of one run or several. Writes a figure, a table, and the numbers."""
+    """Draw the learning curves of one run or several. Writes a figure, a table and the numbers."""
 
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Folder of a run, or of its records; several are compared.")
@@ -103,7 +106,7 @@ class Report:
 
 @command
 class Replay(Services):
-    """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object.
+    """Run a method on one video with turns that you wrote. Loop, tools and reward are real. Prints one JSON object.
     Exits 3, with `error` in the object, if the video cannot be read."""
 
     # Standard output carries the JSON and nothing else: what libraries print meanwhile is held back, then shown on
@@ -111,21 +114,24 @@ class Replay(Services):
 
     method: Annotated[str, METHOD]
     video: Annotated[
-        str | None, typer.Option(help="Video file; left out where --extra names images, or visuals as none.")
+        str | None,
+        typer.Option(help="Video file. Leave it out if --extra names images or says that there are none (visuals)."),
     ] = None
     question: Annotated[str, typer.Option(help="Text of the question, with its options.")]
     answer: Annotated[str, typer.Option(help="Ground truth.")]
-    turns: Annotated[Path, typer.Option(help="JSON file: list of the assistant's texts, in order.")]
-    extra: Annotated[str, typer.Option(metavar="JSON", help="Object merged into the row's extra_info.")] = "{}"
+    turns: Annotated[Path, typer.Option(help="JSON file with the turns of the assistant: a list of texts, in order.")]
+    extra: Annotated[str, typer.Option(metavar="JSON", help="JSON object to add to the extra_info of the row.")] = "{}"
     settings: Settings = None
     processor: Annotated[
-        str | None, typer.Option(help="Folder of a model's processor; token budgets apply only with it.")
+        str | None,
+        typer.Option(help="Folder of the model whose processor counts tokens. Without it, no token budget applies."),
     ] = None
     tool_model_replies: Annotated[
-        Path | None, typer.Option(help="Instead, a JSON file: list of that model's replies, in order.")
+        Path | None,
+        typer.Option(help="JSON file with replies to use instead of --tool-model: a list of texts, in order."),
     ] = None
     html: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="Also draw the rollout, as `vvt view` does, in this HTML file.")
+        Path | None, typer.Option(metavar="OUT", help="HTML file to write: the rollout as `vvt view` draws it.")
     ] = None
 
     def run(self) -> int:

@@ -46,11 +46,13 @@ class Generate(Asking):
     source: Annotated[
         Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions; with --reflect recorded rollouts.")
     ]
-    out: Annotated[Path, typer.Argument(help="File to write, one JSON line per rollout; an existing one is continued.")]
+    out: Annotated[
+        Path, typer.Argument(help="File to write, with one JSON line per rollout. An existing file is continued.")
+    ]
     method: Annotated[str | None, METHOD] = None
     base_url: Annotated[list[str], BASE_URL]
     model: Model = None
-    num_samples: Annotated[int, typer.Option("--samples", min=1, help="Rollouts of each question.")] = 1
+    num_samples: Annotated[int, typer.Option("--samples", min=1, help="Number of rollouts of each question.")] = 1
     temperature: Temperature = 1.0
     seed: Seed = None
     settings: Settings = None
@@ -61,7 +63,9 @@ class Generate(Asking):
     ] = None
     reflect: Annotated[
         bool,
-        typer.Option("--reflect", help="Let the model correct recorded rollouts that looked again and answered wrong."),
+        typer.Option(
+            "--reflect", help="Let the model correct recorded rollouts that called a tool and answered wrong."
+        ),
     ] = False
 
     def run(self) -> int:
@@ -120,7 +124,10 @@ class Logic:
 
     records: Records
     out: Annotated[
-        Path, typer.Argument(help="File to write: right rollouts with a verdict; an existing one is continued.")
+        Path,
+        typer.Argument(
+            help="File to write, with the right rollouts and their verdicts. An existing file is continued."
+        ),
     ]
     base_url: Annotated[str, typer.Option("--base-url", metavar="URL", help="Endpoint of the model that checks.")]
     model: Model = None
@@ -142,21 +149,21 @@ class Logic:
 
 @command
 class Classify(Asking):
-    """Sort questions into Direct, Adaptive and Active. Two models answer them; exits 1 if all failed."""
+    """Sort questions into direct, adaptive and active ones. Two models answer them. Exits 1 if all failed."""
 
     rows: Rows
     out_dir: Annotated[
-        Path, typer.Argument(help="Folder for rollouts, rows and report; a classification in it is continued.")
+        Path, typer.Argument(help="Folder for rollouts, rows and report. A classification in this folder is continued.")
     ]
     base_model_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the base model.")]
     teacher_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the teacher.")]
     base_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Base model; default: the first that is served.")
+        str | None, typer.Option(metavar="NAME", help="Name of the base model; default: the first one that is served.")
     ] = None
-    teacher: Annotated[str | None, typer.Option(metavar="NAME", help="Teacher; default: the first that is served.")] = (
-        None
-    )
-    method: Annotated[str, typer.Option(help="Method whose loop and tools the teacher has.")] = "videobrain"
+    teacher: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the teacher; default: the first one that is served.")
+    ] = None
+    method: Annotated[str, typer.Option(help="Method whose loop and tools the teacher uses.")] = "videobrain"
     settings: Settings = None
     sft_share: Annotated[
         float,
@@ -208,7 +215,7 @@ _OF_THE_EXPERT = ("imperfection", "in_words", "questions_per_video", "settings",
 
 @command
 class ExportSFT(ExplicitOptions):
-    """Write good rollouts as rows for fine-tuning. They are an expert's, or the policy's own."""
+    """Write good rollouts as rows for fine-tuning. They come from an expert, or from the policy itself."""
 
     source: Annotated[
         Path,
@@ -220,14 +227,14 @@ class ExportSFT(ExplicitOptions):
     out_parquet: Annotated[Path, typer.Argument(help="File to write: rows with turns.")]
     min_accuracy: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Rollouts: lowest accuracy reward; default: that of a correct answer."),
+        typer.Option(min=0.0, help="Rollouts: lowest accuracy reward to keep; default: that of a correct answer."),
     ] = None
     min_iou: Annotated[
         float,
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Rollouts: lowest overlap (IoU) of the last segment shown with the annotated one; 0: any.",
+            help="Rollouts: lowest IoU of the last segment shown with the annotated one; 0 keeps all.",
         ),
     ] = 0.0
     well_formed: Annotated[
@@ -236,7 +243,7 @@ class ExportSFT(ExplicitOptions):
     keep_reasoning: Annotated[
         bool,
         typer.Option(
-            "--keep-reasoning", help="Rollouts: also write native reasoning, for a model that reasons natively."
+            "--keep-reasoning", help="Rollouts: write native reasoning, too, for a model that reasons natively."
         ),
     ] = False
     min_step: Annotated[int | None, typer.Option(help="Rollouts: first step of the run to take them from.")] = None
@@ -251,10 +258,10 @@ class ExportSFT(ExplicitOptions):
     ] = None
     imperfection: Annotated[
         float,
-        typer.Option(min=0.0, max=1.0, help="Expert: probability that it looks at a wrong place or guesses."),
+        typer.Option(min=0.0, max=1.0, help="Expert: probability of a call at a wrong place or a guess."),
     ] = 0.0
     in_words: Annotated[
-        bool, typer.Option("--in-words", help="Expert: answer with an option's text, not its letter.")
+        bool, typer.Option("--in-words", help="Expert: answer with the text of an option instead of its letter.")
     ] = False
     questions_per_video: Annotated[
         int | None,
@@ -262,7 +269,7 @@ class ExportSFT(ExplicitOptions):
     ] = None
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="[METHOD.]FIELD=VALUE", help="Expert: override a field of its method."),
+        typer.Option("--set", metavar="[METHOD.]FIELD=VALUE", help="Expert: set a field of its method."),
     ] = None
     retrieval: Retrieval = None
     overwrite: Overwrite = False

@@ -37,7 +37,7 @@ _SKIPPED_SHOWN = 20
 
 @command
 class Convert(ExplicitOptions):
-    """Write rows from a table or from published data. With --for, write rows for verl's own tool loop from ours."""
+    """Make rows from a table or from published data. With --for, make rows for verl's own tool loop."""
 
     source: Annotated[
         Path, typer.Argument(help="--from: your table or published annotations, file or folder. --for: our rows.")
@@ -58,13 +58,13 @@ class Convert(ExplicitOptions):
     method: Annotated[
         str | None,
         typer.Option(
-            help="--from: agent_name of the rows. --for: method whose first frames and tools they get, "
+            help="--from: agent_name of the rows. --for: method whose initial frames and tools they get, "
             "framethinker (default), longvt or videobrain.",
             autocompletion=names_of("methods"),
         ),
     ] = None
     videos: Annotated[
-        Path | None, typer.Option(help="--from: folder of the videos; default: for a table, its folder.")
+        Path | None, typer.Option(help="--from: folder with the videos; default for a table: the folder of the table.")
     ] = None
     column_map: Annotated[
         list[str] | None,
@@ -85,7 +85,7 @@ class Convert(ExplicitOptions):
     ] = False
     overwrite: Overwrite = False
     subtitles: Annotated[
-        Path | None, typer.Option(help="--from: folder of subtitles, to be shown with the questions.")
+        Path | None, typer.Option(help="--from: folder with subtitles to show with the questions.")
     ] = None
     turns: Annotated[
         bool,
@@ -199,8 +199,8 @@ def _confirm(target: Path) -> None:
     """Raises UsageError if the answer is not yes, or standard input is no terminal."""
     if not sys.stdin.isatty():
         raise UsageError(
-            "nothing was written, as standard input is no terminal to ask at: add --yes if the columns above are "
-            "right, or name others with --map FIELD=COLUMN"
+            "nothing was written, because there is no terminal to ask at: add --yes if the columns above are "
+            "right, or name other columns with --map FIELD=COLUMN"
         )
     try:
         answer = input(f"Write the rows to {target}? [y/N] ")
@@ -212,29 +212,34 @@ def _confirm(target: Path) -> None:
 
 @command
 class Validate(ExplicitOptions):
-    """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad, or there is none."""
+    """Check fields, files and truths of rows, without decoding. Exits 1 if any row is bad, or if there are no rows."""
 
     source: Rows
-    out: Annotated[Path | None, typer.Option(help="Parquet file to write: the good rows.")] = None
-    report: Annotated[Path | None, typer.Option(help="File to write: one JSON object per row.")] = None
-    probe: Annotated[bool, typer.Option("--probe", help="Also open every video.")] = False
+    out: Annotated[Path | None, typer.Option(help="Parquet file to write, with the good rows.")] = None
+    report: Annotated[Path | None, typer.Option(help="File to write, with one JSON object per row.")] = None
+    probe: Annotated[bool, typer.Option("--probe", help="Open every video, too.")] = False
     processor: Annotated[
         str | None,
-        typer.Option(help="Folder of a model's processor: also count the tokens of every prompt; opens the videos."),
+        typer.Option(
+            help="Folder of the model whose processor counts the tokens of every prompt. This opens the videos."
+        ),
     ] = None
-    method: Annotated[str | None, typer.Option(help="Method of rows that name none in agent_name.")] = None
+    method: Annotated[str | None, typer.Option(help="Method of rows without agent_name.")] = None
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="[METHOD.]FIELD=VALUE", help="Field of the method, as in the run; repeatable."),
+        typer.Option(
+            "--set", metavar="[METHOD.]FIELD=VALUE", help="Set a field of the method, as in the run; repeatable."
+        ),
     ] = None
     min_pixels: MinPixels = None
     max_pixels: MaxPixels = None
     max_prompt_length: Annotated[
         int | None,
-        typer.Option(min=1, help="With --processor: data.max_prompt_length of the run; default: the recipe's."),
+        typer.Option(min=1, help="With --processor: data.max_prompt_length of the run; default: that of the recipe."),
     ] = None
     max_images: Annotated[
-        int | None, typer.Option(min=1, help="With --processor: images that a rollout may have; default: the recipe's.")
+        int | None,
+        typer.Option(min=1, help="With --processor: images that a rollout may have; default: those of the recipe."),
     ] = None
     overwrite: Overwrite = False
 
@@ -274,8 +279,12 @@ class Split:
     """Split rows so that no video is in both files."""
 
     source: Rows
-    first: Annotated[Path, typer.Argument(metavar="TRAIN.parquet", help="File for most rows.")]
-    second: Annotated[Path, typer.Argument(metavar="TEST.parquet", help="File for the others.")]
+    first: Annotated[
+        Path, typer.Argument(metavar="TRAIN.parquet", help="Parquet file to write, with the larger part of the rows.")
+    ]
+    second: Annotated[
+        Path, typer.Argument(metavar="TEST.parquet", help="Parquet file to write, with the rest of the rows.")
+    ]
     share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows that the second file gets.")] = 0.1
     seed: Annotated[int, typer.Option(help="Seed for the choice of videos.")] = 0
     overwrite: Overwrite = False
@@ -291,7 +300,7 @@ class Split:
 
 @command
 class Filter:
-    """Keep rows of medium difficulty, balanced by video length. Drops what all rollouts, or none, answered."""
+    """Keep rows of medium difficulty, balanced by video length. Drops questions that all or no rollouts answered."""
 
     in_parquet: Annotated[Path, typer.Argument(help="Rows for reinforcement learning.")]
     out_parquet: Annotated[Path, typer.Argument(help="File to write.")]
@@ -300,7 +309,9 @@ class Filter:
     ] = None
     band_seconds: Annotated[
         list[float] | None,
-        typer.Option(help="Bound between bands of video length to balance, such as 180; repeatable, ascending."),
+        typer.Option(
+            help="Bound in seconds between two bands of video length, such as 180; repeatable, in ascending order."
+        ),
     ] = None
     overwrite: Overwrite = False
 

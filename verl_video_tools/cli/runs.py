@@ -21,9 +21,14 @@ _FPS = 30.0
 
 @command
 class Train:
-    """Train a model, from its rows to the exported weights."""
+    """Train a model. Checks the run, starts it, and exports the weights."""
 
-    stage: Annotated[Literal["grpo", "sft", "rft"], typer.Argument(help="What to train by.")]
+    stage: Annotated[
+        Literal["grpo", "sft", "rft"],
+        typer.Argument(
+            help="Reinforcement learning (grpo), fine-tuning (sft), or fine-tuning on the policy's own rollouts (rft)."
+        ),
+    ]
     overrides: Annotated[
         list[str],
         typer.Argument(
@@ -37,7 +42,8 @@ class Train:
     smoke_test: Annotated[
         bool,
         typer.Option(
-            "--smoke-test", help="Two steps of the tiny model with a real run's options, then one that resumes."
+            "--smoke-test",
+            help="Run two steps of a tiny model with the options of the real run, and a third one that resumes.",
         ),
     ] = False
     dry_run: Annotated[
@@ -83,10 +89,11 @@ class Doctor:
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False
     judge_base_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Also check the judge at this endpoint; default: VVT_JUDGE_BASE_URL."),
+        typer.Option(metavar="URL", help="Check the judge at this endpoint, too; default: VVT_JUDGE_BASE_URL."),
     ] = None
     judge_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Model to judge with; default: the first that is served.")
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the judge's model; default: the first one that is served."),
     ] = None
 
     def run(self) -> int:
@@ -109,19 +116,21 @@ class Doctor:
 
 @command
 class Plan:
-    """Estimate tokens and memory of a GRPO run. Videos are an hour long in 1920x1080."""
+    """Estimate tokens and memory of a GRPO run. Its videos have one hour in 1920x1080."""
 
     model: Annotated[str, typer.Option(help="Name such as qwen2.5-vl-7b, or a folder with config.json.")]
     method: Annotated[str, METHOD]
-    gpus: Annotated[int, typer.Option(min=1, help="Of all nodes.")] = 8
-    gpu: Annotated[str, typer.Option(help="Kind: h100, h200, h20, a100-80gb, a100-40gb, l40s, rtx-4090.")] = "h100"
-    gpus_per_node: Annotated[int, typer.Option(min=1, help="Of one node.")] = 8
+    gpus: Annotated[int, typer.Option(min=1, help="Number of GPUs on all nodes.")] = 8
+    gpu: Annotated[str, typer.Option(help="Kind of GPU: h100, h200, h20, a100-80gb, a100-40gb, l40s, rtx-4090.")] = (
+        "h100"
+    )
+    gpus_per_node: Annotated[int, typer.Option(min=1, help="Number of GPUs on one node.")] = 8
     options: Annotated[
         list[str] | None,
         typer.Option(
             "--option",
             metavar="FIELD=VALUE",
-            help="Option of the run, instead of the recipe's, such as ulysses=4 or lora_rank=32; repeatable.",
+            help="Option that differs from the recipe, such as ulysses=4 or lora_rank=32; repeatable.",
         ),
     ] = None
     settings: Settings = None
@@ -152,14 +161,14 @@ class Plan:
 
 @command
 class Budget:
-    """Estimate a rollout's tokens, and the limits that it needs."""
+    """Estimate the tokens and the limits of a rollout."""
 
     method: Annotated[str, METHOD]
     processor: Annotated[
         str, typer.Option(metavar="MODEL_DIR", help="Folder or name of the model whose processor counts tokens.")
     ]
-    duration: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Of the video.")] = 3600.0
-    size: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="Of the video, in pixels.")] = "1920x1080"
+    duration: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Length of the video.")] = 3600.0
+    size: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="Size of the video in pixels.")] = "1920x1080"
     turn_tokens: Annotated[int, typer.Option(min=1, help="Tokens that the policy writes per turn.")] = 512
     min_pixels: MinPixels = None
     max_pixels: MaxPixels = None

@@ -1,4 +1,4 @@
-"""What a tool is, what it may know of its rollout, and who may choose the frames shown with the question."""
+"""Tools, what a tool knows of its rollout, and selectors of initial frames."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ShownFrame:
 
     Attributes:
         index: number of the frame, in presentation order of its video.
-        timestamp_seconds: of the frame, as its decoder reported it.
-        turn: 0 for the frames shown with the question, n for those that answered the n-th assistant turn.
-        region: the part of the displayed frame that was shown; None where all of it was.
-        video: which of several videos of the row it is from, from 0.
+        timestamp_seconds: presentation time of the frame, as its decoder reported it.
+        turn: 0 for the initial frames, n for frames that answered the n-th assistant turn.
+        region: the part of the displayed frame that was shown; None if the whole frame was shown.
+        video: number of the video in a row with several, from 0.
     """
 
     index: int
@@ -37,7 +37,7 @@ class ShownFrame:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a tool may know when it plans a call: the bound video and the limits, never a path from the model."""
+    """What a tool knows when it plans a call: the video of the row and the limits, but never a path from the model."""
 
     info: VideoInfo
     sample: Sample
@@ -45,27 +45,28 @@ class ToolContext:
     index_at: Callable[[float], Awaitable[int]]
     """Await the index of the frame shown at a time in seconds (0 <= t <= duration). Raises VideoError."""
     retriever: Retriever | None = None
-    """Finds frames by text; None where the run has none."""
+    """Finds frames by text; None if the run has no retriever."""
     previous_frames: tuple[ShownFrame, ...] = ()
     """Every image of the rollout before this call, the initial frames first. Empty for a selector of initial frames,
     and in verl's own tool loop, which does not pass them to its tools."""
     videos: tuple[VideoInfo, ...] = ()
-    """Facts of all videos of the row, `info` first; a `FrameRequest` names one by its place here. Other fields are
-    about the first. Empty in verl's own tool loop, which binds one."""
+    """Facts of all videos of the row, `info` first. A `FrameRequest` names a video by its position in this tuple. The
+    other fields are about the first video. Empty in verl's own tool loop, which has one video."""
     decode: Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]] | None = None
-    """Decodes frames for the tool itself, which the policy is not shown. Raises VideoError."""
+    """Decodes frames for the tool itself; the policy does not see them. Raises VideoError."""
     model: ToolModel | None = None
-    """A model that the tool may ask, within the rollout's limits; None where the run has none."""
+    """A model that the tool may ask, within the limits of the rollout; None if the run has no such model."""
     times_of: Callable[[Sequence[int]], Awaitable[Sequence[float]]] | None = None
-    """Await the times in seconds of frames by their numbers. Raises VideoError. None in verl's own tool loop."""
+    """Await the presentation times in seconds of frames with these numbers. Raises VideoError. None in verl's own tool
+    loop."""
 
     async def range_seconds(self, first: int, last: int) -> dict[str, float]:
-        """What a call's result says of the frames `first` to `last`, both included, so that its times are never
-        computed from a rate: `start_time` and `end_time`, when the first and the last of them begin. Empty where
+        """`start_time` and `end_time` for the result of a call that shows the frames `first` to `last`: the times at
+        which these two frames begin, in seconds. The times come from the file and not from a frame rate. Empty if
         `times_of` is None.
 
         Raises:
-            VideoError: the file cannot be asked.
+            VideoError: the file cannot be read.
         """
         if self.times_of is None:
             return {}
@@ -78,10 +79,10 @@ class Tool(Protocol):
     name: ClassVar[str]
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
-        """Check the arguments and say what would be shown.
+        """Check the arguments of a call and return what it shows.
 
         Raises:
-            CallRejected: the call cannot be carried out; the code says why.
+            CallRejected: the call cannot be executed; the code says why.
         """
         ...
 
@@ -91,13 +92,14 @@ class ToolDescription:
     """How a tool is offered to a model by verl's own tool loop, and how its result is reported there.
 
     Attributes:
-        name: the tool's, for the model and in a row's `tools_kwargs`.
-        parameters: JSON type and description of each. The description of an array must say what it holds, since verl's
-            schema drops nested types.
+        name: name of the tool, for the model and in `tools_kwargs` of a row.
+        parameters: JSON type and description of each parameter. The description of an array must say what its entries
+            are, because verl's schema drops nested types.
         optional: parameters that a call may leave out.
-        frame_label: how the text names an image, which verl's loop puts before all text; a format of its
-            `FrameRecord`.
-        result_text: the text of a call's arguments and result, for a tool that shows no frames.
+        frame_label: format of the label of an image, from its `FrameRecord`. verl's loop puts the images before all
+            text, so the text has to name them.
+        result_text: makes the text of a result from the arguments and the result of a call, for a tool that shows no
+            frames.
     """
 
     name: str
@@ -109,14 +111,14 @@ class ToolDescription:
 
 
 class FrameSelector(Protocol):
-    """Chooses the frames that are shown with the question in a method's place: a field `initial_frames_selector`."""
+    """Chooses the initial frames instead of the method; named by the field `initial_frames_selector`."""
 
     async def __call__(self, request: FrameRequest, context: ToolContext, deadline_seconds: float) -> FrameRequest:
-        """Other frames than the method's `request`, at its size and no more of them.
+        """The initial frames to show instead of the method's `request`: at the same size, and at most as many.
 
         Raises:
-            RetrievalError: they could not be searched.
-            VideoError: they cannot be decoded.
+            RetrievalError: the frames could not be searched.
+            VideoError: the frames cannot be decoded.
         """
         ...
 
@@ -128,7 +130,7 @@ def load_selector(name: str) -> FrameSelector:
     """The selector of a registered name, or at a Python path such as `package.module:function`.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such selector.
     """
     selector: FrameSelector = resolve(name, SELECTORS, "initial_frames_selector")
     if not callable(selector):

@@ -33,14 +33,15 @@ class Questions:
     """Questions in order.
 
     Attributes:
-        name: of the benchmark, or of the file of rows.
-        tasks: in the order of the questions, one for each repeat. The uid is the question's place in its file.
-        faults: errors of entries that are not valid questions, by place.
+        name: name of the benchmark, or of the file of rows.
+        tasks: one task for each question and repeat, in the order of the questions. The uid is the position of the
+            question in its file.
+        faults: errors of entries that are not valid questions, by position.
         benchmark: None for a file of rows.
-        subtitles: which of the benchmark's subtitles are shown, and how; None without.
-        num_with_subtitles: the number of questions whose video has subtitles; None if they are not shown.
-        scope: `where` and `limit` that select a part of the questions; None for all.
-        repeats: the number of times that each question is asked.
+        subtitles: which subtitles of the benchmark are shown, and how; None if none are shown.
+        num_with_subtitles: number of questions whose video has subtitles; None if they are not shown.
+        scope: `where` and `limit` that select a part of the questions; None for all questions.
+        repeats: number of times that each question is asked.
     """
 
     name: str
@@ -66,7 +67,7 @@ def question_digest(extra_info: Mapping[str, Any]) -> str:
 
 
 def questions_of_rows(rows_parquet: Path) -> Questions:
-    """The rows of a file, whatever their `agent_name`.
+    """The questions of a file of rows, whatever their `agent_name`.
 
     Raises:
         UsageError: the file cannot be read, or has no rows.
@@ -75,10 +76,10 @@ def questions_of_rows(rows_parquet: Path) -> Questions:
 
 
 def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
-    """A benchmark's questions.
+    """The questions of a benchmark.
 
     Args:
-        spec: the benchmark's name, or a Python path (`get_benchmark`).
+        spec: name of the benchmark, or a Python path (`get_benchmark`).
 
     Raises:
         UsageError: there is no such benchmark, its files cannot be read, or none of its entries is a valid question.

@@ -69,27 +69,27 @@ async def evaluate(
     """Let a model answer each question. An earlier run in `folder` is continued, and its failed items are repeated.
 
     Args:
-        policy: without a model's name, the first model that the endpoint lists is asked.
-        server: gives the policy's `base_url`; entered only if an item is missing. The policy must name the model.
+        policy: the model. Without a name, it is the first model that the endpoint lists.
+        server: gives the policy's `base_url`; it is entered only if an item is missing. The policy must name the model.
         judge: for open questions.
-        retriever: for methods that search for frames by text.
-        tool_model: for methods whose tools ask a model; without its name, the first model that its endpoint lists.
-        extractor: name of a published rule (`data.extractors`) that also reads answers; None: the benchmark's.
+        retriever: for methods that search frames by text.
+        tool_model: for methods whose tools ask a model. Without a name, it is the first model that its endpoint lists.
+        extractor: name of a published rule (`data.extractors`) that reads answers, too; None: that of the benchmark.
         settings: further facts for the protocol: the retriever's fields (`retrieval`), the server's options
             (`serve_options`), and the served model (`served`, with `model` and `digest`), because weights may differ
             under the same name.
-        seed: of sampling; None leaves it to the endpoint, or is 0 if there are repeats.
-        max_attempts: rollouts of a question, for methods that verify an answer and try again.
-        controls: the changes of method and questions (`questions.controlled`).
-        progress: called before the first item and after each.
+        seed: seed of sampling. None: the endpoint chooses it, or it is 0 if there are repeats.
+        max_attempts: largest number of rollouts of a question, for methods that verify an answer and try again.
+        controls: changes of method and questions (`questions.controlled`).
+        progress: called before the first item and after each item.
 
     Returns:
         The content of `results.json`.
 
     Raises:
-        UsageError: a question needs a judge, or the method a retriever or a tool model, and there is none; `folder`
-            holds another evaluation or other annotations' rollouts, is in use by another process, or cannot be written;
-            or a prompt cannot be read.
+        UsageError: a question needs a judge, or the method a retriever or a tool model, and there is none; `folder` has
+            another evaluation or rollouts on other annotations, is in use by another process, or cannot be written; or
+            a prompt cannot be read.
         EndpointError: the endpoint, or at the start the judge, cannot be reached. The next run continues.
     """
     if questions.repeats > 1 and seed is None:
@@ -162,10 +162,10 @@ def versions(*, serves: bool) -> dict[str, str | None]:
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """Read `results.json` from a folder, or by its own path.
+    """Read `results.json` from a folder, or from its own path.
 
     Raises:
-        UsageError: there is none, or it is another file.
+        UsageError: there is no such file, or it is not a result.
     """
     path = folder / RESULTS if folder.is_dir() else folder
     try:

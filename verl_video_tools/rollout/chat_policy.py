@@ -45,9 +45,9 @@ _TOO_LONG = re.compile(r"context[ _]length|maximum model length|at most \d+ imag
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How the next token is drawn. What is None is not sent, and the endpoint's own default holds.
+    """How the next token is sampled. An option of None is not sent, so that the endpoint's own default applies.
 
-    Tokens of a turn are bounded by the method (`max_turn_tokens`).
+    The method limits the tokens of a turn (`max_turn_tokens`).
 
     Raises:
         UsageError: a value outside its range.
@@ -55,7 +55,7 @@ class Sampling:
 
     temperature: float = 1.0
     top_p: float | None = None
-    """Only the likeliest tokens that together have this probability, above 0 and at most 1."""
+    """Sample only from the most likely tokens that together have this probability, above 0 and at most 1."""
 
     def __post_init__(self) -> None:
         require(self, "temperature", self.temperature >= 0, "at least 0")
@@ -76,17 +76,17 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyConfig(EndpointConfig, Sampling):
-    """Where the policy is, and how it is sampled.
+    """The address of the policy, and how it is sampled.
 
     Raises:
         UsageError: a value outside its range.
     """
 
     envelope: PixelEnvelope = field(default_factory=PixelEnvelope)
-    """Sizes that the model's processor leaves untouched: images are then those of training. The default sends them as
-    large as the method asks for, and leaves it to the server to fit them to its processor."""
+    """Sizes that the model's processor does not change, so that images are those of training. With the default, images
+    have the size that the method requests, and the server fits them to its processor."""
     jpeg_quality: int | None = None
-    """Quality of the images sent, 1 to 95. None: PNG, which shows the model what training would."""
+    """Quality of the images, 1 to 95. None: the images are PNG, which shows the model what training would show."""
 
     def __post_init__(self) -> None:
         EndpointConfig.__post_init__(self)

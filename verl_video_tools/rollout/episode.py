@@ -76,27 +76,27 @@ _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
 class Episode:
     """One rollout of `method` on `sample`.
 
-    `run` is all of it. A caller that needs no more than the prompt calls `start`; one that steps by itself calls `step`
-    with each assistant turn then, until it returns None.
+    `run` makes the whole rollout. A caller that needs only the prompt calls `start`. A caller that supplies the turns
+    itself then calls `step` with each assistant turn until it returns None.
     """
 
     method: Method
     sample: Sample
     envelope: PixelEnvelope = field(default_factory=PixelEnvelope)
-    """Sizes that the model's processor leaves untouched; the default means that no processor is involved."""
+    """Sizes that the model's processor does not change; the default means that there is no processor."""
     budget: BudgetCheck | None = None
-    """Asked before pixels are decoded; None means no limits."""
+    """The check that runs before pixels are decoded; None means no limits."""
     retriever: Retriever | None = None
-    """For tools that find frames by text."""
+    """For tools that search frames by text."""
     group: Sequence[Method] = ()
     """Configs of the rollouts of the group, where they differ. What their initial frames take from the stretches of
     video that this one decodes goes into the frame cache along with it, so that a group decodes once."""
     tool_model: ToolModel | None = None
-    """A model that tools may ask."""
+    """The model that tools may ask."""
 
     trajectory: Trajectory = field(init=False)
     previous_frames: tuple[ShownFrame, ...] = field(default=(), init=False)
-    """Every image of the rollout so far; also those that a context policy drops from later turns."""
+    """Every image of the rollout so far, including those that a context policy drops from later turns."""
     _videos: RolloutVideos = field(init=False)
     _tools: Mapping[str, Tool] = field(default_factory=dict, init=False)
     """None without a video."""
@@ -112,10 +112,10 @@ class Episode:
         self._videos = RolloutVideos(self.method.tool_deadline_seconds, self.trajectory.cache)
 
     async def run(self, policy: Policy) -> Trajectory:
-        """The whole rollout, with the turns that `policy` gives; its `stop_reason` says why it ended.
+        """Make the whole rollout with the turns that `policy` gives; `stop_reason` says why it ended.
 
         Raises:
-            Exception: whatever the policy raises, but for a `PolicyError`: that one aborts the rollout.
+            Exception: any exception of the policy except a `PolicyError`, which aborts the rollout.
         """
         messages = await self.start()
         while messages is not None:
@@ -135,7 +135,7 @@ class Episode:
     # -------------------------------------------------------------------------------------------------- initial frames
 
     async def start(self) -> list[Message] | None:
-        """Open the videos and give the prompt with the initial frames; None if the rollout ends here."""
+        """Open the videos and return the prompt with the initial frames; None if the rollout ends here."""
         method, sample = self.method, self.sample
         if not sample.videos:
             return await self._start_without_video()
@@ -211,8 +211,9 @@ class Episode:
 
         Args:
             text: the turn without its end-of-turn token.
-            truncated: the turn was cut by its token limit; its calls are refused, a complete answer still counts.
-            reasoning: native reasoning that was taken from the turn (`core.reasoning`); recorded, and not read.
+            truncated: the turn was cut by its token limit. Its calls are refused, but a complete answer counts.
+            reasoning: native reasoning that was separated from the turn (`core.reasoning`). It is recorded, but not
+                parsed.
 
         Returns:
             The observation to append as a user message, or None if the rollout has ended.
@@ -251,7 +252,7 @@ class Episode:
         return await self._execute(parsed, turn, turns_left)
 
     def abort(self, error: str) -> None:
-        """End the rollout for a reason outside the policy's reach and keep it out of training."""
+        """End the rollout for a reason that is not the policy's fault, and keep it out of training."""
         self.trajectory.flags.append("aborted")
         self._end(StopReason.ABORTED, error=error)
 

@@ -17,24 +17,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointConfig:
-    """Where a model is served, and limits of its requests.
+    """The address of a model, and the limits of requests to it.
 
     Raises:
         UsageError: a value outside its range.
     """
 
     API_KEY_ENV: ClassVar[str] = "VVT_API_KEY"
-    """Environment variable that holds the key; unset: no key. No field: verl prints a run's configuration."""
+    """Environment variable with the key; without it, no key is sent. The key is not a field, because verl prints the
+    configuration of a run."""
 
     base_url: str | tuple[str, ...] | None = None
-    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1, or a list of several that serve the same
+    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1, or a list of addresses that serve the same
     model."""
     model: str | None = None
-    """Name of the served model. None: the first that the endpoint lists."""
+    """Name of the served model. None: the first model that the endpoint lists."""
     concurrency: int = 32
-    """Requests in flight over all addresses."""
+    """Number of requests at the same time, over all addresses."""
     deadline_seconds: float = 600.0
-    """Seconds for one reply with all attempts, queueing not counted."""
+    """Seconds that one reply may take with all its attempts. The time in our own queue does not count."""
 
     def __post_init__(self) -> None:
         are_urls = all(url.startswith(("http://", "https://")) for url in self.base_urls)
@@ -45,19 +46,19 @@ class EndpointConfig:
 
     @property
     def base_urls(self) -> tuple[str, ...]:
-        """The addresses, none where no one is given."""
+        """The addresses; empty if none is given."""
         if self.base_url is None:
             return ()
         return (self.base_url,) if isinstance(self.base_url, str) else self.base_url
 
     def share(self, num_workers: int) -> Self:
-        """What each of so many workers may ask, who do not know of each other."""
+        """The configuration of one of `num_workers` workers, which share the number of requests at the same time."""
         return replace(self, concurrency=math.ceil(self.concurrency / num_workers))
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeConfig(EndpointConfig):
-    """Where the judge is, and how it judges. Its key is the environment variable VVT_JUDGE_API_KEY.
+    """The address of the judge, and how it judges. Its key is in the environment variable VVT_JUDGE_API_KEY.
 
     Raises:
         UsageError: a value outside its range.
@@ -66,27 +67,28 @@ class JudgeConfig(EndpointConfig):
     API_KEY_ENV: ClassVar[str] = "VVT_JUDGE_API_KEY"
 
     base_url: str | tuple[str, ...] | None = None
-    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1, or a list of several that serve the same
+    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1, or a list of addresses that serve the same
     model. None: verl's own reward-model server."""
     concurrency: int = 32
-    """Requests in flight. In training this is for the whole run, split over verl's `reward.num_workers`."""
+    """Number of requests at the same time. In training it holds for the whole run; verl's `reward.num_workers` share
+    it."""
     deadline_seconds: float = 60.0
-    """Seconds for one judgement with all attempts, queueing not counted."""
+    """Seconds that one judgement may take with all its attempts. The time in our own queue does not count."""
     profile: Literal["graded", "longvt", "videosiah"] = "graded"
-    """Which labels it gives (`services.verdict`)."""
+    """Instructions and labels of the judge (`services.verdict`)."""
     temperature: float = 0.0
     """Sampling temperature. LongVT's reward uses 0.3."""
     max_tokens: int | None = 1024
-    """Tokens per reply, thoughts included. None: the server's limit."""
+    """Largest number of tokens of a reply, thoughts included. None: the limit of the server."""
     cache_dir: str | None = None
-    """Folder that keeps verdicts; processes and machines may share it. The key is question, truth, answer,
-    instructions, model and temperature."""
+    """Folder for verdicts, which processes and machines may share. A verdict is used again if question, truth, answer,
+    instructions, model and temperature are the same."""
     prompt_file: str | None = None
-    """Path of instructions that replace the profile's."""
+    """Path of a file with instructions that replace those of the profile."""
     on_failure: Literal["flag", "stop"] = "flag"
-    """When a judgement fails in training: `flag` excludes the rollout, `stop` ends the run."""
+    """What happens in training if a judgement fails: `flag` excludes the rollout, `stop` ends the run."""
     max_steps_without_verdict: int = 3
-    """Consecutive training steps that ask the judge and get no verdict; then the run ends."""
+    """The run ends after this many training steps in a row that asked the judge and got no verdict."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,8 +99,8 @@ class JudgeConfig(EndpointConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolModelConfig(EndpointConfig):
-    """Where the model that tools ask is, and how much of it one rollout may ask. Its key is the environment variable
-    VVT_TOOL_MODEL_API_KEY.
+    """The address of the model that tools ask, and how often a rollout may ask it. Its key is in the environment
+    variable VVT_TOOL_MODEL_API_KEY.
 
     Raises:
         UsageError: a value outside its range.
@@ -107,14 +109,15 @@ class ToolModelConfig(EndpointConfig):
     API_KEY_ENV: ClassVar[str] = "VVT_TOOL_MODEL_API_KEY"
 
     concurrency: int = 32
-    """Requests in flight. In training this is for the whole run, split over verl's agent loop workers."""
+    """Number of requests at the same time. In training it holds for the whole run, and verl's agent loop workers share
+    it."""
     deadline_seconds: float = 60.0
-    """Seconds for one reply with all attempts, queueing not counted. The tool's own deadline (`tool_deadline_seconds`)
-    holds beside it."""
+    """Seconds that one reply may take with all its attempts. The time in our own queue does not count. The deadline of
+    the tool (`tool_deadline_seconds`) applies, too."""
     max_tokens: int = 512
-    """Tokens per reply, reasoning included; a longer one is cut and ends with `[...]`."""
+    """Largest number of tokens of a reply, reasoning included. A longer reply is cut and ends with `[...]`."""
     calls_per_rollout: int = 8
-    """Questions per rollout; further ones are refused (`model_budget`)."""
+    """Largest number of questions per rollout. Further questions are refused (`model_budget`)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,7 +145,7 @@ class ToolModelConfig(EndpointConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalConfig:
-    """Which encoder compares frames with texts, and where it runs.
+    """The encoder that compares frames with texts, and the device on which it runs.
 
     Raises:
         UsageError: a value outside its range.
@@ -151,14 +154,15 @@ class RetrievalConfig:
     backend: Literal["transformers", "open_clip"] = "transformers"
     """`transformers` (CLIP, SigLIP and SigLIP2 of fixed resolution), or `open_clip` (extra `retrieval`)."""
     model: str = "google/siglip2-base-patch16-224"
-    """Folder or Hugging Face name; for `open_clip` also its own names, such as ViT-B-16-SigLIP2, or
+    """Folder, or name on the Hugging Face hub. For `open_clip` also one of its own names, such as ViT-B-16-SigLIP2, or
     `local-dir:/path`."""
     pretrained: str | None = None
     """Weights of a model that `open_clip` knows by name, such as `webli`."""
     num_gpus: float = 0.0
-    """GPU share of a node's actor, outside verl's pool, else every query times out; 0: CPU."""
+    """Share of a GPU for the actor of a node; 0: it uses the CPU. The GPU must not be in verl's pool, or every query
+    would reach its deadline."""
     num_threads: int | None = None
-    """CPU threads of the encoder. None: OMP_NUM_THREADS; if that is not set, Ray gives an actor one."""
+    """CPU threads of the encoder. None: OMP_NUM_THREADS, which Ray sets to 1 for an actor if it is not set."""
 
     def __post_init__(self) -> None:
         require(self, "model", bool(self.model), "a folder or a name")

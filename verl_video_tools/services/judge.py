@@ -33,26 +33,26 @@ PROMPTS = "verl_video_tools.services.prompts"
 """The packaged instructions."""
 
 MAX_ANSWER_CHARACTERS = 4_000
-"""Of an answer that the judge reads; what follows is cut off. A policy that does not know must gain nothing by a text
-that is longer than the judge's server takes."""
+"""Largest length of an answer that the judge reads; the rest is cut off. A policy must not gain anything by a text that
+is longer than the judge's server accepts."""
 
 
 @dataclass
 class JudgeCounters:
-    """What became of judgements."""
+    """Counts of judgements."""
 
     calls: int = 0
-    """Requested judgements."""
+    """Judgements that were requested."""
     cache_hits: int = 0
-    """Those answered from disk."""
+    """Judgements that came from disk."""
     failures: int = 0
-    """Those that ended without a verdict."""
+    """Judgements that ended without a verdict."""
     attempts: int = 0
     """HTTP requests for a verdict that were sent."""
     failed_attempts: int = 0
-    """Those of them without a usable reply."""
+    """HTTP requests without a usable reply."""
     latencies_ms: list[float] = field(default_factory=list)
-    """Of verdicts that the endpoint gave: from the start of the exchange on, failed attempts and waits included."""
+    """Time of each verdict that the endpoint gave, from the start of the exchange, with failed attempts and waits."""
 
     @property
     def latency_ms_p50(self) -> float:
@@ -75,9 +75,10 @@ class CacheKey:
 
 
 class VerdictCache:
-    """Verdicts on disk by content: one small JSON file each, so that processes and machines may share `folder`.
+    """Verdicts on disk by content. Each verdict is a small JSON file, so that processes and machines may share
+    `folder`.
 
-    A file appears whole, and one that was damaged or has the name of another counts as absent.
+    A file appears as a whole. A damaged file, or one with the name of another, counts as absent.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,7 +94,7 @@ class VerdictCache:
         return label if entry == _cache_entry(key, label) else None
 
     def put(self, key: CacheKey, verdict: str) -> None:
-        """Keep a verdict. A full or read-only disk costs the entry, never the verdict."""
+        """Store a verdict. If the disk is full or read-only, the entry is lost, but the verdict is not."""
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +125,8 @@ class LLMJudge(EndpointClient):
         config: `base_url` must be set.
 
     Raises:
-        UsageError: no `base_url`, an unreadable prompt file, or the packages of the extra `judge` are not there.
+        UsageError: there is no `base_url`, the prompt file cannot be read, or the packages of the extra `judge` are
+            missing.
     """
 
     def __init__(self, config: JudgeConfig) -> None:
@@ -143,11 +145,11 @@ class LLMJudge(EndpointClient):
     async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
         """The verdict on one answer.
 
-        An answer for which a judge that works has no verdict is incorrect: the policy wrote it, and would learn to
-        write what no judge can read.
+        An answer is incorrect if a working judge has no verdict on it. The policy wrote this answer, and would
+        otherwise learn to write what no judge can read.
 
         Raises:
-            JudgeError: the judge could not be reached in time, has not shown that it works, or failed otherwise.
+            JudgeError: the judge could not be reached in time, has not shown that it works, or failed in another way.
         """
         self.counters.calls += 1
         try:
@@ -163,7 +165,7 @@ class LLMJudge(EndpointClient):
             raise JudgeError(f"no verdict from the judge: {error}") from error
 
     def counting_in(self, counters: JudgeCounters) -> Self:
-        """The same judge, with the same connections and bounds, whose judgements count in `counters` instead."""
+        """The same judge with the same connections and limits, which counts its judgements in `counters`."""
         twin = copy.copy(self)
         twin.counters = counters
         return twin
@@ -241,7 +243,7 @@ _EXAMPLE_ANSWERS = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `fault` says what is wrong, and is empty where nothing is."""
+    """The result of one check. `fault` says what is wrong, and is empty if nothing is."""
 
     name: str
     found: str = ""
@@ -249,9 +251,9 @@ class Finding:
 
 
 async def examine_judge(config: JudgeConfig) -> list[Finding]:
-    """Is a judge reachable, and does it tell a right answer from a wrong one?
+    """Check that a judge can be reached and tells a right answer from a wrong one.
 
-    Verdicts are neither read from a cache nor cached.
+    Verdicts are neither read from a cache nor stored in it.
     """
     async with LLMJudge(replace(config, cache_dir=None)) as judge:
         try:

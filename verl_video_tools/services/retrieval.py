@@ -32,7 +32,7 @@ Input = TypeVar("Input")
 Result = TypeVar("Result")
 
 MEMORY_BYTES = 1 << 30
-"""Of embeddings; a frame takes 2 to 5 kB. The least recently used video is evicted."""
+"""Largest size of all embeddings in memory; a frame takes 2 to 5 kB. The least recently used video is evicted."""
 _VIDEOS_AT_ONCE = 8
 """Videos whose frames are decoded at the same time: bounds the images in memory."""
 _IMAGE_BATCH_SIZE = 32
@@ -45,15 +45,16 @@ MAX_CENTRE_ASPECT = 16
 
 
 class Encoder(Protocol):
-    """Puts frames and texts into one space. Called by one thread at a time."""
+    """Encodes frames and texts as vectors of one space. One thread at a time calls it."""
 
     @property
     def crops_centre(self) -> bool:
-        """Whether it sees the middle square of a frame alone (`covering_size`), and not all of it, squeezed."""
+        """Whether the encoder sees only the middle square of a frame (`covering_size`), or all of it, squeezed to a
+        square."""
         ...
 
     def image_size(self, width: int, height: int) -> tuple[int, int]:
-        """Width and height at which to decode a video of that size, so that the encoder need not resize."""
+        """Width and height at which to decode a video of this size, so that the encoder does not have to resize."""
         ...
 
     def encode_images(self, frames_THWC: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
@@ -61,7 +62,7 @@ class Encoder(Protocol):
         ...
 
     def encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
-        """Embeddings of length 1, shape (N, D). Longer texts are cut at what the model reads, never an error."""
+        """Embeddings of length 1, shape (N, D). A text that is too long for the model is cut."""
         ...
 
 
@@ -70,7 +71,7 @@ Embeddings = dict[int, npt.NDArray[np.float32]]
 
 
 class RetrievalService:
-    """A `core.types.Retriever` with an encoder of its own.
+    """A `core.types.Retriever` with its own encoder.
 
     Args:
         encoder: runs in one thread of the service.
@@ -168,7 +169,7 @@ def _left_seconds(end: float) -> float:
 
 
 def local(config: RetrievalConfig) -> RetrievalService:
-    """A service in this process, for one event loop; loads the encoder, which takes seconds.
+    """A service in this process, for one event loop. Loading the encoder takes seconds.
 
     Raises:
         SetupError, UsageError: as `load_encoder`.
@@ -179,20 +180,20 @@ def local(config: RetrievalConfig) -> RetrievalService:
 
 
 def local_from_fields(fields: Mapping[str, Any]) -> RetrievalService | None:
-    """`local` with the options of a command line; None without any.
+    """`local` with the options of a command line; None if there are no options.
 
     Raises:
-        UsageError: an unknown field or a wrong value; else as `local`.
+        UsageError: an unknown field or a wrong value; otherwise as `local`.
     """
     return local(RetrievalConfig.from_fields(fields)) if fields else None
 
 
 class RecordingRetriever:
-    """A `core.types.Retriever` that notes another's answers.
+    """A `core.types.Retriever` that records the answers of another one.
 
     Args:
         retriever: finds the frames.
-        answers: each answer is appended to it.
+        answers: each answer is appended to this list.
     """
 
     def __init__(self, retriever: Retriever, answers: list[list[int]]) -> None:
@@ -208,16 +209,16 @@ class RecordingRetriever:
 
 
 def recorded_answers(trajectory: Trajectory) -> list[list[int]]:
-    """What the retriever answered in a rollout, in order: the argument of `RecordedRetriever`."""
+    """The answers of the retriever in a rollout, in order: the argument of `RecordedRetriever`."""
     of_calls = [answer for call in trajectory.calls() for answer in call.retrieved_frames]
     return [*trajectory.retrieved_frames, *of_calls]
 
 
 class RecordedRetriever:
-    """A `core.types.Retriever` that gives recorded answers in their order.
+    """A `core.types.Retriever` that returns recorded answers in their order.
 
     Args:
-        answers: frame indices, the best one first, one list per query (`recorded_answers`).
+        answers: one list per query of frame indices, the best first (`recorded_answers`).
     """
 
     def __init__(self, answers: Iterable[Sequence[int]]) -> None:
@@ -229,7 +230,8 @@ class RecordedRetriever:
         """The next recorded answer.
 
         Raises:
-            RetrievalError: no answer is left, or the next one is for another query: the rollout does not replay.
+            RetrievalError: there is no further answer, or the next one belongs to another query, so the rollout cannot
+                be replayed.
         """
         answer = next(self._answers, None)
         if answer is None:

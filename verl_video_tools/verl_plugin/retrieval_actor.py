@@ -35,7 +35,8 @@ class RetrievalActor:
 
 
 def node_actor(config: RetrievalConfig) -> Any:
-    """Handle of this node's actor; made by the first caller. It lives as long as that process keeps its handle."""
+    """Handle of this node's actor. The first caller starts it, and it lives as long as that process keeps its
+    handle."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -59,7 +60,7 @@ def node_actor(config: RetrievalConfig) -> Any:
 class RayRetriever:
     """A `core.types.Retriever` that asks the actor of its node.
 
-    A query that meets a dead actor fails; the next one starts another, which knows nothing yet.
+    If the actor is dead, a query fails, and the next query starts another actor, which has no embeddings yet.
     """
 
     def __init__(self, config: RetrievalConfig) -> None:
@@ -88,7 +89,7 @@ class RayRetriever:
         return answer
 
     def start(self) -> None:
-        """Start the actor of this node unless it runs; it loads its encoder in its own process."""
+        """Start the actor of this node unless it runs. It loads its encoder in its own process."""
         if self._actor is None:
             self._actor = node_actor(self._config)
 

@@ -30,11 +30,13 @@ logger = logging.getLogger(__name__)
 
 
 class VideoToolsRewardManager(RewardManagerBase):
-    """Every row returns the same keys: `score`, `acc`, `flagged`, the components of all methods (0 where a component is
-    not the row's method's), what the judge did (`judge_info`) and `unread`, because verl stacks them over the batch.
+    """Scores each rollout by its method. Every row returns the same keys, because verl stacks them over the batch:
+    `score`, `acc`, `flagged`, the components of all methods (0 for a component that the row's method does not have),
+    what the judge did (`judge_info`), and `unread`.
 
     Args:
-        reward_router_address: host and port of verl's reward-model server; the judge where no other is configured.
+        reward_router_address: host and port of verl's reward-model server, which is the judge if no other is
+            configured.
     """
 
     def __init__(
@@ -54,9 +56,11 @@ class VideoToolsRewardManager(RewardManagerBase):
             self._judge = LLMJudge(judge.share(config.reward.num_workers))
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
-        """Score the last output of one rollout. A judge without a verdict flags the rollout; the trainer then keeps it
-        out of training, or ends the run (`JudgeConfig.on_failure`). So does a method that raises or whose reward is no
-        finite number: an exception from here would cost the whole group, and such a number every advantage in it.
+        """Score the last output of one rollout.
+
+        If the judge has no verdict, the rollout is flagged. The trainer then keeps it out of training, or ends the run
+        (`JudgeConfig.on_failure`). The rollout is also flagged if its method raises or returns a reward that is not
+        finite: an exception would cost the whole group, and such a number would spoil every advantage in it.
 
         Returns:
             `reward_score` (float) and `reward_extra_info` (floats under the same keys for every row).
@@ -99,11 +103,12 @@ def _finite(reward: dict[str, float], method: Method) -> dict[str, float]:
 
 
 def judge_info(counters: JudgeCounters, skipped: bool, unjudged: bool) -> dict[str, float]:
-    """The judge's part in one reward, under the keys that every row of a run shares.
+    """The judge's part in one reward, under the keys that every row of a run has.
 
     Args:
-        skipped: a rule decided on the answer to an open question.
-        unjudged: the rollout is flagged for want of a verdict; the trainer and dynamic sampling read it from here.
+        skipped: a rule graded the answer to an open question.
+        unjudged: the rollout is flagged because there is no verdict; the trainer and dynamic sampling read it from
+            here.
     """
     return {
         "judge_calls": float(counters.calls),
@@ -117,9 +122,10 @@ def judge_info(counters: JudgeCounters, skipped: bool, unjudged: bool) -> dict[s
 
 
 async def scored_by_manager(*_: Any, **__: Any) -> NoReturn:
-    """Fills `reward.custom_reward_function`, without which verl takes its reward model for a classifier.
+    """A function for `reward.custom_reward_function`. Without such a function verl uses its reward model as a
+    classifier.
 
     Raises:
-        NotImplementedError: always; our reward manager scores without it.
+        NotImplementedError: always, because our reward manager scores without it.
     """
     raise NotImplementedError("rollouts are scored by VideoToolsRewardManager; select it with reward.reward_manager")

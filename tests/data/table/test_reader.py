@@ -134,7 +134,7 @@ def test_columns_and_rows_are_shown_and_nothing_is_written(
         "relative paths",
     ):
         assert text in shown.out
-    assert "nothing was written, as standard input is no terminal to ask at: add --yes" in shown.err
+    assert "nothing was written, because there is no terminal to ask at: add --yes" in shown.err
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     for answer, code in (("", 2), ("n\n", 2), ("no", 2), ("yes\n", 0)):
         terminal = io.StringIO(answer)

@@ -26,9 +26,9 @@ _THOUGHT_TAGS = ("think", "thinking")
 
 # The rate, bounds and rounding of a video input are those of `qwen_vl_utils` (Apache-2.0); the code is ours.
 FRAMES_PER_SECOND = 2.0
-"""Of a video input; both Qwen2.5-VL and Qwen3-VL were evaluated with it."""
+"""Frame rate of a video input. Qwen2.5-VL and Qwen3-VL were both evaluated with it."""
 FRAMES_PER_PATCH = 2
-"""Frames that one token sees."""
+"""Number of frames that one token covers."""
 MIN_FRAMES = 4
 MIN_TOKENS_PER_PATCH, MAX_TOKENS_PER_PATCH = 128, 768
 """Tokens of a pair of frames. The bound of the whole video comes before the lower one."""
@@ -36,7 +36,7 @@ MIN_TOKENS_PER_PATCH, MAX_TOKENS_PER_PATCH = 128, 768
 
 @dataclass(frozen=True, kw_only=True)
 class Direct(vt.Method):
-    """Frames, then one answer; the defaults are the base model's of VideoBrain."""
+    """Frames, then one answer. The defaults are those of VideoBrain's base model."""
 
     name: ClassVar[str] = "direct"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy",)
@@ -45,15 +45,15 @@ class Direct(vt.Method):
     oracle: ClassVar[str | None] = "verl_video_tools.methods.direct.method:DirectOracle"
 
     max_turns: int = 1
-    """The answer's; there is nothing that a second turn could ask for."""
+    """One turn, which answers."""
     initial_frames: int = 16
-    """Frames shown, from the first of the video to the last (VideoBrain, 4.1). 0 shows none: what a model knows without
-    the video."""
+    """Number of frames, from the first of the video to the last (VideoBrain, 4.1). 0 shows no frames, to measure what a
+    model knows without the video."""
     box: tuple[int, int] = (640, 360)
-    """Width and height in pixels that frames are shrunk to fit, never enlarged (VideoBrain's code)."""
+    """Width and height in pixels; frames are shrunk to fit into them, and never enlarged (VideoBrain's code)."""
     answering: Literal["short", "cot"] = "short"
-    """What the packaged prompt asks for: an answer as short as possible, or thoughts before it, as FrameThinker's paper
-    asks its baselines (B.3)."""
+    """What the packaged prompt asks for: `short`, an answer as short as possible, or `cot`, thoughts before the answer,
+    as FrameThinker's paper asks its baselines (B.3)."""
 
     frames_as: Literal["images", "video"] = "images"
     """`video`: the model's own video input, in evaluation behind a vLLM; the next two fields bound it, and

@@ -20,14 +20,14 @@ from verl_video_tools.video.resize import fit_envelope
 from verl_video_tools.video.sampling import linspace_indices
 
 Rung = tuple[int, int]
-"""Number of frames, and side in pixels of the square that each is scaled to."""
+"""Number of frames, and side in pixels of the square to which each is scaled."""
 
 TOOLS_SCORES = (0.0, 1.0, 1.2)
 """Score of a rollout that used none, one or both of the tools (paper 3.3)."""
 
 CORRECT_FROM = 0.5
-"""Score from which an answer is correct, so a partly correct one is (ours, gap 23: the paper's judge is described as
-nuanced, its accuracy is 0 or 1)."""
+"""Least score of a correct answer. A partly correct answer therefore counts as correct (ours, gap 23: the paper calls
+its judge nuanced, and its accuracy is 0 or 1)."""
 
 
 def _rounded(exact: Fraction) -> int:
@@ -39,15 +39,16 @@ def _rounded(exact: Fraction) -> int:
 # Frames are stretched to a square, whatever their aspect ratio (paper B.2; gap 7).
 
 FRAMES_PER_SECOND = 2.0
-"""Frames of a clip per second, between its bounds (ours, gap 3: the paper says "8 to 20" without a rule)."""
+"""Frames of a clip per second, within its bounds (ours, gap 3: the paper says "8 to 20" without a rule)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrameAt:
-    """Shows the frame nearest to `t` seconds, half way the later one; the end of the video gives its last frame.
+    """Shows the frame nearest to `t` seconds, and the later one if two are equally near. The end of the video means its
+    last frame.
 
     Attributes:
-        side_pixels: side of the square that the frame is scaled to.
+        side_pixels: side of the square to which the frame is scaled.
 
     Raises:
         UsageError: a value is out of its range.
@@ -89,8 +90,8 @@ class FrameAt:
 class VideoClip:
     """Shows frames spread evenly from `t_start` to `t_end` seconds, both included (ours, gap 4), each frame once.
 
-    None begins after `t_end`. An interval that holds fewer frames shows those that it has, one of no length a single
-    frame (ours, gap 5).
+    No frame begins after `t_end`. An interval with fewer frames shows the frames that it has, and an interval of length
+    0 shows a single frame (ours, gap 5).
 
     Attributes:
         min_frames, max_frames: bounds on the number of frames, which is `FRAMES_PER_SECOND` times the length.
@@ -178,12 +179,12 @@ def _number_at(seconds: float, info: vt.VideoInfo) -> int:
 def resolution_ladder(group_size: int, low: Rung = (64, 224), high: Rung = (32, 448)) -> list[Rung]:
     """The rungs of a group, from many small frames to few large ones, linear in both (paper eq. 2 and 3).
 
-    A group of one has the low rung alone.
+    A group of one has only the low rung.
 
     Args:
-        group_size: rungs, one for each rollout of a group.
+        group_size: number of rungs, one for each rollout of a group.
         low: first rung; the default is the paper's (4.1).
-        high: last rung; likewise.
+        high: last rung; the default is the paper's, too.
 
     Raises:
         ValueError: group_size < 1.
@@ -199,7 +200,7 @@ def resolution_ladder(group_size: int, low: Rung = (64, 224), high: Rung = (32, 
 
 @dataclass(frozen=True, kw_only=True)
 class FrameMind(vt.Method):
-    """FrameMind's protocol, tools, prompt, ladder and reward; the defaults follow the paper's main text."""
+    """FrameMind's protocol, tools, prompt, ladder and reward. The defaults follow the paper's main text."""
 
     name: ClassVar[str] = "framemind"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool", "turn")
@@ -211,55 +212,55 @@ class FrameMind(vt.Method):
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
 
     max_turns: int = 3
-    """Assistant turns, the answer's included (paper 3.2, table E1)."""
+    """Largest number of assistant turns, including the answer (paper 3.2, table E1)."""
     end_on_call_error: bool = False
-    """A bad call is answered with an error, and the model may try again (paper B.2)."""
+    """False: a bad call is answered with an error, and the model may try again (paper B.2)."""
     continue_on: Literal["either", "turn_sum", "tool_call"] = "either"
-    """What a turn without an answer must hold for another one to follow: a summary or a call (ours, gap 11), a summary
-    (paper B.1), or a call (paper 3.2). Calls of a turn that ends the rollout are not carried out."""
+    """What a turn without an answer needs for another turn to follow: `either` a summary or a call (ours, gap 11), a
+    summary (paper B.1), or a call (paper 3.2). Calls of a turn that ends the rollout are not executed."""
     max_calls_per_turn: int = 2
-    """Calls of one turn that are carried out; further ones are refused as `multiple_calls` (ours, gap 2)."""
+    """Number of calls of one turn that are executed; further calls are refused with `multiple_calls` (ours, gap 2)."""
     context: vt.ContextPolicy = "append"
-    """Which frames later turns see (gap 10). `append`: all; one training sequence per rollout (paper E.1).
+    """Frames that later turns see (gap 10). `append`: all frames, with one training sequence per rollout (paper E.1).
     `last_evidence`: those of the last observation (paper eq. 1). `initial_plus_last`: these and the initial frames."""
 
     # ---- the ladder
     low: Rung = (64, 224)
-    """First rung: frames, and their side in pixels (paper 4.1)."""
+    """First rung: number of frames, and their side in pixels (paper 4.1)."""
     high: Rung = (32, 448)
-    """Last rung (paper 4.1). The same as `low` for a group without a ladder."""
+    """Last rung (paper 4.1). Set it to `low` for a group without a ladder."""
     num_rungs: int = 8
-    """Rungs of the ladder; a training group sets it to its own size (table E1: 8)."""
+    """Number of rungs of the ladder. A training group sets it to its own size (table E1: 8)."""
     rung: int | None = None
-    """Rung from 1 to `num_rungs`, the same for all rollouts. None: by the rollout's number in its group; for
-    validation, and outside groups, by `initial_frames`."""
+    """Rung from 1 to `num_rungs` for all rollouts. None: each rollout has the rung of its number in the group; in
+    validation and outside of groups, `initial_frames` decides."""
     initial_frames: int | None = None
-    """Initial frames in validation; their side is the ladder's for so many (ours, gap 16). None: as many as
-    the first rung has (table E1: 64)."""
+    """Number of initial frames in validation. Their side is that of the ladder for this number (ours, gap 16). None: as
+    many as the first rung has (table E1: 64)."""
     nested_times: bool = False
-    """True: every rung takes its frames from those of the rung with most frames, so that a group decodes no frame
-    besides. False: every rung spreads its own frames evenly (paper 4.1 says "uniformly")."""
+    """True: every rung takes its frames from those of the rung with the most frames, so that a group decodes no other
+    frames. False: every rung spreads its own frames evenly (paper 4.1 says "uniformly")."""
     label_decimals: int = 2
-    """Decimals of a frame's time in its label (ours, gap 8)."""
+    """Decimals of the time in a frame's label (ours, gap 8)."""
 
     # ---- tools
     tool_side_pixels: int = 448
-    """Side of the square that tools scale frames to (paper B.2)."""
+    """Side of the square to which tools scale frames (paper B.2)."""
     min_call_frames: int = 8
-    """Frames of a clip at least (paper B.2)."""
+    """Least number of frames of a clip (paper B.2)."""
     call_frames: int = 20
-    """Frames of a clip at most (paper B.2). Equal bounds fix the number."""
+    """Largest number of frames of a clip (paper B.2). If it equals `min_call_frames`, the number is fixed."""
 
     # ---- reward
     format_penalty: float = 1.0
-    """Taken off for a rollout whose format is not valid (paper 3.3)."""
+    """Amount subtracted from the reward of a rollout with an invalid format (paper 3.3)."""
     exploration_share: float = 0.2
-    """Part of the tools' score that is paid whatever the answer is, the rest only beside a correct one (paper 3.3).
-    0 is the paper's ablation "strict gating"."""
+    """Share of the tools' score that is paid with any answer. The rest is paid only with a correct one (paper 3.3). 0
+    is the paper's ablation "strict gating"."""
     turn_reward: float = 0.5
     """Bonus of a rollout with 2 to `max_turns` turns (paper 3.3)."""
     turn_counting: Literal["turns", "summaries"] = "turns"
-    """What counts as turns: assistant turns (paper 3.3), or closed summaries (paper appendix; gap 26)."""
+    """What counts as a turn: assistant turns (paper 3.3), or closed summaries (paper appendix; gap 26)."""
 
     def check_fields(self) -> None:
         for name in ("low", "high"):
@@ -279,7 +280,8 @@ class FrameMind(vt.Method):
     # ---------------------------------------------------------------------------------------------------------- ladder
 
     def for_session(self, session_id: int, group_size: int, validate: bool) -> FrameMind:
-        """The rollout's rung: its number in the group decides, so it is the same after a restart or a new sampling."""
+        """The config with the rollout's rung. Its number in the group decides, so the rung is the same after a restart
+        or a new sampling."""
         if validate or self.rung is not None:
             return self
         return replace(self, num_rungs=group_size, rung=session_id % group_size + 1)
@@ -301,7 +303,8 @@ class FrameMind(vt.Method):
         return num_frames, _rounded(self.low[1] + share * (self.high[1] - self.low[1]))
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """Frames of the whole video at the rung's number and size; a video of fewer frames shows each of them once.
+        """Frames of the whole video, in the number and size of the rung. A video with fewer frames shows each of them
+        once.
 
         Frames are stretched to the square, whatever their aspect ratio (paper 4.1; gap 7).
         """
@@ -345,7 +348,7 @@ class FrameMind(vt.Method):
         )
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
-        """For each call its frames or a line that begins with ERROR, in order; then the number of the turn to come."""
+        """For each call its frames, or a line that begins with ERROR, in order; then the number of the next turn."""
         evidence = [(*self._evidence(outcome), "\n") for outcome in outcomes] or [("No frames were asked for.\n",)]
         return vt.joined([*evidence, (f"Turn {self.max_turns - turns_left + 1} of {self.max_turns}.",)])
 
@@ -366,9 +369,9 @@ class FrameMind(vt.Method):
     ) -> dict[str, float]:
         """`accuracy`, `format` (0 or below), `tool` and `turn` (paper 3.3).
 
-        The format is read from all assistant turns (ours, gap 24). Tools count by type, from executed calls: using one
-        often earns no more than using it once, and refused calls change nothing (ours, gap 25). What counts is what
-        was shown, so one frame is not paid as two tools.
+        The format is read from all assistant turns (ours, gap 24). Tools count by kind, from executed calls: using one
+        tool often earns no more than using it once, and refused calls change nothing (ours, gap 25). Only what was
+        shown counts, so one frame is not paid as two tools.
 
         Raises:
             JudgeError: the judge gave no verdict.

@@ -16,7 +16,7 @@ from verl_video_tools.video.resize import fit_box
 from verl_video_tools.video.sampling import linspace_indices
 
 LONG_VIDEO_SECONDS = 300.0
-"""A video is long if it lasts longer than this, not if exactly as long (code)."""
+"""A video is long if it lasts longer than this; a video of exactly this length is short (code)."""
 MAX_TURN_BONUS = 0.6
 """Upper bound of the ablation's bonus per turn (paper D.2)."""
 
@@ -45,9 +45,10 @@ class ChooseFrames:
 
     Attributes:
         num_frames: frames shown per call.
-        box: width and height in pixels; a frame is shrunk to fit, keeping its aspect ratio, and never enlarged.
-        compat: `reference` takes an end beyond the video as the video's end, and truncates sizes as the published code
-            does.
+        box: width and height in pixels. A frame is shrunk to fit into it and keeps its aspect ratio; it is never
+            enlarged.
+        compat: `reference` treats an end after the video as the end of the video, and truncates sizes as the published
+            code does.
 
     Raises:
         UsageError: a value is out of its range.
@@ -135,11 +136,11 @@ def _frame_number(arguments: Mapping[str, Any], name: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class GetFrameNumber:
-    """Answers with the number of the frame shown at MM:SS; shows no image.
+    """Answers with the number of the frame shown at MM:SS. It shows no image.
 
     Attributes:
-        compat: `reference` multiplies seconds by the average frame rate and truncates, without any check of range, as
-            the published code does; `strict` looks the frame up, which is also right where the rate varies.
+        compat: `strict` looks the frame up, which is right for a variable frame rate, too. `reference` multiplies
+            seconds by the average frame rate and truncates, without any check of range, as the published code does.
     """
 
     name: ClassVar[str] = "get_frame_number"
@@ -157,7 +158,7 @@ class GetFrameNumber:
     compat: vt.Compat = "strict"
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
-        """Result ``{"frame_number": int}`` for ``{"time": "MM:SS"}``; hours are folded into minutes.
+        """Result ``{"frame_number": int}`` for ``{"time": "MM:SS"}``; hours are written as minutes.
 
         Raises:
             CallRejected: `malformed_call`, or `out_of_range` for a time after the end of the video.
@@ -200,7 +201,7 @@ def _seconds_reference(time: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FrameThinker(vt.Method):
-    """FrameThinker's protocol, tools, prompt and reward; the defaults are the large-scale recipe."""
+    """FrameThinker's protocol, tools, prompt and reward. The defaults are those of the large-scale recipe."""
 
     name: ClassVar[str] = "framethinker"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "action_bonus", "format", "ccv")
@@ -213,54 +214,57 @@ class FrameThinker(vt.Method):
     )
 
     max_turns: int = 5
-    """Assistant turns, the answer's included (code)."""
+    """Largest number of assistant turns, including the answer (code)."""
     max_turn_tokens: int | None = 8192
-    """Tokens generated in one turn at most (code)."""
+    """Largest number of tokens generated in one turn (code)."""
 
     initial_frames: int = 8
-    """Initial frames of a short video (paper 3.1 says "e.g. 8"; code)."""
+    """Number of initial frames of a short video (code; paper 3.1 says "e.g. 8")."""
     initial_frames_long: int = 12
-    """The same on a long video (code)."""
+    """Number of initial frames of a long video (code)."""
     call_frames: int = 8
-    """Frames of a zoom on a short video (code: as many as the initial frames)."""
+    """Number of frames of a `choose_frames` call on a short video (code: as many as the initial frames)."""
     call_frames_long: int = 12
-    """The same on a long video (code)."""
+    """Number of frames of a `choose_frames` call on a long video (code)."""
     box: tuple[int, int] = (640, 360)
-    """Pixels (width, height) that a frame of a short video is shrunk to fit (code)."""
+    """Width and height in pixels; a frame of a short video is shrunk to fit into them (code)."""
     box_long: tuple[int, int] = (448, 252)
-    """The same on a long video (code)."""
+    """The same for a long video (code)."""
 
     accuracy_reward: float = 1.0
     """Reward of a correct answer (paper eq. 4; code)."""
     answer_grading: Literal["exact", "choice"] = "exact"
-    """`exact`: the answer's first word equals the truth, case and punctuation included (code). `choice`: any usual way
-    of naming the option, as `rewards.grade_multiple_choice` reads it."""
+    """`exact`: the first word of the answer has to equal the truth, case and punctuation included (code). `choice`: any
+    usual way of naming the option counts, as `rewards.grade_multiple_choice` reads it."""
     choose_bonus: float = 0.02
-    """Bonus of a rollout that executed choose_frames at least once. Code, large-scale run; the paper's small-scale
-    weight is lost in the text that we have."""
+    """Bonus of a rollout that executed `choose_frames` at least once. The value is that of the code's large-scale run;
+    the paper's small-scale weight is missing in the text that we have."""
     time_bonus: float = 0.5
-    """Bonus of a rollout that was given a frame number above 0. Code, large-scale run; small-scale weight as above."""
+    """Bonus of a rollout that was given a frame number above 0. The value is that of the code's large-scale run; the
+    small-scale weight is missing as above."""
     time_bonus_for: Literal["any_question", "timed_question", "named_time"] = "timed_question"
-    """What `time_bonus` asks for. `timed_question`: the question names a time such as 0:34, and any time was looked up
-    (code; the paper does not say). `named_time` (ours): a time that the question names was. `any_question`: neither."""
+    """Condition of `time_bonus`. `timed_question`: the question names a time such as 0:34, and the rollout looked up
+    any time (code; the paper does not say). `named_time` (ours): the rollout looked up a time that the question names.
+    `any_question`: no condition."""
     bonus_condition: Literal["correct", "always"] = "correct"
-    """`correct`: bonuses only beside a correct answer (paper eq. 5). `always` is the ablation of paper D.1, run there
-    with 0.2 for one action type."""
+    """`correct`: bonuses are paid only with a correct answer (paper eq. 5). `always` is the ablation of paper D.1,
+    which pays 0.2 for one action type."""
     turn_bonus: float = 0.0
-    """Ablation of paper eq. 7: above 0 it replaces both action bonuses by `turn_bonus * (turns - 1)`, at most
-    0.6; paper: 0.2."""
+    """Ablation of paper eq. 7 (paper: 0.2). If it is above 0, `turn_bonus * (turns - 1)`, at most 0.6, replaces both
+    action bonuses."""
     format_reward: float = 0.0
-    """Ablation of paper 3.3.1: reward of a rollout that answers and whose every turn follows the grammar to the letter.
-    The paper's weight is "comparable to the accuracy reward"; its own recipe has none."""
+    """Ablation of paper 3.3.1: reward of a rollout that answers and whose turns all follow the grammar exactly. The
+    paper's weight is "comparable to the accuracy reward"; its own recipe has none."""
 
     ccv: bool = True
     """Cognitive Consistency Verification: an inconsistent rollout earns nothing (paper eq. 6, D.3)."""
     ccv_profile: grammar.Profile = "train"
-    """Rules of the reward or of the run-time safeguard (code); see `methods.framethinker.grammar`."""
+    """Rules of the verification: those of the reward, or those of the run-time safeguard (code); see
+    `methods.framethinker.grammar`."""
 
     answer_only: bool = False
-    """System prompt that asks for an answer without actions, for the last of several attempts in evaluation
-    (`attempt`). Wins over `prompt_file`; the template `answer_only` replaces it."""
+    """Use the system prompt that asks for an answer without actions, for the last of several attempts in evaluation
+    (`attempt`). This prompt takes precedence over `prompt_file`; the template `answer_only` replaces it."""
 
     def check_fields(self) -> None:
         vt.require_at_least(self, 1, "initial_frames", "initial_frames_long", "call_frames", "call_frames_long")
@@ -275,7 +279,7 @@ class FrameThinker(vt.Method):
         return self.initial_frames_long if self._is_long(info) else self.initial_frames
 
     def frames_per_call(self, info: vt.VideoInfo) -> int:
-        """Frames that a zoom shows of this video."""
+        """Number of frames of a `choose_frames` call on this video."""
         return self.call_frames_long if self._is_long(info) else self.call_frames
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
@@ -335,9 +339,10 @@ class FrameThinker(vt.Method):
     async def components(
         self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
     ) -> dict[str, float]:
-        """`accuracy`, `action_bonus` and `format`, weighted.
+        """`accuracy`, `action_bonus` and `format`, weighted, and `ccv`.
 
-        `ccv` is 1.0 if the rollout passed the verification or none was asked for; at 0.0 all else is 0.0, too.
+        `ccv` is 1.0 if the rollout passed the verification, or if there was none. If it is 0.0, all other components
+        are 0.0.
 
         Raises:
             JudgeError: the judge gave no verdict.
@@ -367,17 +372,18 @@ class FrameThinker(vt.Method):
         return replace(self, ccv_profile="inference", answer_only=number == max_attempts)
 
     def attempt_fault(self, trajectory: vt.Trajectory) -> str | None:
-        """An attempt counts that answers and is consistent; without `ccv`, one that answers."""
+        """Why an attempt does not count: it has no answer, or it is inconsistent (only with `ccv`); None if it
+        counts."""
         if trajectory.answer is None:
             return "no answer"
         verdict = self.verify(trajectory)
         return f"{verdict.failed}: {verdict.reason}" if self.ccv and not verdict.ok else None
 
     def check_gradable(self, sample: vt.Sample, judge: object | None) -> None:
-        """As every method's; with `answer_grading="exact"`, whether the truth is a single word.
+        """The check of every method. With `answer_grading="exact"` the truth must be a single word, too.
 
         Raises:
-            UsageError: no answer could earn it.
+            UsageError: no answer could earn the reward.
         """
         super().check_gradable(sample, judge)
         if self._compares_words(sample) and len(sample.ground_truth.split()) > 1:

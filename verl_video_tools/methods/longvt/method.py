@@ -31,9 +31,11 @@ from verl_video_tools.synthetic.seconds import evidence_seconds
 from verl_video_tools.synthetic.world import VideoSpec
 
 MAX_CALLS_REFERENCE = 5
-"""Calls after which a rollout ends, unanswered, with `compat="reference"` (code: `multi_turn.max_tool_call`)."""
+"""Number of calls after which a rollout ends without an answer with `compat="reference"` (code:
+`multi_turn.max_tool_call`)."""
 MAX_ANSWER_CHARACTERS = 1000
-"""An answer of this length or longer earns neither accuracy nor format: it would be a list of guesses (code)."""
+"""An answer of this length or longer earns neither accuracy nor format, because it would be a list of guesses
+(code)."""
 
 # What a rollout is shown after its system prompt. In the reference profile order, tags and the phrases around frames,
 # errors and the path are the published ones. The reasons of its errors are in our words, until a user's
@@ -92,16 +94,16 @@ _REASONS = _REFERENCE.keys() - {"user", "observation", "refusal", "between"}
 class CropVideo:
     """Shows frames between `start_time` and `end_time` seconds, both ends included.
 
-    None begins after the end, nor before the one that is on screen at the start.
-    The video is the row's. A call may name it, by path or file name, as checkpoints trained on the published prompt do;
-    a call that names another one is refused, and nothing that a model writes is ever opened.
+    No frame begins after the end, or before the frame that is shown at the start. The video is that of the row. A call
+    may name it by path or file name, because checkpoints that were trained on the published prompt do this. A call that
+    names another video is refused, and a file that a model names is never opened.
 
     Attributes:
         fps: frames shown per second of video.
-        max_frames: frames shown per call at most; a longer segment is sampled more sparsely.
+        max_frames: largest number of frames per call; a longer segment is sampled more sparsely.
         min_pixels, max_pixels: area of a frame (code: 28 x 28 and 50,176).
-        compat: `reference` checks calls and chooses frames as the published tool does: the path has to be given as it
-            was given, and numbers may be written as strings.
+        compat: `reference` checks calls and chooses frames as the published tool does: a call has to repeat the path
+            exactly, and numbers may be written as strings.
 
     Raises:
         UsageError: a value is out of its range.
@@ -136,14 +138,14 @@ class CropVideo:
         vt.require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least min_pixels, {self.min_pixels}")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
-        """Frames for ``{"start_time": seconds, "end_time": seconds, "video_path"?: str}``; others are ignored.
+        """Frames for ``{"start_time": seconds, "end_time": seconds, "video_path"?: str}``. Other arguments are ignored.
 
         The result repeats the segment as numbers, ``{"start_time": float, "end_time": float}``.
 
         Raises:
-            CallRejected: `malformed_call`, `wrong_video`, `out_of_range`, `reversed_segment` (also an empty one), or
-                `segment_too_short` for one in which a single frame is on screen.
-            VideoError: the file cannot be asked which frames are shown when.
+            CallRejected: `malformed_call`, `wrong_video`, `out_of_range`, `reversed_segment` (also for an empty
+                segment), or `segment_too_short` for a segment in which only one frame is shown.
+            VideoError: the presentation times of the file cannot be read.
         """
         if self.compat == "reference":
             return self._plan_reference(arguments, context)
@@ -202,18 +204,18 @@ class CropVideo:
 
 
 def segment_seconds(start: float, end: float, info: vt.VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:
-    """Times to look at for a segment, spread evenly over it, first and last frame included.
+    """Times of the frames of a segment, spread evenly over it, first and last frame included.
 
-    Each means the frame that begins nearest to it. The rule is that of qwen-vl-utils, by which the published
+    Each time means the frame that begins nearest to it. The rule is that of qwen-vl-utils, with which the published
     checkpoints were trained (https://github.com/QwenLM/Qwen2.5-VL): `fps` frames per second, at least 2, at most
     `max_frames`, an even number of them.
 
     Args:
         start, end: seconds, 0 <= start < end <= duration.
-        max_frames: at most the frames that are shown in the segment.
+        max_frames: at most the number of frames that are shown in the segment.
 
     Returns:
-        Seconds in ascending order; the start alone where there is a single frame.
+        Seconds in ascending order; the start alone if there is a single frame.
     """
     last = max(start, min(end, info.last_seconds))
     num_frames = math.floor((last - start) * info.average_fps + 1e-6) + 1
@@ -224,17 +226,18 @@ def segment_seconds(start: float, end: float, info: vt.VideoInfo, fps: float, ma
 def nearest_frames(
     seconds: tuple[float, ...], size: tuple[int, int], within: tuple[float, float] | None = None
 ) -> vt.FrameRequest:
-    """The frames that begin nearest to times, each once: where the rate varies, several times may mean one frame.
+    """The frames that begin nearest to some times, each once. With a variable frame rate, several times may mean one
+    frame.
 
     Args:
         size: width and height in pixels.
-        within: as of `FrameRequest`.
+        within: as in `FrameRequest`.
     """
     return vt.FrameRequest(*size, seconds=seconds, rounding="nearest", unique=True, within=within)
 
 
 def video_seconds(info: vt.VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:
-    """Times to look at for a whole video, as `segment_seconds` chooses them."""
+    """Times of the frames of a whole video, as `segment_seconds` chooses them."""
     return segment_seconds(0.0, info.duration_seconds, info, fps, min(max_frames, info.num_frames))
 
 
@@ -290,7 +293,7 @@ def checked_times(arguments: Mapping[str, Any], video_path: str, info: vt.VideoI
 
 
 def format_values(arguments: Mapping[str, Any], info: vt.VideoInfo | None) -> dict[str, str]:
-    """What an error may state, as the published tool writes it."""
+    """The values in an error, as the published tool writes them."""
     times = {name: _number(arguments.get(name)) for name in _TIMES}
     return {
         "start": str(times["start_time"]),
@@ -307,7 +310,8 @@ def published_duration(info: vt.VideoInfo) -> float:
 
 
 def published_indices(start: float, end: float, info: vt.VideoInfo, fps: float, max_frames: int) -> tuple[int, ...]:
-    """Frames of a segment: both ends included, an even number, at least 2; none where it holds no two frames.
+    """Frames of a segment: both ends included, an even number, at least 2; none if the segment has fewer than two
+    frames.
 
     Positions are spread in float32 from both ends, as `torch.linspace` does, and rounded half to even.
     """
@@ -342,7 +346,8 @@ def _number(value: Any) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class LongVT(vt.Method):
-    """LongVT's protocol, tool, prompt and reward; the defaults are the paper's reinforcement-learning stage."""
+    """LongVT's protocol, tool, prompt and reward. The defaults are those of the paper's reinforcement-learning
+    stage."""
 
     name: ClassVar[str] = "longvt"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "temporal_iou")
@@ -355,29 +360,30 @@ class LongVT(vt.Method):
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
 
     max_turns: int = 5
-    """Assistant turns, the answer's included (code)."""
+    """Largest number of assistant turns, including the answer (code)."""
     end_on_call_error: bool = False
-    """The model reads why a call was refused, and goes on (code)."""
+    """False: the model reads why a call was refused, and continues (code)."""
 
     fps: float = 1.0
     """Frames per second of video, in the initial frames and in crops (code)."""
     initial_frames: int = 512
-    """Initial frames; a longer video is skimmed more sparsely. Code; its evaluation takes 768 (paper 5.1)."""
+    """Largest number of initial frames; a longer video is sampled more sparsely (code). The paper's evaluation has 768
+    (5.1)."""
     call_frames: int = 128
-    """Frames of one crop (code)."""
+    """Largest number of frames of one crop (code)."""
     min_pixels: int = 784
     """Least area of a frame in pixels (code: 28 x 28)."""
     max_pixels: int = 50_176
     """Largest area of a frame in pixels (code: 224 x 224)."""
     max_calls_per_turn: int = 5
-    """Calls of one turn that are carried out; further ones are refused as `multiple_calls` (code)."""
+    """Number of calls of one turn that are executed; further calls are refused with `multiple_calls` (code)."""
 
     tools_section: str | None = None
-    """Text that lists the tools in the system prompt, where `{schemas}` stands for them. None: our own. The config
-    groups take that of the model's chat template, where it has one: the model was trained on it."""
+    """Text that lists the tools in the system prompt, with `{schemas}` in the place of the list. None: our own text.
+    The config groups use the text of the model's chat template if it has one, because the model was trained on it."""
 
     accuracy_reward: float = 1.0
-    """Reward of a correct answer; half of it for a partly correct one (paper 4.2)."""
+    """Reward of a correct answer; a partly correct answer earns half of it (paper 4.2)."""
     format_reward: float = 1.0
     """Reward of a rollout whose tags are in order (paper 4.2)."""
     time_weight: float = 1.0
@@ -400,7 +406,7 @@ class LongVT(vt.Method):
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """Frames of the whole video, the first and the last included."""
+        """Frames of the whole video, including the first and the last one."""
         size = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
         if self.compat == "reference":
             indices = published_indices(0.0, info.duration_seconds, info, self.fps, self.initial_frames)
@@ -408,9 +414,11 @@ class LongVT(vt.Method):
         return nearest_frames(video_seconds(info, self.fps, self.initial_frames), size)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
-        """The system prompt with the tool's schema; then question and frames, each after its time. With
-        `compat="reference"` bare frames, question and the video's path, as published: so a policy cannot tell a frame's
-        place from its time once a video is skimmed at less than one frame per second."""
+        """The system prompt with the schema of the tool, then question and frames, each after its time.
+
+        With `compat="reference"` there are only frames, question and the path of the video, as published. A policy then
+        cannot tell a frame's position from its time if a video is sampled at less than one frame per second.
+        """
         with_times = 'You see frames of it, each after its time in seconds, such as "12.0s".'
         user = vt.render(
             self, "user", question=sample.question.rstrip(), frames=self.labelled(images), path=sample.video_path
@@ -452,8 +460,8 @@ class LongVT(vt.Method):
         )
 
     def tool_schemas(self) -> list[dict[str, Any]]:
-        """The tools as the model reads about them. Only the published dialogue names the video's path, which may give
-        the answer away; the tool is bound to the row's video either way."""
+        """The tools as the model reads about them. Only the published dialogue names the path of the video, which may
+        give the answer away. The tool always shows the video of the row."""
         path = ("string", "Path of the video, as given with the question.")
         parameters = {**CropVideo.description.parameters, "video_path": path}
         if self.compat == "strict":
@@ -476,12 +484,12 @@ class LongVT(vt.Method):
         return vt.render(self, "refusal", error=reason)
 
     def ends_on_budget(self) -> bool:
-        """With `compat="reference"`, as published: it costs the answer. Else the model reads an error, and may crop
-        less."""
+        """True with `compat="reference"`, as published, which costs the answer. Otherwise the model reads an error and
+        may request a smaller crop."""
         return self.compat == "reference"
 
     def stop_reason_after(self, trajectory: vt.Trajectory) -> vt.StopReason | None:
-        """As published, with `compat="reference"` only: no turn follows once the calls of a rollout are used up."""
+        """With `compat="reference"` only, as published: no turn follows once a rollout has used up its calls."""
         used_up = len(trajectory.calls()) >= MAX_CALLS_REFERENCE
         return vt.StopReason.MAX_TURNS if self.compat == "reference" and used_up else None
 
@@ -492,7 +500,8 @@ class LongVT(vt.Method):
     ) -> dict[str, float]:
         """`accuracy`, `format` and `temporal_iou`, weighted (paper 4.2).
 
-        Time is paid whatever the answer is, also without one. A row without an annotated segment earns nothing for it.
+        The temporal reward does not depend on the answer, and is paid without one, too. A row without an annotated
+        segment earns nothing for it.
 
         Raises:
             JudgeError: the judge gave no verdict.
@@ -517,7 +526,8 @@ class LongVT(vt.Method):
         return grammar.Findings(trajectory.answer or "", well_formed, segments, called=bool(segments))
 
     def acc(self, reward: Mapping[str, float], sample: vt.Sample) -> float:
-        """As every method's; of a question whose answer is a segment the IoU, so that its mean is mIoU."""
+        """The value of every method. For a question whose answer is a segment it is the IoU, so that its mean is
+        mIoU."""
         if sample.question_type == "segment" and self.accuracy_reward > 0:
             return reward.get("accuracy", 0.0) / self.accuracy_reward
         return super().acc(reward, sample)
@@ -569,10 +579,10 @@ class LongVT(vt.Method):
 
 @dataclass(frozen=True, kw_only=True)
 class LongVTOracle(PlanningOracle):
-    """What a competent policy would write for a question of the synthetic world.
+    """Writes what a competent policy would write for a question of the synthetic world.
 
     Template A answers at once, from the initial frames. Template B crops the part that the question names, then
-    answers. It concludes only from frames that it was shown, so its thoughts are true.
+    answers. The oracle concludes only from frames that it was shown, so its thoughts are true.
     """
 
     takes_open_questions: ClassVar[bool] = True

@@ -26,20 +26,21 @@ from verl_video_tools.core.types import (
 
 
 LABEL_ROUNDING_SECONDS = 0.05
-"""Models read times to a tenth of a second: that of the last frame may lie so far beyond the end."""
+"""Models read times rounded to a tenth of a second. The label of the last frame may therefore name a time that is this
+much after the end."""
 
 
 def snap_to_end(seconds: float, duration_seconds: float) -> float:
-    """The end for a time beyond it by no more than a label's rounding; any other time as it is."""
+    """The end of the video for a time after it by at most the rounding of a label; any other time unchanged."""
     is_at_end = duration_seconds < seconds <= duration_seconds + LABEL_ROUNDING_SECONDS
     return duration_seconds if is_at_end else seconds
 
 
 def seconds_argument(arguments: Mapping[str, Any], name: str) -> float:
-    """A time in seconds.
+    """The argument as a time in seconds.
 
     Raises:
-        CallRejected: `malformed_call` if it is no finite number.
+        CallRejected: `malformed_call` if it is not a finite number.
     """
     value = arguments.get(name)
     seconds = finite_number(value, read_text=False)
@@ -49,10 +50,11 @@ def seconds_argument(arguments: Mapping[str, Any], name: str) -> float:
 
 
 def time_argument(arguments: Mapping[str, Any], name: str, info: VideoInfo) -> float:
-    """A time of the video in seconds; the end for one beyond it by no more than a label's rounding.
+    """The argument as a time of the video in seconds. A time after the end by at most the rounding of a label is the
+    end.
 
     Raises:
-        CallRejected: `malformed_call` if it is no finite number, `out_of_range` if it is outside the video.
+        CallRejected: `malformed_call` if it is not a finite number, `out_of_range` if it is outside the video.
     """
     seconds = snap_to_end(seconds_argument(arguments, name), info.duration_seconds)
     if not 0 <= seconds <= info.duration_seconds:
@@ -64,10 +66,10 @@ def time_argument(arguments: Mapping[str, Any], name: str, info: VideoInfo) -> f
 
 
 def finite_number(value: Any, *, read_text: bool) -> float | None:
-    """`value`, a call's argument from JSON, as a finite number; None if it is none.
+    """`value`, an argument of a call from JSON, as a finite number; None if it is not one.
 
     Args:
-        read_text: also read text such as ``"12.5"``.
+        read_text: read texts such as ``"12.5"``, too.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, str) if read_text else (int, float)):
         return None
@@ -79,13 +81,14 @@ def finite_number(value: Any, *, read_text: bool) -> float | None:
 
 
 def format_seconds(seconds: float, decimals: int = 2) -> str:
-    """A duration as a model reads it: rounded down, since a call for a rounded-up one would be refused."""
+    """A duration as a model reads it. It is rounded down, because a call for a rounded-up time would be refused."""
     rounded = round(seconds, decimals)
     return f"{rounded if rounded <= seconds else rounded - 10**-decimals:.{decimals}f}"
 
 
 def span_argument(arguments: Mapping[str, Any], duration_seconds: float) -> tuple[float, float]:
-    """``{"start_time": seconds, "end_time": seconds}`` with 0 <= start <= end <= duration; equal ones are a moment.
+    """Start and end of ``{"start_time": seconds, "end_time": seconds}`` with 0 <= start <= end <= duration. Equal times
+    are a moment.
 
     Raises:
         CallRejected: `malformed_call`, `reversed_segment` or `out_of_range`.
@@ -108,10 +111,12 @@ def span_argument(arguments: Mapping[str, Any], duration_seconds: float) -> tupl
 
 
 def video_argument(arguments: Mapping[str, Any], context: ToolContext) -> tuple[int, VideoInfo]:
-    """The place of the video in `ToolContext.videos`, from 0, and its facts. A call that names none means the first.
+    """Position of the video in `ToolContext.videos`, from 0, and its facts. A call that names no video means the first
+    one.
 
     Raises:
-        CallRejected: `malformed_call` for what is no whole number, `wrong_video` for one that no video has.
+        CallRejected: `malformed_call` if the argument is not a whole number, `wrong_video` if the row has no such
+            video.
     """
     videos = context.videos or (context.info,)
     number = arguments.get("video")
@@ -127,8 +132,9 @@ def video_argument(arguments: Mapping[str, Any], context: ToolContext) -> tuple[
 def read_frame_range(arguments: Mapping[str, Any], num_frames: int, compat: Compat) -> tuple[int, int]:
     """``{"start_frame": number, "end_frame": number}`` as whole numbers with 0 <= start < end <= num_frames.
 
-    Numbers are truncated, since a policy computes them from times. With `compat="reference"` whatever Python's `int`
-    takes is a number, also in quotes, and an end beyond the video means the video's end, as in the published code.
+    Numbers are truncated, because a policy computes them from times. With `compat="reference"`, everything that
+    Python's `int` accepts is a number, for example a text in quotes, and an end after the video is the end of the
+    video, as in the published code.
 
     Raises:
         CallRejected: `malformed_call`, `out_of_range` or `reversed_segment`; the message states what is allowed.
@@ -171,19 +177,20 @@ UNIT_IN_WORDS: Mapping[BoxUnit, str] = {
 
 
 def box_in_words(unit: BoxUnit) -> str:
-    """What a box is, for the description of a parameter."""
+    """The form of a box, for the description of a parameter."""
     return f"[left, top, right, bottom] {UNIT_IN_WORDS[unit]}; the upper left corner is [0, 0]."
 
 
 def region_argument(
     arguments: Mapping[str, Any], name: str, size: tuple[int, int], unit: BoxUnit, min_side_pixels: int = 1
 ) -> tuple[Region, PixelBox]:
-    """A box ``[left, top, right, bottom]`` of the displayed frame: as it was named, and in whole pixels.
+    """The argument ``[left, top, right, bottom]`` as a box of the displayed frame: in the unit of the call, and in
+    whole pixels.
 
     Args:
         size: width and height of the frame in pixels.
-        unit: what its numbers count.
-        min_side_pixels: both sides must have so many pixels of the frame.
+        unit: unit of the numbers.
+        min_side_pixels: least length of both sides, in pixels of the frame.
 
     Raises:
         CallRejected: `malformed_call` if it is not four finite numbers, `reversed_box`, `box_outside` or
@@ -223,7 +230,7 @@ def region_argument(
 
 
 def format_box(box: Sequence[float]) -> str:
-    """A box as a model reads it, with at most four significant digits behind the point: ``[0.25, 0, 0.5, 1]``."""
+    """A box as a model reads it, with at most four significant digits after the point: ``[0.25, 0, 0.5, 1]``."""
     return "[" + ", ".join(f"{edge:.6g}" for edge in box) + "]"
 
 
@@ -231,7 +238,7 @@ def format_box(box: Sequence[float]) -> str:
 
 
 UNKNOWN = "unknown"
-"""Name under which a call is recorded that names no tool."""
+"""Name in the record of a call that names no tool."""
 
 _REPORTED_WITHOUT_REASON: dict[str, str] = {
     CallErrorCode.VIDEO_ERROR: "the frames could not be read",
@@ -243,25 +250,26 @@ _REPORTED_WITHOUT_REASON: dict[str, str] = {
 
 
 def format_error(record: CallRecord) -> CallError:
-    """The record's error; of a failure that is not the policy's no more than what it came to."""
+    """The error of a record as the model reads it. If the policy is not the cause, the text says only what failed."""
     assert record.error is not None, "only a call that was not carried out has an error"
     code = record.error.code
     return CallError(code, _REPORTED_WITHOUT_REASON[code]) if code in _REPORTED_WITHOUT_REASON else record.error
 
 
 def malformed_call(text: str, why: str, advice: str, name: str = UNKNOWN) -> ToolCall:
-    """A call that cannot be read (`malformed_call`); its record holds the beginning of its text."""
+    """A call that cannot be read (`malformed_call`). Its record has the beginning of its text."""
     error = CallError(CallErrorCode.MALFORMED_CALL, f"{why}; {advice}")
     return ToolCall(name, {"text": text.strip()[:200]}, error)
 
 
 def multiple_calls(count: int, calls: str, block: str) -> CallError:
-    """Why none of several calls of a turn is carried out, where the grammar takes one."""
+    """The error of a turn with several calls, if the grammar allows one."""
     return CallError(CallErrorCode.MULTIPLE_CALLS, f"{count} {calls} in one turn; write exactly one {block}")
 
 
 def refuse_surplus_calls(parsed: ParsedTurn, max_calls: int) -> ParsedTurn:
-    """The turn with its calls beyond the first `max_calls` refused (`multiple_calls`); malformed ones stay so."""
+    """The turn with its calls after the first `max_calls` refused (`multiple_calls`). Malformed calls stay
+    malformed."""
     error = CallError(CallErrorCode.MULTIPLE_CALLS, f"at most {max_calls} calls in one turn are carried out")
     surplus = (replace(call, error=call.error or error) for call in parsed.calls[max_calls:])
     return replace(parsed, calls=(*parsed.calls[:max_calls], *surplus))

@@ -26,7 +26,7 @@ from verl_video_tools.video.resize import fit_envelope
 from verl_video_tools.video.sampling import fps_seconds, linspace_indices, not_before, uniform_seconds
 
 PATCH_FACTOR = 28
-"""Sides are multiples of this many pixels where no processor says otherwise (Qwen2.5-VL: patches of 14, merged 2x2)."""
+"""Sides are multiples of this many pixels if no processor says otherwise (Qwen2.5-VL: patches of 14, merged 2x2)."""
 
 
 def frame_size(info: VideoInfo, min_pixels: int, max_pixels: int, envelope: PixelEnvelope) -> tuple[int, int]:
@@ -35,9 +35,10 @@ def frame_size(info: VideoInfo, min_pixels: int, max_pixels: int, envelope: Pixe
 
 
 def pixel_bounds(min_pixels: int, max_pixels: int, envelope: PixelEnvelope) -> PixelEnvelope:
-    """A tool's own bounds on the area of a picture, within the model's; where they contradict, the model's hold.
+    """A tool's own bounds on the area of a picture, within those of the model. If the two contradict each other, the
+    model's bounds count.
 
-    There is always a size within them: both bounds leave room for a whole number of the model's cells.
+    There is always a size within the bounds, because both have room for a whole number of the model's cells.
     """
     factor = PATCH_FACTOR if envelope.factor == 1 else envelope.factor
     cell = factor**2
@@ -47,7 +48,8 @@ def pixel_bounds(min_pixels: int, max_pixels: int, envelope: PixelEnvelope) -> P
 
 
 def spread_frames(info: VideoInfo, num_frames: int, size: tuple[int, int]) -> FrameRequest:
-    """Frames spread evenly from the first of the video to the last; all of a shorter video.
+    """A request for frames spread evenly from the first frame of the video to the last; for all frames of a shorter
+    video.
 
     Args:
         size: width and height in pixels.
@@ -56,11 +58,12 @@ def spread_frames(info: VideoInfo, num_frames: int, size: tuple[int, int]) -> Fr
 
 
 def rate_frames(info: VideoInfo, fps: float, max_frames: int, size: tuple[int, int]) -> FrameRequest:
-    """Frames on screen every `1 / fps` seconds from the first on; where these are more than `max_frames` times, at so
-    many spread evenly from the first frame of the video to the last. Each frame comes once.
+    """A request for the frames shown every `1 / fps` seconds, from the first frame on. If these are more than
+    `max_frames`, it is for `max_frames` frames spread evenly from the first frame of the video to the last. Each frame
+    comes once.
 
     Args:
-        fps: times per second.
+        fps: frames per second.
         size: width and height in pixels.
     """
     if info.duration_seconds * fps - 1e-9 > max_frames:
@@ -71,14 +74,14 @@ def rate_frames(info: VideoInfo, fps: float, max_frames: int, size: tuple[int, i
 
 
 NUM_CANDIDATES = 256
-"""Frames spread over the video that `most_similar` compares with the question."""
+"""Number of frames, spread over the video, that `most_similar` compares with the question."""
 
 
 async def most_similar(request: FrameRequest, context: ToolContext, deadline_seconds: float) -> FrameRequest:
-    """The frames most like the question, in order of time; as many as the method would show.
+    """The frames that are most similar to the question, in order of time; as many as the method would show.
 
     Raises:
-        RetrievalError: the run has no retriever (docs/retrieval.md), or it gave no answer.
+        RetrievalError: the run has no retriever (docs/retrieval.md), or the retriever gave no answer.
     """
     if context.retriever is None:
         raise RetrievalError("the selector most_similar needs a retriever, and the run has none")
@@ -94,18 +97,18 @@ async def most_similar(request: FrameRequest, context: ToolContext, deadline_sec
 
 
 def initial_messages(method: Method, package: str, user: Content, **values: object) -> list[Message]:
-    """What starts a rollout: the system message, then the user's.
+    """The messages that start a rollout: the system message and the user's message.
 
     Args:
-        package: where the method's `prompt.txt` lies, which its `prompt_file` replaces.
-        values: what fills each ``{name}`` of the prompt.
+        package: package with the method's `prompt.txt`, which the field `prompt_file` replaces.
+        values: value of each ``{name}`` in the prompt.
     """
     system = load_prompt(package, "prompt.txt", method.prompt_file, **values)
     return [Message("system", (system,)), Message("user", user)]
 
 
 def joined(parts: Iterable[Content], separator: Content = ()) -> Content:
-    """The parts one after the other, with the separator between them."""
+    """The parts in their order, with the separator between them."""
     content: list[str | ImagePart] = []
     for number, part in enumerate(parts):
         content += [*(separator if number else ()), *part]
@@ -113,37 +116,37 @@ def joined(parts: Iterable[Content], separator: Content = ()) -> Content:
 
 
 NUMBER_AND_TIME = "frame {frame.index} ({frame.timestamp_seconds:.2f} s)"
-"""How verl's own tool loop labels the frames of tools that take frame numbers (`ToolDescription.frame_label`)."""
+"""Label of a frame in verl's own tool loop, for tools that take frame numbers (`ToolDescription.frame_label`)."""
 
 
 FRAME_TEMPLATES: Mapping[str, Template] = {
     "frame": Template("frame {index}: {image}", once=("index", "image")),
     "between_frames": Template("\n"),
 }
-"""Templates that a method's `message_templates` hold so that it can show `numbered_frames`."""
+"""Templates that `message_templates` of a method needs for `numbered_frames`."""
 
 
 def frame_lines(images: Sequence[ImagePart], label: Callable[[float], str]) -> Content:
-    """Each frame after its label, on a line of its own.
+    """Content with each frame after its label, on a line of its own.
 
     Args:
-        label: text of a label, by the frame's time in seconds.
+        label: makes the text of a label from the time of the frame.
     """
     labels = [label(image.record.timestamp_seconds) for image in images]
     return joined((f"\n{text}" if number else text, images[number]) for number, text in enumerate(labels))
 
 
 def numbered_frames(method: Method, images: Sequence[ImagePart]) -> Content:
-    """The frames, each after its number, and what stands between them; nothing before the first and after the last."""
+    """Content with each frame after its number, and the separator between frames."""
     frames = [render(method, "frame", index=str(image.record.index), image=(image,)) for image in images]
     return joined(frames, render(method, "between_frames"))
 
 
 def picture_label(record: FrameRecord, info: VideoInfo, unit: BoxUnit = "pixels") -> str:
-    """``12.00 s``, or ``12.00 s, part [0.25, 0, 0.5, 1]``.
+    """``12.00 s``, or ``12.00 s, part [0.25, 0, 0.5, 1]`` for a part of a frame.
 
     Args:
-        unit: of the box, the one that the model is asked to write boxes in.
+        unit: unit of the box, the same one in which the model writes boxes.
     """
     label = f"{record.timestamp_seconds:.2f} s"
     if record.region is not None:
@@ -152,9 +155,10 @@ def picture_label(record: FrameRecord, info: VideoInfo, unit: BoxUnit = "pixels"
 
 
 def with_text(outcome: ToolOutcome, frames: Content) -> Content:
-    """The words of a call, then its frames as the method labels them; of a call without words its frames as they are.
+    """The text of a call, then its frames as the method labels them. For a call without text, the frames as they are.
 
-    A method's `observe` passes what it shows of a call through here, so that it can show any tool's answer.
+    A method's `observe` passes what it shows of each call through this function, so that it can show the result of any
+    tool.
     """
     text = outcome.record.text
     if text is None:

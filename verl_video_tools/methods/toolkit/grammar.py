@@ -29,7 +29,8 @@ _TAG = re.compile(r"</?(?:think|tool_call|answer)>")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One closed block: `inner` is the text between the tags, `start` and `end` bound it with its tags."""
+    """One closed block. `inner` is the text between the tags; `start` and `end` are the positions of the block with its
+    tags."""
 
     inner: str
     start: int
@@ -47,7 +48,8 @@ def find_blocks(text: str, tag: str) -> list[Block]:
 def find_between(text: str, opening: str, closing: str) -> list[Block]:
     """Every block from an `opening` to the nearest `closing` after it, from left to right without overlap.
 
-    A regular expression would say the same, but takes quadratic time on a policy that repeats an opening tag for ever.
+    A regular expression would find the same blocks, but would take quadratic time on a policy that repeats an opening
+    tag without end.
     """
     blocks: list[Block] = []
     position = 0
@@ -61,12 +63,12 @@ def find_between(text: str, opening: str, closing: str) -> list[Block]:
 
 
 def first_text(blocks: Sequence[Block]) -> str | None:
-    """What the first block holds, stripped; None without blocks."""
+    """The content of the first block, stripped; None if there is no block."""
     return blocks[0].inner.strip() if blocks else None
 
 
 def last_text(blocks: Sequence[Block]) -> str | None:
-    """What the last block holds, stripped; None without blocks."""
+    """The content of the last block, stripped; None if there is no block."""
     return blocks[-1].inner.strip() if blocks else None
 
 
@@ -76,7 +78,7 @@ def tag_pairs(*names: str) -> list[str]:
 
 
 def without_blocks(text: str, blocks: Sequence[Block]) -> str:
-    """`text` with each block replaced by a space, so that its neighbours do not join to a tag.
+    """`text` with each block replaced by a space, so that the texts around a block cannot form a tag.
 
     Args:
         blocks: from left to right, without overlap.
@@ -92,19 +94,20 @@ def without_blocks(text: str, blocks: Sequence[Block]) -> str:
 
 
 def parse_calls(text: str, *, takes_parameters: bool = True) -> tuple[ToolCall, ...]:
-    """Every closed `<tool_call>` block of `text`, in order; one that cannot be read carries `malformed_call`.
+    """Every closed `<tool_call>` block of `text`, in order. A call that cannot be read has the error `malformed_call`.
 
     Args:
-        takes_parameters: `parameters` stands for `arguments`, as some models write, and is preferred.
+        takes_parameters: read `parameters` as `arguments`, because some models write it. If a call has both,
+            `parameters` counts.
     """
     return tuple(read_call(block.inner, takes_parameters) for block in find_blocks(text, "tool_call"))
 
 
 def read_call(text: str, takes_parameters: bool = True) -> ToolCall:
-    """A call from the text between its tags; one that cannot be read carries `malformed_call`.
+    """A call from the text between its tags. A call that cannot be read has the error `malformed_call`.
 
     Args:
-        takes_parameters: as of `parse_calls`.
+        takes_parameters: as in `parse_calls`.
     """
     try:
         raw = load_object(text)
@@ -116,8 +119,8 @@ def read_call(text: str, takes_parameters: bool = True) -> ToolCall:
 def parse_turn(text: str) -> ParsedTurn:
     """Read one turn: a thought, then calls or an answer.
 
-    The thought is the first `<think>` block; tags inside thoughts are ignored. Of several answers the last counts.
-    `well_formed` says that the turn's tags are in order (`tags_in_order`) and that its calls can be read.
+    The thought is the first `<think>` block. Tags inside thoughts are ignored. If there are several answers, the last
+    one counts. `well_formed` is true if the tags of the turn are in order (`tags_in_order`) and all calls can be read.
     """
     thoughts = find_blocks(text, "think")
     outside = without_blocks(text, thoughts)
@@ -135,8 +138,8 @@ def parse_turn(text: str) -> ParsedTurn:
 def tags_in_order(text: str) -> bool:
     """Whether a turn is one thought, then calls or one answer, by its tags alone.
 
-    The turn starts with `<think>`, every tag is closed, and what ends in an answer ends with `</answer>`. Words between
-    the blocks are allowed; a tag that a thought merely mentions is not.
+    The turn starts with `<think>`, every tag is closed, and a turn with an answer ends with `</answer>`. Words between
+    the blocks are allowed, and so is a tag that a thought only mentions.
     """
     text = text.strip()
     thought = next(iter(find_blocks(text, "think")), None)
@@ -149,7 +152,7 @@ def tags_in_order(text: str) -> bool:
 
 
 def has_words_outside(text: str) -> bool:
-    """Whether anything but white space stands outside the thought, call and answer blocks of a turn."""
+    """Whether a turn has anything but white space outside of its thought, call and answer blocks."""
     for tag in ("think", "tool_call", "answer"):
         text = without_blocks(text, find_blocks(text, tag))
     return bool(text.strip())
@@ -158,7 +161,7 @@ def has_words_outside(text: str) -> bool:
 def tool_schema(
     name: str, description: str, parameters: Mapping[str, tuple[str, str]], optional: Collection[str] = ()
 ) -> dict[str, Any]:
-    """A tool as chat templates and OpenAI-compatible servers describe it.
+    """The description of a tool in the form that chat templates and OpenAI-compatible servers use.
 
     Args:
         parameters: JSON type and description of each parameter.
@@ -197,17 +200,17 @@ def tools_section(schemas: Sequence[Mapping[str, Any]], text: str | None = None)
     """The part of a system message that lists the tools and says how to call them.
 
     Args:
-        text: `{schemas}` stands for the list. None: our own text.
+        text: text with `{schemas}` in the place of the list. None: our own text.
     """
     listed = "\n".join(json.dumps(schema, ensure_ascii=False) for schema in schemas)
     return (text or _TOOLS_SECTION).replace("{schemas}", listed)
 
 
 def section_of_template(template: str) -> str | None:
-    """What a chat template writes behind the system message where it is given `tools`, for `tools_section`.
+    """The text that a chat template writes after the system message if it is given `tools`, for `tools_section`.
 
-    None where it writes nothing there, asks for calls in another form than `parse_calls` reads, or refuses system
-    messages or tools.
+    None if the template writes nothing there, asks for calls in another form than `parse_calls` reads, or refuses
+    system messages or tools.
     """
     from transformers.utils.chat_template_utils import render_jinja_template
 

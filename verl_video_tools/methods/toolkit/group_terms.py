@@ -16,13 +16,14 @@ def uses_tools(trajectory: Trajectory) -> bool:
 
 
 def curiosity_bonus(used_tools: Sequence[bool], threshold: float) -> list[float]:
-    """`threshold` less the group's rate of tool use, where that is above 0, for each rollout that used a tool.
+    """For each rollout that used a tool: `threshold` minus the share of such rollouts in the group, if that is
+    positive; otherwise 0.
 
-    After Pixel Reasoner's curiosity reward (arXiv 2505.15966): it keeps a policy trying tools that do not pay yet, and
-    ends by itself once tools are used as often as wanted.
+    After Pixel Reasoner's curiosity reward (arXiv 2505.15966). A policy continues to try tools that do not pay yet, and
+    the bonus ends by itself once `threshold` is reached.
 
     Args:
-        threshold: wanted rate of rollouts with tools, 0 to 1.
+        threshold: share of rollouts with tools at which the bonus ends, 0 to 1.
     """
     if not used_tools:
         return []
@@ -31,9 +32,9 @@ def curiosity_bonus(used_tools: Sequence[bool], threshold: float) -> list[float]
 
 
 def tool_necessity(used_tools: Sequence[bool], right: Sequence[bool]) -> list[float]:
-    """For a right rollout with tools: the share of siblings without tools that were wrong; else 0.
+    """For each right rollout with tools: the share of wrong ones among the rollouts without tools; otherwise 0.
 
-    0 also where every sibling used tools: nothing says that they were needed.
+    The value is 0, too, if every rollout used tools, because nothing then shows that they were needed.
 
     Args:
         right: whether each rollout's answer was right.

@@ -38,20 +38,20 @@ class Script:
 
 
 Places = Sequence[tuple[Any, Any]]
-"""Parts of a video that tools show, from start to end, in the measure of the method: frame numbers or seconds."""
+"""Parts of a video that tools show, from start to end, in the unit of the method: frame numbers or seconds."""
 
 Plan = tuple[str, Places]
-"""A template, and the parts that its calls show."""
+"""A template, and the parts of the video that its calls show."""
 
 
 class Oracle(Protocol):
-    """Writes the assistant's turns of a whole rollout ahead of it."""
+    """Writes all turns of a rollout before it starts."""
 
     def script(self, spec: VideoSpec, question: Question) -> Script: ...
 
 
 class Habits(TypedDict, total=False):
-    """How a `ScriptedOracle` errs and answers: its fields of these names."""
+    """How a `ScriptedOracle` errs and answers: its fields with these names."""
 
     imperfection: float
     skip_rate: float
@@ -60,20 +60,20 @@ class Habits(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptedOracle:
-    """What the oracles of all methods have in common; the same seed and question give the same script.
+    """Base of the oracles of all methods. The same seed and question give the same script.
 
     Attributes:
-        imperfection: probability that the oracle asks for frames of no use, or for none, and guesses.
-        skip_rate: of these imperfect scripts, how many call no tool.
+        imperfection: probability that the oracle requests frames of a wrong place, or none, and guesses.
+        skip_rate: share of these imperfect scripts that call no tool.
         answers_in_words: answer with the text of an option instead of its letter.
     """
 
     takes_open_questions: ClassVar[bool] = False
-    """It also answers questions without options, in words."""
+    """The oracle answers questions without options, too, in words."""
     answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think><answer>{answer}</answer>"
     """The last turn in the method's grammar."""
     frame_name: ClassVar[str] = "frame {frame}"
-    """What thoughts call a frame, by its number `frame` or its time `seconds`."""
+    """How thoughts name a frame: a format with its number `frame` or its time `seconds`."""
 
     seed: int = 0
     imperfection: float = 0.0
@@ -101,13 +101,13 @@ class ScriptedOracle:
 
 
 class PlanningOracle(ScriptedOracle, ABC):
-    """An oracle that decides what to look at before it calls anything."""
+    """An oracle that chooses the parts of the video before it calls a tool."""
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
-        """The turns that call tools, then the one that answers by what they show.
+        """The turns that call tools, and then the turn that answers from the frames that they show.
 
         Raises:
-            UsageError: the video is too short for a call in a wrong place.
+            UsageError: the video is too short for a call at a wrong place.
         """
         rng = self._rng(spec, question)
         choose = self._careless_plan if rng.random() < self.imperfection else self._plan
@@ -129,7 +129,8 @@ class PlanningOracle(ScriptedOracle, ABC):
 
 
 def frames_around(frames: Sequence[int], segment: tuple[int, int]) -> tuple[int, int]:
-    """The nearest of some ascending frame numbers on both sides of a segment; the last one where none follows."""
+    """The nearest frame numbers on both sides of a segment, from an ascending list; the last number if none follows the
+    segment."""
     start, end = segment
     before = max(frame for frame in frames if frame <= start)
     after = min((frame for frame in frames if frame >= end), default=frames[-1])
@@ -143,7 +144,7 @@ def native_call(thought: str, name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def initial_frame_numbers(method: Method, spec: VideoSpec) -> list[int]:
-    """Numbers of the frames that the method shows with the question."""
+    """Numbers of the method's initial frames."""
     request = method.plan_initial_frames(video_info(spec), Sample("", "", "", "mc"), PixelEnvelope())
     numbers = request.indices
     if request.seconds is not None:
@@ -159,11 +160,11 @@ def video_info(spec: VideoSpec) -> VideoInfo:
 def conclude(
     rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int], name: Callable[[int], str]
 ) -> tuple[str, str]:
-    """What an oracle says about the frames it was shown, and the letter that it answers.
+    """What an oracle says about the frames that it was shown, and the letter that it answers.
 
     Args:
-        shown: frame numbers; what they show is all that the oracle goes by.
-        name: how the oracle calls a frame, by its number.
+        shown: frame numbers. The oracle uses only what these frames show.
+        name: how the oracle names a frame, from its number.
     """
     letters = {text: letter for letter, text in question.options.items()}
     runs = runs_of_labels(spec, shown)
@@ -188,12 +189,13 @@ def conclude(
 
 
 def requested_place(question: Question) -> str:
-    """Which of several things a question about their order asks for: "first" or "last"."""
+    """The position for which a question about an order asks: "first" or "last"."""
     return "first" if " first " in question.text else "last"
 
 
 def initial_frames_tell(method: Method, spec: VideoSpec, question: Question) -> bool:
-    """Whether a question about one frame can be answered at once: the nearest that is shown with it shows the same."""
+    """Whether the initial frames answer a question about one frame: the nearest initial frame shows the same as this
+    frame."""
     if question.kind != "direct" or not (shown := initial_frame_numbers(method, spec)):
         return False
     frame = question.evidence[0][0]
@@ -201,10 +203,10 @@ def initial_frames_tell(method: Method, spec: VideoSpec, question: Question) -> 
 
 
 def remind(question: Question, turns: Sequence[str]) -> list[str]:
-    """The turns that call, with the thought of each telling which of several things is asked for, where the question
-    does.
+    """The turns that call tools. If the question asks for the first or the last of several things, each thought says
+    for which.
 
-    A small model has forgotten it when it has seen the frames, unless it wrote it down.
+    A small model forgets it while it reads frames, unless it wrote it down.
     """
     if question.kind != "order":
         return list(turns)
@@ -212,7 +214,7 @@ def remind(question: Question, turns: Sequence[str]) -> list[str]:
 
 
 def runs_of_labels(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str]]:
-    """(frame, label) of the first of each run of frames that show the same thing."""
+    """(frame, label) of the first frame of each run of frames that show the same thing."""
     labels = [label_at(spec, frame) for frame in shown]
     starts = [True, *(before != after for before, after in pairwise(labels))]
     return [
@@ -223,7 +225,7 @@ def runs_of_labels(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str
 
 
 def listed(runs: Sequence[tuple[int, str]], name: Callable[[int], str]) -> str:
-    """What the runs show, in words; `name` is how a frame is called."""
+    """The content of the runs in words; `name` makes the name of a frame."""
     return ", ".join(f"{name(frame)} {label}" for frame, label in runs) or "nothing"
 
 
@@ -234,10 +236,10 @@ PROMPT_FILE = "prompt_synthetic.txt"
 
 
 def synthetic_fields(method_class: type[Method], prompts_dir: Path | None = None) -> dict[str, Any]:
-    """Fields of a packaged method's config, as its group `video_tools/synthetic` sets them.
+    """Fields of a packaged method's config, as its group in `video_tools/synthetic` sets them.
 
     Args:
-        prompts_dir: folder of prompts that `vvt demo` has written; None: the packaged prompt.
+        prompts_dir: folder with the prompts that `vvt demo` has written; None: the packaged prompt.
     """
     group = files("verl_video_tools.config") / "video_tools" / "synthetic" / f"{method_class.name}.yaml"
     fields: Any = OmegaConf.to_container(OmegaConf.create(group.read_text(encoding="utf-8")))
@@ -250,7 +252,7 @@ def write_prompt(method_class: type[Method], prompts_dir: Path) -> None:
     """Write the method's short system prompt for a tiny model to ``<prompts_dir>/<name>.txt``.
 
     Raises:
-        UsageError: the method has none.
+        UsageError: the method has no such prompt.
     """
     prompt = file_beside(method_class, PROMPT_FILE)
     if not prompt.is_file():

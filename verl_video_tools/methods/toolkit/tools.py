@@ -38,7 +38,7 @@ from verl_video_tools.video.resize import MAX_ASPECT_RATIO, fit_envelope
 from verl_video_tools.video.sampling import uniform_seconds
 
 MIN_PICTURE_PIXELS = 1024
-"""One cell of the largest factor of the supported models: a picture has at least so many pixels."""
+"""One cell of the largest factor of the supported models. A picture has at least this many pixels."""
 
 _PARAMETERS = {
     "time": ("number", "Time of the frame in seconds, within the video."),
@@ -52,16 +52,17 @@ _PARAMETERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Zoom:
-    """Shows a part of one frame, from the video's own pixels and not from a picture shown before.
+    """Shows a part of one frame, from the pixels of the video and not from a picture that was shown before.
 
     Attributes:
-        frame_by: how a call names the frame. `time`: by `time`, in seconds. `frame`: by `frame`, the position of a
-            picture among all that the model was shown, from 0; if that was a part of a frame, the box is of the part,
-            unless it is in pixels, which are always the video's.
-        unit: what the numbers of a box count. `thousandths` is how Qwen3-VL writes them by itself.
-        max_pixels: area of the picture at most; a larger region is shrunk, keeping its shape.
-        min_pixels: a smaller region is enlarged to this area, keeping its shape: the model sees larger letters, though
-            no finer ones. 1 enlarges nothing beyond the model's own minimum.
+        frame_by: how a call names the frame. With `time` it has the argument `time` in seconds. With `frame` it has the
+            argument `frame`, the position of a picture among all that the model was shown, from 0. If this picture is a
+            part of a frame, the box is relative to the part, except in the unit `pixels`, which always means pixels of
+            the video.
+        unit: unit of the numbers of a box. Qwen3-VL writes `thousandths` by itself.
+        max_pixels: largest area of the picture. A larger region is shrunk and keeps its shape.
+        min_pixels: a smaller region is enlarged to this area and keeps its shape. The model then sees larger letters,
+            but no more detail. 1 enlarges nothing beyond the model's own minimum.
         min_side_pixels: a region with a side of fewer pixels of the video is refused.
 
     Raises:
@@ -83,7 +84,7 @@ class Zoom:
 
     @property
     def description(self) -> ToolDescription:
-        """How the tool is offered to a model."""
+        """The description of the tool for a model."""
         return ToolDescription(
             name=self.name,
             description=(
@@ -97,9 +98,10 @@ class Zoom:
         )
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
-        """One picture for ``{"time": seconds, "box": [left, top, right, bottom]}``, or ``{"frame": position, ...}``.
+        """One picture for ``{"time": seconds, "box": [left, top, right, bottom]}``, or for ``{"frame": position,
+        ...}``.
 
-        The result holds the box in whole pixels of the displayed frame, ``{"box": [...]}``.
+        The result is ``{"box": [...]}`` in whole pixels of the displayed frame.
 
         Raises:
             CallRejected: `malformed_call`, `out_of_range`, `unknown_frame`, `reversed_box`, `box_outside` or
@@ -123,7 +125,7 @@ class Zoom:
         return ToolPlan(frames=request, result={"box": list(pixels)})
 
     def most_expensive_call(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
-        """A picture that costs at least as many tokens as any call's."""
+        """A picture that costs at least as many tokens as that of any call."""
         bounds = pixel_bounds(self.min_pixels, self.max_pixels, envelope)
         columns, rows = _most_cells(bounds.max_pixels // bounds.factor**2)
         return FrameRequest(columns * bounds.factor, rows * bounds.factor, seconds=(0.0,))
@@ -153,20 +155,21 @@ def _most_cells(limit: int) -> tuple[int, int]:
 
 
 CUT_MARK = " [...]"
-"""Stands where a reply was cut."""
+"""End of a reply that was cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskModel:
-    """Asks the run's tool model about frames, and answers with its words.
+    """Asks the tool model of the run about frames, and returns its reply.
 
     Attributes:
-        num_frames: of a span, spread evenly, both ends included; a moment is one frame.
-        min_pixels, max_pixels: area of a frame as that model gets it. Its processor is not the policy's.
-        question: asked in every call, which then has none of its own: so the tool is a captioner, or reads text.
-        max_question_characters: of a call's own question.
-        max_characters: of the reply, of which more is cut.
-        deadline_seconds: for the reply. The endpoint's own deadline holds beside it.
+        num_frames: number of frames of a span, spread evenly, both ends included. A moment is one frame.
+        min_pixels, max_pixels: area of a frame for the tool model, whose processor is not the policy's.
+        question: the question of every call. A call then has no question of its own, so that the tool is a captioner or
+            reads text.
+        max_question_characters: largest length of the question of a call.
+        max_characters: largest length of the reply; a longer reply is cut.
+        deadline_seconds: time for the reply. The deadline of the endpoint applies, too.
 
     Raises:
         UsageError: a value is out of its range.
@@ -207,13 +210,13 @@ class AskModel:
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
         """The reply to ``{"question": text, "time": seconds}`` or, for a span, ``start_time`` and ``end_time``.
 
-        The result is ``{"model": str, "num_frames": int, "cut": bool}``. What was asked and replied is in the call's
-        record (`CallRecord.model_calls`).
+        The result is ``{"model": str, "num_frames": int, "cut": bool}``. The record of the call has the request and the
+        reply (`CallRecord.model_calls`).
 
         Raises:
-            CallRejected: `malformed_call`, `wrong_video`, `reversed_segment` or `out_of_range`; `model_budget` where
-                the rollout has asked all that it may; `no_reply` where the model gave none that can be used.
-            ToolModelError: there is no model, or it is not there.
+            CallRejected: `malformed_call`, `wrong_video`, `reversed_segment` or `out_of_range`; `model_budget` if the
+                rollout has made all requests that it may; `no_reply` if the model gave no usable reply.
+            ToolModelError: there is no model, or it cannot be reached.
             VideoError: the frames cannot be decoded.
         """
         question = self._question(arguments)

@@ -20,7 +20,7 @@ from verl_video_tools.video.sampling import linspace_indices
 logger = logging.getLogger(__name__)
 
 Outcomes = tuple[float, float, float, float]
-"""Right without a call, right with calls, wrong without a call, wrong with calls."""
+"""Values for a rollout that is right without a call, right with calls, wrong without a call, wrong with calls."""
 
 ToolName = Literal["uniform_sample", "clip_sample"]
 
@@ -34,13 +34,14 @@ CLASS_OF_LETTER: Mapping[str, QuestionClass] = {
     "g": "active",
     "h": "active",
 }
-"""Classes by the letters of the published data. Its letters c and d belong to none: the paper filters such rows out."""
+"""Classes by the letters of the published data. The letters c and d have no class, because the paper filters such rows
+out."""
 
 CLIP_CANDIDATES = (128, 256)
-"""Frames that clip_sample compares with the prompt: in short ranges, and in long ones (paper 3.1)."""
+"""Number of frames that `clip_sample` compares with the prompt: in short ranges, and in long ones (paper 3.1)."""
 
 RIGHT_FROM = 1.0
-"""Score of an answer, from 0 to 1, from which it counts as right for the behaviour (code)."""
+"""Least score of an answer, from 0 to 1, that counts as right for the behaviour reward (code)."""
 
 _LAST = (
     "No call is left, so do not write <tool_call> again: think between <thinking> and </thinking>, then give your "
@@ -48,8 +49,8 @@ _LAST = (
 )
 
 LONG_RANGE_FRAMES = 20_000
-"""Frames of a range from which it is long (code). The published inference code says above 20,000, and the paper (3.1)
-videos above 20,000 frames."""
+"""Least number of frames of a long range (code). The published inference code says above 20,000, and the paper (3.1)
+says videos above 20,000 frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,7 @@ class _RangeTool:
 
 @dataclass(frozen=True, kw_only=True)
 class UniformSample(_RangeTool):
-    """Shows frames from `start_frame` to the one before `end_frame`, both included, spread evenly. A range of fewer
+    """Shows frames spread evenly from `start_frame` to the frame before `end_frame`, both included. A range with fewer
     than `num_frames` frames is refused."""
 
     name: ClassVar[str] = grammar.UNIFORM_SAMPLE
@@ -115,14 +116,14 @@ class UniformSample(_RangeTool):
     )
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
-        """Frames for ``{"start_frame": number, "end_frame": number}``; others are ignored.
+        """Frames for ``{"start_frame": number, "end_frame": number}``. Other arguments are ignored.
 
-        The result repeats the range as it was carried out, ``{"start_frame": int, "end_frame": int}``, with its times
+        The result repeats the executed range, ``{"start_frame": int, "end_frame": int}``, with its times
         (`ToolContext.range_seconds`).
 
         Raises:
             CallRejected: `malformed_call`, `out_of_range`, `reversed_segment` or `segment_too_short`.
-            VideoError: the file cannot be asked for times.
+            VideoError: the presentation times of the file cannot be read.
         """
         start, end = vt.read_frame_range(arguments, context.info.num_frames, self.compat)
         if end - start < self.num_frames:
@@ -136,14 +137,14 @@ class UniformSample(_RangeTool):
 
 @dataclass(frozen=True, kw_only=True)
 class ClipSample(_RangeTool):
-    """Shows the candidates most like `prompt`, in order of time (algorithm 1); all of a range of fewer frames.
+    """Shows the candidates that are most similar to `prompt`, in order of time (algorithm 1). A range with fewer frames
+    shows all of them.
 
-    Candidates are spread evenly over the range, both its first and its last frame among them. Their scores are
-    not reported.
+    Candidates are spread evenly over the range, including its first and its last frame. Their scores are not reported.
 
     Attributes:
         deadline_seconds: time for the search.
-        compat: `reference` also takes a prompt that is not text.
+        compat: `reference` accepts a prompt that is not text, too.
 
     Raises:
         UsageError: a value is out of its range.
@@ -174,15 +175,15 @@ class ClipSample(_RangeTool):
         vt.require(self, "deadline_seconds", self.deadline_seconds > 0.0, "above 0")
 
     async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
-        """Frames for ``{"start_frame": number, "end_frame": number, "prompt": str}``; others are ignored.
+        """Frames for ``{"start_frame": number, "end_frame": number, "prompt": str}``. Other arguments are ignored.
 
-        The result repeats the call as it was carried out, ``{"start_frame": int, "end_frame": int, "prompt": str}``,
-        with the times of the range (`ToolContext.range_seconds`).
+        The result repeats the executed call, ``{"start_frame": int, "end_frame": int, "prompt": str}``, with the times
+        of the range (`ToolContext.range_seconds`).
 
         Raises:
             CallRejected: `malformed_call`, `out_of_range` or `reversed_segment`.
             RetrievalError: the search failed, or the run has no retriever.
-            VideoError: the candidates cannot be decoded, or the file cannot be asked for times.
+            VideoError: the candidates cannot be decoded, or the presentation times of the file cannot be read.
         """
         start, end = vt.read_frame_range(arguments, context.info.num_frames, self.compat)
         prompt = self._prompt(arguments)
@@ -218,9 +219,10 @@ class ClipSample(_RangeTool):
 
 @dataclass(frozen=True, kw_only=True)
 class VideoBrain(vt.Method):
-    """VideoBrain's protocol, tools, prompt and reward; the defaults are the paper's reinforcement-learning stage.
+    """VideoBrain's protocol, tools, prompt and reward. The defaults are those of the paper's reinforcement-learning
+    stage.
 
-    Rows name the class of their question as `extra_info.classification`: direct (the initial frames suffice), adaptive
+    Rows name the class of their question in `extra_info.classification`: direct (the initial frames suffice), adaptive
     (calls may help) or active (calls are needed), or a letter of `CLASS_OF_LETTER`.
     """
 
@@ -233,33 +235,36 @@ class VideoBrain(vt.Method):
     synthetic_question: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:words_by_frames"
 
     max_turns: int = 6
-    """Five rounds of sampling (paper 4.1) and the answer."""
+    """Largest number of assistant turns: five rounds of sampling (paper 4.1) and the answer."""
     max_turn_tokens: int | None = 8192
-    """Tokens generated in one turn at most (code)."""
+    """Largest number of tokens generated in one turn (code)."""
 
     tool_names: tuple[ToolName, ...] = ("uniform_sample", "clip_sample")
-    """The tools that there are, and that the prompt describes: one of the two alone is an ablation of paper 4.3."""
+    """Tools of the method, which the prompt describes. One of the two alone is an ablation of paper 4.3."""
     initial_frames: int = 16
-    """Initial frames (paper 4.1)."""
+    """Number of initial frames (paper 4.1)."""
     call_frames: int = 8
-    """Frames shown by uniform_sample, and the least length of its range (paper 4.1; code)."""
+    """Number of frames that `uniform_sample` shows, and the least length of its range (paper 4.1; code)."""
     clip_frames: int = 4
-    """Frames shown by clip_sample (paper 4.1)."""
+    """Number of frames that `clip_sample` shows (paper 4.1)."""
     box: tuple[int, int] = (640, 360)
-    """Pixels (width, height) that a frame is shown in (code)."""
+    """Width and height in pixels for the size of a frame, see `aspect` (code)."""
     aspect: Aspect = "fit"
-    """`fit`: shrunk to fit the box (published inference code). `stretch`: to the box's own shape, whatever the video's
-    (published training code, hence always with `compat="reference"`)."""
+    """`fit`: a frame is shrunk to fit into the box (published inference code). `stretch`: a frame gets the shape of the
+    box, whatever its own (published training code, therefore always with `compat="reference"`)."""
 
     accuracy_reward: float = 1.0
-    """Reward of a correct answer; half of it for a partly correct one (paper 3.3: a score from 0 to 1)."""
+    """Reward of a correct answer; a partly correct answer earns half of it (paper 3.3: a score from 0 to 1)."""
     format_reward: float = 0.05
-    """Reward of a rollout that passes the format gate; one that does not earns nothing at all (paper 3.3)."""
+    """Reward of a rollout that passes the format gate. A rollout that does not pass it earns nothing at all (paper
+    3.3)."""
     format_gate: bool = True
-    """False: the answer counts whatever the form of the rollout, and no form is rewarded (ablation of paper 4.3)."""
+    """False: the answer counts whatever the format of the rollout, and the format earns nothing (ablation of paper
+    4.3)."""
     direct_behavior: Outcomes = (0.5, 0.0, 0.0, 0.0)
-    """What a rollout on a direct question earns for how it went: right without a call, right with calls, wrong without
-    a call, wrong with calls (paper table 1; code, since the table's numbers are lost in the text that we have)."""
+    """What a rollout on a direct question earns if it is right without a call, right with calls, wrong without a call,
+    wrong with calls (paper table 1; the values are those of the code, because the table's numbers are missing in the
+    text that we have)."""
     adaptive_behavior: Outcomes = (0.5, 0.5, 0.0, 0.0)
     """The same for an adaptive question."""
     active_behavior: Outcomes = (0.0, 0.5, 0.0, 0.2)
@@ -306,7 +311,7 @@ class VideoBrain(vt.Method):
         )
 
     def message_templates(self) -> Mapping[str, vt.Template]:
-        """Names with `_last` are of what is read where no call is left."""
+        """The templates whose names end in `_last` are read when no call is left."""
         again = (
             "Think between <thinking> and </thinking>, then answer between <answer> and </answer>, or call a tool "
             f"again with another range{' or prompt' if self.searches else ''}."
@@ -342,7 +347,8 @@ class VideoBrain(vt.Method):
         return UniformSample(num_frames=self.call_frames, box=self.box, aspect=self.aspect, compat=self.compat)
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
-        """The frames of the call, or why there are none; and before the last turn that no call is left."""
+        """The frames of the call, or the reason why there are none. Before the last turn, the message says that no call
+        is left."""
         outcome = outcomes[0]  # several only where all were refused for being several
         last = "_last" if turns_left <= 1 else ""
         if not outcome.record.ok:
@@ -357,7 +363,7 @@ class VideoBrain(vt.Method):
     ) -> dict[str, float]:
         """`accuracy`, `format` and `behavior` (paper 3.3).
 
-        All are 0 where the rollout does not pass the format gate, if there is one; then no judge is asked.
+        All are 0 if there is a format gate and the rollout does not pass it. The judge is then not asked.
 
         Raises:
             JudgeError: the judge gave no verdict.
@@ -373,8 +379,8 @@ class VideoBrain(vt.Method):
         }
 
     def gate(self, trajectory: vt.Trajectory) -> grammar.GateFindings:
-        """Whether a rollout keeps the rules of form: by its record, or (reference) by its text. Without a gate every
-        rollout does, and answer and calls are those of the record."""
+        """Whether a rollout follows the rules of the format: by its record, or with `compat="reference"` by its text.
+        Without a gate every rollout passes, and answer and calls are those of the record."""
         if not self.format_gate:
             return grammar.GateFindings(None, trajectory.answer, len(trajectory.executed_calls()))
         if self.compat == "reference":
@@ -382,7 +388,7 @@ class VideoBrain(vt.Method):
         return grammar.record_gate(trajectory)
 
     def check_gradable(self, sample: vt.Sample, judge: object | None) -> None:
-        """As every method's; and whether the row names the class of its question, where behaviour is paid for.
+        """The check of every method. If behaviour is paid, the row must name the class of its question, too.
 
         Raises:
             UsageError: no rollout could earn what the method pays.
@@ -398,7 +404,7 @@ class VideoBrain(vt.Method):
             )
 
     def behavior(self, sample: vt.Sample, is_right: bool, has_called: bool) -> float:
-        """What a rollout earns for how it went, by the class of its question. A row without a class earns nothing."""
+        """The behaviour reward of a rollout, by the class of its question. A row without a class earns nothing."""
         label, question_class = self._read_class(sample)
         if question_class is None:
             _warn_of_class(label)

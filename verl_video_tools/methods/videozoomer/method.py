@@ -83,15 +83,15 @@ UNREADABLE = (TypeError, ValueError, LookupError, OverflowError)
 class VideoZoom:
     """Shows ``int(fps * (end - start))`` frames spread evenly from `start` to `end`, both shown, each frame once.
 
-    So the frames lie a little further apart than `fps` says, as in the published code, and a segment that holds fewer
-    frames shows those that it has, however high the rate.
+    The frames are therefore a little further apart than `fps` says, as in the published code. A segment with fewer
+    frames shows the frames that it has, however high the rate is.
 
     Attributes:
         max_frames: frames per call; `fps * (end - start)` must not exceed it (paper 3.1).
-        max_pixels: a frame is shrunk to this area, keeping its aspect ratio, and never enlarged.
-        compat: `reference` truncates before it compares with the limit, clamps segments to the video, repeats frames
-            where the rate is higher than the video's, and shows nothing for a segment too short for a frame, as the
-            published code does.
+        max_pixels: a frame is shrunk to this area and keeps its aspect ratio; it is never enlarged.
+        compat: `reference` truncates before it compares with the limit, clamps segments to the video, repeats frames if
+            the rate is higher than that of the video, and shows nothing for a segment that is too short for a frame, as
+            the published code does.
 
     Raises:
         UsageError: a value is out of its range.
@@ -215,14 +215,14 @@ def numbers_reference(arguments: Mapping[str, Any]) -> tuple[float, float, float
     """Start, end and rate as the published environment reads them.
 
     Raises:
-        TypeError, ValueError, LookupError, OverflowError: they cannot be read; the model reads the text.
+        TypeError, ValueError, LookupError, OverflowError: they cannot be read; the model reads the text of the error.
     """
     segment = arguments["segment"]
     return float(segment[0]), float(segment[1]), float(arguments["fps"])
 
 
 def num_frames_reference(start: float, end: float, fps: float) -> int:
-    """The number of frames that the published environment takes a request for.
+    """The number of frames that a request has for the published environment.
 
     Raises:
         OverflowError, ValueError: the numbers are not finite.
@@ -235,7 +235,7 @@ def num_frames_reference(start: float, end: float, fps: float) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class VideoZoomer(vt.Method):
-    """VideoZoomer's protocol, tool, prompt and reward; the defaults are the paper's recipe."""
+    """VideoZoomer's protocol, tool, prompt and reward. The defaults are those of the paper's recipe."""
 
     name: ClassVar[str] = "videozoomer"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool")
@@ -249,35 +249,36 @@ class VideoZoomer(vt.Method):
     stop: ClassVar[tuple[str, ...]] = (grammar.STOP,)  # a request ends its turn (code)
 
     max_turns: int = 5
-    """Four zooms and the answer (paper 4.1, table 5)."""
+    """Largest number of assistant turns: four zooms and the answer (paper 4.1, table 5)."""
     max_turn_tokens: int | None = 4096
-    """Tokens generated in one turn at most (code)."""
+    """Largest number of tokens generated in one turn (code)."""
     end_on_call_error: bool = False
-    """An illegal request is answered with an error message (paper 3.1)."""
+    """False: an illegal request is answered with an error message (paper 3.1)."""
 
     glance_fps: float = 0.5
     """Frames per second of the initial frames (code; 3.1 calls it the default rate)."""
     initial_frames: int = 64
-    """Initial frames at most, then spread evenly over the whole video (paper 4.1)."""
+    """Largest number of initial frames. If `glance_fps` gives more, this number is spread evenly over the whole video
+    (paper 4.1)."""
     call_frames: int = 16
-    """Frames per zoom at most: the budget B of paper 3.1."""
+    """Largest number of frames per zoom: the budget B of paper 3.1."""
     max_pixels: int = 100_352
-    """Area of a frame in pixels, to which larger ones are shrunk: 128 tokens of 28x28 (paper appendix A)."""
+    """Largest area of a frame in pixels, to which larger frames are shrunk: 128 tokens of 28x28 (paper appendix A)."""
 
     accuracy_reward: float = 0.9
     """Reward of a correct answer (paper table 5)."""
     format_reward: float = 0.1
-    """Reward of a rollout that answers and whose every turn follows the grammar (paper table 5)."""
+    """Reward of a rollout that answers and whose turns all follow the grammar (paper table 5)."""
     tool_bonus: float = 0.5
-    """Bonus of a rollout that zoomed, once however often it did (paper table 5). A zoom that shows fewer than two
-    different frames does not earn it (ours). The published script runs with 0. Below 0 it is a penalty of any zoom."""
+    """Bonus of a rollout that zoomed, however often (paper table 5). A zoom that shows fewer than two different frames
+    does not earn it (ours). The published script sets 0. A value below 0 is a penalty for any zoom."""
     bonus_condition: Literal["correct", "always"] = "correct"
-    """`correct`: the bonus only beside a correct answer (paper 3.3). `always`: whatever the answer (an option of the
-    code)."""
+    """`correct`: the bonus is paid only with a correct answer (paper 3.3). `always`: it is paid with any answer (an
+    option of the code)."""
     call_penalty: float = 0.0
-    """Taken off the bonus for each zoom (an option of the code; the paper has none)."""
+    """Amount by which each zoom reduces the bonus (an option of the code; the paper has none)."""
     require_zoom: bool = False
-    """A rollout without a zoom that would earn the bonus earns nothing at all (an option of the code)."""
+    """True: a rollout without a zoom that would earn the bonus earns nothing at all (an option of the code)."""
 
     def check_fields(self) -> None:
         vt.require_at_least(self, 1, "initial_frames", "call_frames", "max_pixels")
@@ -287,7 +288,8 @@ class VideoZoomer(vt.Method):
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """Frames at `glance_fps`; where these are more than `initial_frames`, so many from the first to the last."""
+        """Frames at the rate `glance_fps`. If these are more than `initial_frames`, this many frames are spread from
+        the first to the last."""
         size = fit_pixels(info.width, info.height, self.max_pixels, envelope)
         if self.compat == "reference":  # a whole number of frames apart, whatever the rate
             indices = tuple(range(0, info.num_frames, max(1, round(info.average_fps / self.glance_fps))))
@@ -312,7 +314,8 @@ class VideoZoomer(vt.Method):
         return {zoom.name: zoom}
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
-        """The frames of the zoom, or why there are none; and before the last turn that no zoom is left."""
+        """The frames of the zoom, or the reason why there are none. Before the last turn, the message says that no zoom
+        is left."""
         outcome = outcomes[0]  # more than one only where all were refused for being several
         last = "_last" if turns_left <= 1 else ""
         if outcome.record.ok:
