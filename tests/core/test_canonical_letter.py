@@ -60,3 +60,22 @@ def test_without_options_a_text_names_nothing(truth: str) -> None:
 def test_options_that_read_alike_have_no_letter() -> None:
     assert canonical_letter("dog", ["dog", "Dog."]) is None
     assert canonical_letter("A", ["dog", "Dog."]) == "A"
+
+
+@pytest.mark.parametrize(
+    ("truth", "options", "letter"),
+    [
+        ("three", ["2", "3", "4"], "B"),
+        ("3", ["two", "three", "four"], "B"),
+        ("3.0", ["2", "3"], "B"),
+        ("00:20-00:30", ["00:10 - 00:20", "00:20 - 00:30"], "B"),
+        ("from 0:20 to 0:30", ["00:10\u201300:20", "00:20\u201300:30"], "B"),
+        ("0:30", ["00:20", "00:30"], "B"),
+        ("three", ["3", "3.0"], None),
+        ("three", ["three", "3"], "A"),
+        ("3", ["three dogs", "two dogs"], None),
+        ("30", ["0:20", "0:30"], None),
+    ],
+)
+def test_the_value_of_an_option(truth: str, options: list[str], letter: str | None) -> None:
+    assert canonical_letter(truth, options) == letter

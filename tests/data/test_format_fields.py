@@ -10,6 +10,7 @@ import pytest
 
 from tests.data.format_cases import CASES, prepare
 from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.numbers import clock_seconds
 from verl_video_tools.core.sample import check_question
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, get_source
@@ -23,7 +24,6 @@ from verl_video_tools.data.formats.fields import (
     split_options,
     truth_and_type,
 )
-from verl_video_tools.grading.segments import clock_seconds
 from verl_video_tools.services.judge import JudgeConfig
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from verl_video_tools.core.numbers import clock_seconds
 from verl_video_tools.core.truths import segment_of
-from verl_video_tools.grading.segments import clock_seconds, grade_segment, read_segment
+from verl_video_tools.grading.segments import grade_segment, read_segment
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,15 @@ from verl_video_tools.grading.segments import clock_seconds, grade_segment, read
         ("_2.5s_ to __7s__", (2.5, 7.0)),
         ("2.5s (start) - 7.0s (end)", (2.5, 7.0)),
         ("times (start) 2.5 (end) 7", (2.5, 7.0)),
+        ("frames 402 to 843", None),
+        ("between frames [402, 843]", None),
+        ("frames 402-843, which is 13.4 s to 28.1 s", (13.4, 28.1)),
+        ("frames 13 s to 28 s", (13.0, 28.0)),
+        ("the frames 0:13 - 0:28", (13.0, 28.0)),
+        ("13,4 - 28,1", (13.4, 28.1)),
+        ("from 13,4 s to 28,1 s", (13.4, 28.1)),
+        ("1,200 to 1,500", (1200.0, 1500.0)),
+        ("[2,7]", (2.0, 7.0)),
     ],
 )
 def test_what_is_read(answer: str, segment: tuple[float, float] | None) -> None:
@@ -145,6 +155,10 @@ def test_a_clock_of_thousands_of_digits_is_none(text: str) -> None:
         '"1',
         "<1 ",
         "1 (start) ",
+        "1,2 ",
+        "1,2 - ",
+        "frames, ",
+        "frames 1 - ",
     ],
 )
 def test_the_end_of_a_long_answer_is_read(piece: str) -> None:

@@ -6,9 +6,23 @@ import math
 import re
 import unicodedata
 from decimal import Decimal
+from typing import Any
 
 MAX_CHARACTERS = 200
 """Longest text of a number."""
+
+# fmt: off
+_NUMBER_WORDS = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+)
+# fmt: on
+
+# At most nine digits, possessive, and only from the first digit on. Otherwise a text of thousands of digits would be
+# read from each digit to the end, on the event loop of all rewards.
+DIGITS = r"\d{1,9}+(?!\d)"
+"""Pattern of a whole number within a time."""
+_CLOCK = re.compile(rf"(?:({DIGITS}):)?({DIGITS}):({DIGITS}(?:\.\d++)?)")
 
 _MAX_DIGITS = 50
 _DECIMAL = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)")
@@ -24,6 +38,25 @@ def canonical_number(text: str) -> str | None:
         return str(int(value))
     number = f"{value:f}".rstrip("0").rstrip(".")
     return "0" if number in ("-0", "") else number
+
+
+def number_of_word(text: str) -> int | None:
+    """The number of a word from ``zero`` to ``twenty``; None for anything else, also with other words beside it."""
+    word = text.strip(" .!\n").casefold()
+    return _NUMBER_WORDS.index(word) if word in _NUMBER_WORDS else None
+
+
+def clock_seconds(text: Any) -> float | None:
+    """Seconds of a time such as ``75.5``, ``01:15`` or ``0:01:15.5``; None for anything else."""
+    text = str(text).strip()
+    if match := _CLOCK.fullmatch(text):
+        hours, minutes, seconds = match.groups()
+        return int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds)
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
 # ---------------------------------------------------------------------------------------------------------- expressions
@@ -64,15 +97,19 @@ def values_of(text: str) -> list[float] | None:
     """The values of all numbers and expressions that a text states, from left to right.
 
     Fractions, mixed numbers (``3 1/2`` is 3.5), percentages, thousands separators, powers (``10²``, ``1.5e3``),
-    arithmetic and LaTeX are read. Words, units and markup separate numbers.
+    arithmetic and LaTeX are read, and a number word that is the whole text. Other words, units and markup separate
+    numbers.
 
     Returns:
         None if the text is too long, or if a part is not a plain number: a clock time, a factorial, an unknown.
     """
     if len(text) > MAX_CHARACTERS:
         return None
+    text = _cleaned(text)
+    if (number := number_of_word(text)) is not None:
+        return [float(number)]
     runs: list[list[_Token]] = [[]]
-    for match in _TOKEN.finditer(_cleaned(text)):
+    for match in _TOKEN.finditer(text):
         kind = str(match.lastgroup)
         if kind == "bad":
             return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from verl_video_tools.core.numbers import canonical_number
+from verl_video_tools.core.numbers import canonical_number, clock_seconds, number_of_word
 
 QuestionType = Literal["mc", "numeric", "regression", "open", "segment"]
 Options = Sequence[str] | Mapping[str, str]
@@ -36,6 +36,24 @@ def without_article(plain: str) -> str:
     return re.sub(r"^(?:an?|the) (?=\S\S)", "", plain)
 
 
+_MAX_VALUE_CHARACTERS = 40
+_ENDS = re.compile(r"(?:from )?([\d:.]+)(?: ?[-~\u2013\u2014] ?| to )([\d:.]+)")
+
+
+def by_value(plain: str) -> str:
+    """A plain text that is a number, a time on the clock or two such times in a form that equal values share: ``3`` for
+    ``three`` and ``3.0``, ``20-30 s`` for ``0:20 to 0:30`` and ``00:20-00:30``; any other text as it is."""
+    if len(plain) > _MAX_VALUE_CHARACTERS:
+        return plain
+    number = number_of_word(plain)
+    if number is not None:
+        return str(number)
+    ends = _ENDS.fullmatch(plain)
+    times = [clock_seconds(time) if ":" in time else None for time in (ends.groups() if ends else (plain,))]
+    seconds = [f"{time:.10g}" for time in times if time is not None]
+    return f"{'-'.join(seconds)} s" if len(seconds) == len(times) else canonical_number(plain) or plain
+
+
 @dataclass(frozen=True)
 class Menu:
     """The options of a question; empty if they are not known.
@@ -51,9 +69,10 @@ class Menu:
         return not self.texts or letter in self.texts
 
     def letter_of(self, text: str) -> str | None:
-        """The letter of the only option with this text; an article before it is ignored."""
+        """The letter of the only option with this text, or else with its value (`by_value`); an article before it is
+        ignored."""
         plain = plain_text(text)
-        for compared in (lambda option: option, without_article):
+        for compared in (lambda option: option, without_article, by_value):
             letters = [letter for letter, option in self.texts.items() if plain and compared(option) == compared(plain)]
             if len(letters) == 1:
                 return letters[0]

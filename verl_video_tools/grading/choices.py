@@ -203,6 +203,10 @@ class _Span(NamedTuple):
     letter: str
 
 
+_DASH = re.compile(r"(?:\\ )?(?:\\-|[\u2013\u2014])(?:\\ )?")
+"""Within an escaped text, with the spaces around it."""
+
+
 def _option_spans(text: str, menu: Menu) -> list[_Span]:
     """The places of options' texts, with an article before them. The longer of two overlapping texts counts."""
     candidates: list[_Span] = []
@@ -212,7 +216,8 @@ def _option_spans(text: str, menu: Menu) -> list[_Span]:
             before = "" if re.match(CJK, core[0]) else r"(?<![^\W_])(?<!\w['-])(?<!\d[.:,])"
             after = "" if re.match(CJK, core[-1]) else r"(?![^\W_]|[.:'-][^\W_]|,\d)"
             before += r"(?<!(?<!\w)-)" if core[0].isdecimal() else ""  # the 3 of "-3"
-            pattern = re.compile(rf"(?:(?<![^\W_])(?:an?|the) )?{before}{re.escape(core)}{after}", re.IGNORECASE)
+            words = _DASH.sub(" ?[-\u2013\u2014] ?", re.escape(core))  # 0:20-0:30 is 0:20 - 0:30
+            pattern = re.compile(rf"(?:(?<![^\W_])(?:an?|the) )?{before}{words}{after}", re.IGNORECASE)
             candidates += [_Span(match.start(), match.end(), letter) for match in pattern.finditer(text)]
     spans: list[_Span] = []
     for span in sorted(candidates, key=lambda span: (span.start, -span.end)):

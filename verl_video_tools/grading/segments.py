@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-import math
 import re
-from typing import Any
 
+from verl_video_tools.core.numbers import DIGITS, clock_seconds
 from verl_video_tools.core.truths import segment_of
 from verl_video_tools.grading.overlap import temporal_iou
 
 RIGHT_OVERLAP = 0.5
 """Smallest overlap of a right answer."""
 
-# At most nine digits, possessive, and only from the first digit on. Otherwise a text of thousands of digits would be
-# read from each digit to the end, on the event loop of all rewards.
-_DIGITS = r"\d{1,9}+(?!\d)"
-_CLOCK = re.compile(rf"(?:({_DIGITS}):)?({_DIGITS}):({_DIGITS}(?:\.\d++)?)")
 _MARKUP = re.compile(r"[*`$\\]|(?<![A-Za-z])_|_(?![A-Za-z])")
 _QUOTED = re.compile(r"(?<!\w)[\"'\u201c\u2018<] ?(\d[^\"'\u201c\u201d\u2018\u2019<>]{0,20}?) ?[\"'\u201d\u2019>]")
 """A time in quotes or angle brackets; the marks of ``1'30"`` are no quotes."""
 _UNIT_SECONDS = r"(?:s(?![a-z\d_])|sec(?:ond)?s?(?![a-z\d_])|[秒초])"
 _SRT_COMMA = re.compile(r"(?<=\d\d:\d\d:\d\d),(?=\d{3}(?!\d))")
 """Of ``00:00:12,500``."""
-_TIME = rf"(?<!\d)({_DIGITS}(?::{_DIGITS}){{0,2}}(?!:\d)(?:\.\d++)?|(?<![.\w])\.\d++) ?{_UNIT_SECONDS}?"
-_BETWEEN = r" ?(?:,|[-=]{1,2}>|[-~\u2013\u2014\u2192\uff5e到至]|から|부터|에서|\b(?:to|and|until|till|through)\b) ?"
+_NUMBER_WITH_COMMA = rf"(?<![\d.,:])({DIGITS}),(\d{{1,3}})(?![\d.,:])"
+_TIME = rf"(?<!\d)({DIGITS}(?::{DIGITS}){{0,2}}(?!:\d)(?:\.\d++)?|(?<![.\w])\.\d++) ?{_UNIT_SECONDS}?"
+_NOT_A_COMMA = r"[-=]{1,2}>|[-~\u2013\u2014\u2192\uff5e到至]|から|부터|에서|\b(?:to|and|until|till|through)\b"
+_BETWEEN = rf" ?(?:,|{_NOT_A_COMMA}) ?"
 _PAIR = rf"{_TIME}{_BETWEEN}{_TIME}"
 _SEGMENT = re.compile(_PAIR, re.IGNORECASE)
+_COMMAS_WITHIN = re.compile(
+    rf"{_NUMBER_WITH_COMMA}( ?{_UNIT_SECONDS}? ?(?:{_NOT_A_COMMA}) ?){_NUMBER_WITH_COMMA}", re.IGNORECASE
+)
+"""Of ``13,4 - 28,1`` or ``1,200 to 1,500``: a comma between two numbers of a segment would have no meaning here."""
+_FRAMES = re.compile(
+    rf"\bframes?(?: numbers?| nos?\.?)? ?\[? ?{DIGITS}{_BETWEEN}{DIGITS}(?!:|\.\d| ?{_UNIT_SECONDS}) ?\]?",
+    re.IGNORECASE,
+)
+"""``frames 402 to 843``: numbers of frames, which are no times."""
 _SEGMENT_IN_BRACKETS = re.compile(rf"\[ ?{_PAIR} ?\]", re.IGNORECASE)
 _NAMED_ENDS = re.compile(
     rf"(?<![^\W_])(?:start|begin)\w{{0,40}}+\b\D{{0,40}}?{_TIME}\D{{0,60}}?"
@@ -70,10 +76,12 @@ def read_segment(answer: str | None) -> tuple[float, float] | None:
     in Chinese, Japanese and Korean (``[2.5, 7]``, ``2.5s - 7s``, ``from 0:02 to 0:07``), or if they are named as ends
     (``Start time: 2.5 s. End time: 7 s``, ``starts at 0:02 and ends at 0:07``). Segments in square brackets take
     precedence, because the other text may be about other times. The duration of the video (``the clip lasts from 0 to
-    30``) counts only if no other segment is named. Markup is ignored. Minutes and hours are converted: ``1.5 to 2.5
-    minutes``, ``from 2m10s to 2m30s``. A reversed segment overlaps nothing.
+    30``) counts only if no other segment is named. Markup and numbers of frames (``frames 402 to 843``) are ignored.
+    Minutes and hours are converted: ``1.5 to 2.5 minutes``, ``from 2m10s to 2m30s``. A comma within both numbers is
+    one of decimals or of thousands: ``13,4 - 28,1``. A reversed segment overlaps nothing.
     """
     text = _SRT_COMMA.sub(".", " ".join(_QUOTED.sub(r"\1", _MARKUP.sub("", answer or "")).split()))
+    text = _FRAMES.sub(" ", _COMMAS_WITHIN.sub(_without_commas, text))
     text = _in_seconds(_ONE_IN_BRACKETS.sub(r"\1", " ".join(_BESIDE_TIME.sub(" ", text).split())))
     matches = list(_SEGMENT_IN_BRACKETS.finditer(text))
     if not matches:
@@ -83,6 +91,13 @@ def read_segment(answer: str | None) -> tuple[float, float] | None:
         return None
     start, end = map(clock_seconds, max(matches, key=lambda match: match.end()).groups())
     return None if start is None or end is None else (start, end)
+
+
+def _without_commas(segment: re.Match[str]) -> str:
+    """The two numbers with points: a comma before three digits separates thousands, any other one decimals."""
+    start, start_end, between, end, end_end = segment.groups()
+    point_of_start, point_of_end = ("" if len(digits) == 3 else "." for digits in (start_end, end_end))
+    return f"{start}{point_of_start}{start_end}{between}{end}{point_of_end}{end_end}"
 
 
 def _in_seconds(text: str) -> str:
@@ -109,16 +124,3 @@ def overlap(answer: str | None, truth: str) -> float:
 def grade_segment(answer: str, truth: str) -> bool:
     """Whether the overlap is at least `RIGHT_OVERLAP`."""
     return overlap(answer, truth) >= RIGHT_OVERLAP
-
-
-def clock_seconds(text: Any) -> float | None:
-    """Seconds of a time such as ``75.5``, ``01:15`` or ``0:01:15.5``; None for anything else."""
-    text = str(text).strip()
-    if match := _CLOCK.fullmatch(text):
-        hours, minutes, seconds = match.groups()
-        return int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds)
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.numbers import clock_seconds
 from verl_video_tools.core.truths import canonical_letter
 from verl_video_tools.core.types import QuestionType
 from verl_video_tools.data.formats.entries import (
@@ -19,7 +20,6 @@ from verl_video_tools.data.formats.entries import (
     find_video,
     without_letters,
 )
-from verl_video_tools.grading.segments import clock_seconds
 
 # Also of a list in Markdown: "- A. text", "**A.** text".
 _OPTION_LINE = re.compile(
