@@ -99,12 +99,22 @@ class Completion:
     num_discarded_tokens: int = 0
     """Tokens of an earlier reply to the same request, which could not be used."""
 
+    @property
+    def excerpt(self) -> str:
+        """The text's beginning, for messages; of an empty text also the cause, where it is known."""
+        if self.text.strip() or self.reasoning is None:
+            return f"{self.text!r:.200}"
+        return (
+            "'', since the server's reasoning parser took the whole reply for reasoning; allow more tokens, or start "
+            "the server without that parser"
+        )
+
 
 def read_completion(reply: Any) -> Completion:
     """The first choice of a chat completion.
 
     Raises:
-        BrokenReply: the reply is none, its content is no text, or the server did not finish it.
+        BrokenReply: the reply is none, its content is no text, the server took calls out of it, or did not finish it.
     """
     try:
         choice = reply["choices"][0]
@@ -121,8 +131,14 @@ def read_completion(reply: Any) -> Completion:
         stop_reason = _text(choice.get("stop_reason", choice.get("matched_stop")))
         reports_stop = not {"stop_reason", "matched_stop"}.isdisjoint(choice)
         finish_reason = _text(choice.get("finish_reason"))
+        has_parsed_calls = bool(message.get("tool_calls"))
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
-        text = None
+        text, has_parsed_calls = None, False
+    if has_parsed_calls:  # grammars read calls in the text, which lacks them now
+        raise BrokenReply(
+            "the server took calls out of the reply's text (tool_calls); start it without a parser of tool calls "
+            "(vLLM: without --enable-auto-tool-choice)"
+        )
     if not isinstance(text, str):
         raise BrokenReply(f"the reply is no chat completion: {reply!r:.200}")
     if finish_reason in _UNFINISHED:

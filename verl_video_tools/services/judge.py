@@ -215,6 +215,8 @@ class LLMJudge(EndpointClient):
             limit = "" if self.config.max_tokens is None else f" at max_tokens={self.config.max_tokens}"
             fault = f"the judge's reply {reply.text[:200]!r} was cut{limit}: give a judge that thinks longer more"
             raise UnusableReply(fault, self._profile.reminder)
+        if not reply.text.strip():
+            raise UnusableReply(f"the judge's reply is {reply.excerpt}", self._profile.reminder)
         try:
             label = read_verdict(reply.text)
         except JudgeError as error:

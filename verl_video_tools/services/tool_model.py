@@ -75,7 +75,7 @@ def _read_reply(completion: Completion, model: str) -> ModelReply:
     """Raises UnusableReply for a reply without words."""
     text = without_reasoning(completion.text).strip()
     if not text:
-        raise UnusableReply(f"the reply has no words beside its reasoning: {completion.text!r:.200}")
+        raise UnusableReply(f"the reply has no words beside its reasoning: {completion.excerpt}")
     cut = completion.finish_reason == "length"
     return ModelReply(text, model, completion.num_prompt_tokens, completion.num_tokens, cut)
 

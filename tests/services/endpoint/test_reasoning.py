@@ -272,6 +272,14 @@ def test_a_reply_without_words_or_reasoning_is_none(message: Any) -> None:
         read_completion({"choices": [{"message": message}]})
 
 
+@pytest.mark.parametrize("content", [None, "", "<think>There.</think>"])
+def test_calls_that_the_server_took_out_of_the_text_are_named(content: str | None) -> None:
+    message = {"content": content, "tool_calls": [{"function": {"name": "crop_video", "arguments": "{}"}}]}
+    with pytest.raises(BrokenReply, match="start it without a parser of tool calls"):
+        read_completion({"choices": [{"message": message}]})
+    assert read_completion({"choices": [{"message": {"content": "B", "tool_calls": []}}]}).text == "B"
+
+
 @pytest.mark.parametrize("count", [float("inf"), float("nan"), -3, "9", None, [7]])
 def test_a_reply_that_counts_no_tokens_is_read(count: Any) -> None:
     """Python's JSON knows Infinity, which is no whole number."""

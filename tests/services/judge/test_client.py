@@ -49,6 +49,14 @@ async def test_labels(server: JudgeServer, answer: str, expected: AnswerLabel) -
     assert counters.latency_ms_p50 > 0
 
 
+async def test_a_reply_that_is_all_reasoning_names_the_parser(server: JudgeServer) -> None:
+    reply = json.loads(completion(None).body or b"")
+    reply["choices"][0]["message"]["reasoning_content"] = '{"label": "correct"}'
+    server.reply = lambda request: Reply(json.dumps(reply).encode())
+    message, _ = await failure(JudgeConfig(base_url=server.base_url))
+    assert "the server's reasoning parser took the whole reply" in message
+
+
 async def test_what_is_sent(server: JudgeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "of-another-service")
     monkeypatch.setenv("VVT_JUDGE_API_KEY", "secret")
