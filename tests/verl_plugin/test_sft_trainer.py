@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from omegaconf import OmegaConf
 
 pytest.importorskip("verl", reason="the trainer subclasses verl's")
 
 from verl.trainer import sft_trainer
 
-from verl_video_tools.verl_plugin.sft_trainer import VideoToolsSFTTrainer
+from verl_video_tools.verl_plugin.sft_trainer import LearntDialogues, VideoToolsSFTTrainer
 
 NUM_ROWS, BATCH = 8, 2
 
@@ -41,6 +43,10 @@ class Trainer(VideoToolsSFTTrainer):
         self.ckpt_handler = Kept(self.train_dataloader)
 
 
+def no_loss(**arguments: Any) -> tuple[torch.Tensor, dict[str, Any]]:
+    return torch.zeros(()), {}
+
+
 def made_trainer(epochs: int, save_freq: int, steps: int | None = None, test_freq: int = -1) -> Any:
     """verl's trainer of 8 rows in batches of 2, without a model: it notes the rows of each step."""
     trainer = object.__new__(Trainer)
@@ -62,6 +68,7 @@ def made_trainer(epochs: int, save_freq: int, steps: int | None = None, test_fre
     trainer.model_config = SimpleNamespace(tokenizer=SimpleNamespace(pad_token_id=0))
     trainer.optimizer_config = SimpleNamespace()
     trainer.seen = []
+    trainer.learnt = LearntDialogues(no_loss)
 
     def train_batch(data: Any) -> None:
         trainer.seen.append(sorted(int(row[0]) for row in data["input_ids"].unbind()))
@@ -134,3 +141,50 @@ def test_intervals_of_no_steps_are_never() -> None:
     trainer = made_trainer(epochs=1, save_freq=0, test_freq=0)
     trainer.fit()
     assert list(trainer.ckpt_handler.states) == [4], "the last step's"
+
+
+def nested(*rows: list[float]) -> torch.Tensor:
+    return torch.nested.nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
+
+
+def test_what_the_model_would_write_itself_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Log-probabilities stand one place before their tokens; -0.7 is below a half."""
+    learnt = LearntDialogues(no_loss)
+    reproduced, other = [-9.0, -0.1, -0.6, -9.0], [-9.0, -0.1, -0.7, -0.1]
+    masks = nested([0, 0, 1, 1], [0, 0, 1, 1])
+    learnt.loss({"log_probs": nested(reproduced, other)}, {"loss_mask": masks})
+    learnt.loss({"log_probs": nested([-0.1, -0.1])}, {"loss_mask": nested([1, 0])})  # a row without trained tokens
+    with torch.no_grad():  # a validation
+        learnt.loss({"log_probs": nested(reproduced)}, {"loss_mask": nested([0, 0, 1, 1])})
+    summary = learnt.summary("cpu", None)
+    assert summary.startswith(
+        "of the last 2 dialogues that it was trained on, the model would write 1 word for word; 75%"
+    )
+    assert "train longer" not in summary
+
+    trainer = made_trainer(epochs=1, save_freq=100)
+    trainer.learnt.loss({"log_probs": nested([-3.0, -3.0, -0.1])}, {"loss_mask": nested([0, 1, 1])})
+    trainer.fit()
+    printed = capsys.readouterr().out
+    assert "[verl_video_tools] of the last 1 dialogues" in printed and "; 0% of their tokens are likely" in printed
+    assert "train longer (trainer.total_epochs)" in printed
+
+
+def test_the_loss_stays_that_of_verl() -> None:
+    from verl.utils import tensordict_utils
+    from verl.workers.utils.losses import sft_loss
+
+    log_probs, mask = nested([-1.0, -2.0, -3.0], [-4.0, -5.0]), nested([0, 1, 1], [0, 1])
+    data = tensordict_utils.get_tensordict({"loss_mask": mask}, {"dp_size": 1, "batch_num_tokens": 3})
+    learnt = LearntDialogues(partial(sft_loss, config=None))
+    loss, metrics = learnt.loss({"log_probs": log_probs}, data)
+    assert (loss.item(), metrics) == (pytest.approx((1 + 2 + 4) / 3), {})
+
+
+def test_dialogues_of_all_ranks_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    learnt, group = LearntDialogues(no_loss), object()
+    learnt.loss({"log_probs": nested([-0.1, -0.1])}, {"loss_mask": nested([0, 1])})
+    reduced = []
+    monkeypatch.setattr(dist, "all_reduce", lambda sums, group: reduced.append((sums.mul_(2), group)))
+    assert learnt.summary("cpu", group).startswith("of the last 2 dialogues")
+    assert reduced[0][1] is group
