@@ -215,6 +215,16 @@ def test_chromium_sorts_rewards_that_are_no_numbers(tmp_path: Path, browse: Brow
     assert listed(browse(file, "sort=score&descending=1")) == [3, 5, 0, 2, 8, 7, 1, 4, 6]
 
 
+def test_chromium_shows_a_text_result_once(tmp_path: Path, browse: Browse) -> None:
+    recorded = line()
+    turn = recorded["trajectory"].turns[0]
+    turn.calls[0].text, turn.observation = "a red kettle", "The tool says: a red kettle"
+    turn.calls[1].text = "of another kind"
+    written(tmp_path, [recorded])
+    texts = browse(tmp_path / "view.html", "rollout=0").texts
+    assert "a red kettle" not in texts and "The tool says: a red kettle" in texts and "of another kind" in texts
+
+
 def test_chromium_draws_a_rollout(tmp_path: Path, browse: Browse, make_video: MakeVideo) -> None:
     path = make_video(num_frames=50, width=64, height=36)
     recorded = line(path=path)
@@ -222,7 +232,9 @@ def test_chromium_draws_a_rollout(tmp_path: Path, browse: Browse, make_video: Ma
     page = browse(tmp_path / "view.html", "rollout=0")
     marks = [attributes.get("class") for tag, attributes in page.tags if tag == "line"]
     assert (marks.count("first"), marks.count("tool")) == (3, 2)
-    assert [attributes["class"] for tag, attributes in page.tags if tag == "rect"].count("evidence") == 1
+    rects = [attributes for tag, attributes in page.tags if tag == "rect"]
+    tracks, evidence = ([rect["y"] for rect in rects if rect["class"] == kind] for kind in ("track", "evidence"))
+    assert tracks == evidence and len(tracks) == 3, "over the frames of each row, and over no label"
     assert len([source for source in page.having("src") if source.startswith("data:image/jpeg;base64,")]) == 5
     for text in (
         "<think>look</think>",

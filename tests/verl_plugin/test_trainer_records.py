@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 
 from tests.verl_plugin.trainer_batches import Step, run_logging
+from verl_video_tools.methods.breakdown import all_components
 from verl_video_tools.records.records import RecordWriter, read_records
 from verl_video_tools.verl_plugin.trainer import ReplayTap
 
@@ -62,6 +63,25 @@ def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch, t
     validation = lines_of(step, tmp_path, trained=False)
     assert all(line["advantage"] is None for line in validation)
     assert validation[0]["sequences"][0].keys() == {"prompts", "responses", "response_mask", "rollout_log_probs"}
+
+
+def test_a_record_has_the_components_of_its_method_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """verl's rows have those of all methods."""
+    step = Step(monkeypatch)
+    step.advantages()
+    own = {
+        "score": 1.0,
+        "acc": 1.0,
+        "flagged": 0.0,
+        "judge_calls": 0.0,
+        "accuracy": 1.0,
+        "action_bonus": 0.02,
+        "ccv": 1.0,
+    }
+    for row in step.queue.rows.values():
+        row["extra_fields"]["reward_extra_info"] = {**dict.fromkeys(all_components(), 0.0), **own}
+    line, *_ = lines_of(step, tmp_path, trained=True)
+    assert (line["agent_name"], line["reward"]) == ("framethinker", own)
 
 
 def test_records_of_an_engine_that_gives_no_log_probabilities(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

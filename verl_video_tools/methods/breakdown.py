@@ -11,28 +11,28 @@ from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
 
 
-def reward_info(
-    method: Method,
-    reward: Mapping[str, float],
-    sample: Sample | None,
-    flagged: bool,
-    configured: Iterable[Method] = (),
-) -> dict[str, float]:
-    """The breakdown under the keys that every row of a run shares.
+def reward_info(method: Method, reward: Mapping[str, float], sample: Sample | None, flagged: bool) -> dict[str, float]:
+    """The breakdown of one rollout, with all components of its method.
 
     Args:
         sample: the question; None where a flagged rollout's row was not read.
-        configured: methods that other rows of the run may name, where the run configures them: their components may
-            not be those of their defaults.
     """
-    methods = (*map(get_method, method_names()), *configured)
-    components = {component: 0.0 for other in methods for component in other.reward_components}
     return {
-        **components,
+        **dict.fromkeys(method.reward_components, 0.0),
         **{key: float(value) for key, value in reward.items()},
         "acc": 0.0 if sample is None else method.acc(reward, sample),
         "flagged": float(flagged),
     }
+
+
+def all_components(configured: Iterable[Method] = ()) -> tuple[str, ...]:
+    """The components of all methods, which every row of a run has, because verl stacks a batch's rows.
+
+    Args:
+        configured: methods as the run configures them: their components may not be those of their defaults.
+    """
+    methods = (*map(get_method, method_names()), *configured)
+    return tuple(dict.fromkeys(component for method in methods for component in method.reward_components))
 
 
 def group_rewards(

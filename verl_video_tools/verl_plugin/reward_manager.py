@@ -17,7 +17,7 @@ from verl_video_tools.core.errors import JudgeError
 from verl_video_tools.core.method import method_of_rollout, zero_reward
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.grading.answers import decided_by_rule, is_unread
-from verl_video_tools.methods.breakdown import reward_info
+from verl_video_tools.methods.breakdown import all_components, reward_info
 from verl_video_tools.services.judge import JudgeCounters, LLMJudge
 from verl_video_tools.verl_plugin.settings import (
     configured_methods,
@@ -49,7 +49,7 @@ class VideoToolsRewardManager(RewardManagerBase):
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
         self._methods: dict[str, Method] = {}
-        self._configured = configured_methods(config.actor_rollout_ref.rollout)
+        self._components = all_components(configured_methods(config.actor_rollout_ref.rollout))
         self._judge: LLMJudge | None = None
         judge = judge_config(config, reward_router_address)
         if judge is not None:
@@ -84,7 +84,7 @@ class VideoToolsRewardManager(RewardManagerBase):
                 flagged = True
             answered_open = sample.question_type == "open" and trajectory.answer is not None
             skipped = answered_open and decided_by_rule(trajectory.answer, sample) is not None
-        info = reward_info(method, reward, sample, flagged, self._configured)
+        info = dict.fromkeys(self._components, 0.0) | reward_info(method, reward, sample, flagged)
         info |= judge_info(counters, skipped, unjudged)
         info["unread"] = float(sample is not None and is_unread(trajectory.answer, sample))
         return {"reward_score": reward["score"], "reward_extra_info": info}

@@ -28,8 +28,9 @@ from omegaconf import DictConfig
 from PIL import Image
 
 from verl_video_tools.core.types import Trajectory
+from verl_video_tools.methods.breakdown import all_components
 from verl_video_tools.records.best_effort import BestEffort
-from verl_video_tools.records.metrics import Rollout, rollout_metrics
+from verl_video_tools.records.metrics import Rollout, components_of, rollout_metrics
 from verl_video_tools.records.records import RecordWriter, archive_stale_records
 from verl_video_tools.records.rollout_picture import outcome, rollout_picture
 from verl_video_tools.verl_plugin import queue
@@ -41,6 +42,7 @@ from verl_video_tools.verl_plugin.settings import (
     SAMPLED_TOKENS,
     TOKEN_COUNTS,
     TrainerOptions,
+    configured_methods,
     unpack_record,
 )
 
@@ -95,6 +97,7 @@ class RunLogging:
         # verl's rows have the engine's log-probabilities only where it was asked for them.
         self._with_log_probs = bool(config.actor_rollout_ref.rollout.calculate_log_probs)
         self._router_metrics = router_metrics
+        self._components = set(all_components(configured_methods(config.actor_rollout_ref.rollout)))
         self.alarms, self.dropped = options.make_alarms(), DroppedRollouts()
         self._step_lines: list[dict[str, Any]] = []
         self._validation_lines: list[dict[str, Any]] = []
@@ -199,6 +202,9 @@ class RunLogging:
             last = rows[-1]
             extra_fields = last["extra_fields"]
             trajectory = trajectories.get(rollout.keys[-1]) or unpack_record(extra_fields)
+            # verl stacks the rows of a batch, so that each has the components of all methods.
+            of_others = self._components.difference(components_of(trajectory) or self._components)
+            reward = _plain(extra_fields["reward_extra_info"])
             line: dict[str, Any] = {
                 "step": step,
                 "uid": rollout.uid,
@@ -208,7 +214,7 @@ class RunLogging:
                 "ground_truth": _ground_truth(last["reward_model"]),
                 "extra_info": _plain(last["extra_info"]),
                 "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
-                "reward": _plain(extra_fields["reward_extra_info"]),
+                "reward": {name: value for name, value in reward.items() if name not in of_others},
                 "advantage": _first_advantage(rows) if trained else None,
                 "num_sequences": len(rows),
                 "num_prompt_tokens": sum(len(row["prompts"]) for row in rows),

@@ -110,7 +110,7 @@ function turnView(turn, position, summary, video) {
       element("b", {}, call.name), " ", element("code", {}, JSON.stringify(call.arguments)), " ",
       element("span", { class: call.ok ? "good" : "bad" }, outcome),
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
-      call.text ? element("div", { class: "text" }, call.text) : null,
+      call.text && !(turn.observation || "").includes(call.text) ? element("div", { class: "text" }, call.text) : null,
       ...(call.model_calls || []).map((exchange) => modelCallView(exchange, summary, video)),
       call.frames.length ? frameStrip(call.frames, summary, video) : null));
   }
@@ -147,7 +147,7 @@ function rewardTable(summary, record) {
   const row = (name) => element("tr", {}, element("td", {}, name), value(name));
   const rest = Object.keys(record.reward).filter((name) => !names.includes(name));
   const table = (rows) => element("table", {}, element("tbody", {}, ...rows.map(row)));
-  return element("div", {}, table(names), rest.length ? lazyDetails("Other methods' components, judge", () => table(rest)) : null);
+  return element("div", {}, table(names), rest.length ? lazyDetails("Judge and other entries", () => table(rest)) : null);
 }
 
 function groupTable(id) {

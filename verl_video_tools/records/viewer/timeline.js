@@ -49,6 +49,11 @@ function timelineSvg(duration, rows, evidenceSeconds, width) {
     const top = number * ROW_HEIGHT + 16;
     const label = svgElement("text", { x: MARGIN, y: top - 4, ...(row.refused ? { class: "refused" } : {}) }, row.label);
     svg.append(label, svgElement("rect", { class: "track", x: MARGIN, y: top, width: width - 2 * MARGIN, height: 14, rx: 3 }));
+    if (evidenceSeconds) {
+      const [start, end] = evidenceSeconds;
+      const title = svgElement("title", {}, segmentText(evidenceSeconds));
+      svg.append(svgElement("rect", { class: "evidence", x: x(start), y: top, width: Math.max(2, x(end) - x(start)), height: 14 }, title));
+    }
     const times = row.frames.map((frame) => frame.timestamp_seconds);
     if (row.kind === "tool" && times.length) {
       const [first, last] = [Math.min(...times), Math.max(...times)];
@@ -60,11 +65,6 @@ function timelineSvg(duration, rows, evidenceSeconds, width) {
       svg.append(svgElement("line", { class: row.kind, x1: at, x2: at, y1: top + 1, y2: top + 13 }, title));
     }
   });
-  if (evidenceSeconds) {
-    const [start, end] = evidenceSeconds;
-    const title = svgElement("title", {}, segmentText(evidenceSeconds));
-    svg.append(svgElement("rect", { class: "evidence", x: x(start), y: 0, width: Math.max(2, x(end) - x(start)), height: rows.length * ROW_HEIGHT }, title));
-  }
   const step = AXIS_STEPS_SECONDS.find((candidate) => (candidate / duration) * (width - 2 * MARGIN) >= 60) || duration;
   const axisTop = rows.length * ROW_HEIGHT;
   for (let count = 0; count * step <= duration; count += 1) {
