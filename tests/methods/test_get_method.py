@@ -8,6 +8,7 @@ import pytest
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import zero_reward
+from verl_video_tools.data.rows import RowMethods
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.framethinker import FrameThinker
 
@@ -26,6 +27,17 @@ def test_overrides() -> None:
     assert (method.max_turns, method.box, method.max_turn_tokens) == (3, (320, 180), None)
     assert method.compat == "reference"
     assert isinstance(method.time_bonus, float)
+
+
+def test_a_field_has_its_name_in_a_runs_configuration_too() -> None:
+    assert get_method("longvt", **{"video_tools.longvt.initial_frames": 9}) == get_method("longvt", initial_frames=9)
+    with pytest.raises(UsageError, match=r"no field 'video_tools\.framethinker\.max_turns'"):
+        get_method("longvt", **{"video_tools.framethinker.max_turns": 3})
+    methods = RowMethods(settings={"video_tools.framemind.rung": 2, "video_tools.longvt.initial_frames": 9})
+    assert (methods.of("framemind"), methods.of("longvt")) == (
+        get_method("framemind", rung=2),
+        get_method("longvt", initial_frames=9),
+    )
 
 
 def test_a_method_is_frozen() -> None:

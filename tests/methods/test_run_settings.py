@@ -42,7 +42,8 @@ def test_a_method_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
 def test_what_a_user_changes_wins_and_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     method = get_method("longvt", initial_frames=256, call_frames=64)
     write_run_settings(tmp_path, [method], PIXELS, None, *SOURCE)
-    fields = with_run_settings(str(tmp_path), "longvt", {"initial_frames": 32, "fps": 2.0})
+    given = {"video_tools.longvt.initial_frames": 32, "fps": 2.0}  # as for a run, or alone
+    fields = with_run_settings(str(tmp_path), "longvt", given)
     assert fields == {"initial_frames": 32, "call_frames": 64, "fps": 2.0}
     assert capsys.readouterr().err == (
         f"longvt as in {tmp_path / NAME}: initial_frames, call_frames; changed here: initial_frames=32, fps=2.0\n"

@@ -49,7 +49,11 @@ Model = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Set a field of the method; repeatable."),
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Set a field of the method, by its name or as video_tools.METHOD.FIELD; repeatable.",
+    ),
 ]
 Temperature = Annotated[float, typer.Option(min=0.0, help="Sampling temperature.")]
 Seed = Annotated[int | None, typer.Option(help="Sampling seed, for endpoints that accept one.")]

@@ -211,8 +211,8 @@ class RowMethods:
 
     Args:
         default: method of rows that name none.
-        settings: fields of the methods that differ from their defaults, as `field`, or `method.field` where only one of
-            several methods has it.
+        settings: fields of the methods that differ from their defaults, as `field`, or as `method.field` (also
+            `video_tools.method.field`) where only one of several methods has it.
 
     Raises:
         UsageError: no such method or field.
@@ -223,7 +223,7 @@ class RowMethods:
         self._methods: dict[str, Method] = {}
         self._fields: dict[str, dict[str, Any]] = defaultdict(dict)
         for key, value in (settings or {}).items():
-            name, _, field = key.rpartition(".")
+            name, _, field = key.removeprefix("video_tools.").rpartition(".")
             if name and name not in method_names():
                 raise UsageError(f"setting {key!r}: there is no method {name!r}; write it as FIELD or METHOD.FIELD")
             self._fields[name][field] = value

@@ -7,6 +7,7 @@ method's: every process of a run, on every node, then knows them (`examples/add_
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -65,12 +66,18 @@ def get_method(name: str, **overrides: Any) -> Method:
 
     Args:
         name: one of `method_names`, or the Python path of a class, such as `my_module:MyMethod`.
+        overrides: by name, also as a run's configuration has it (`short_names`).
 
     Raises:
         UsageError: unknown method, unknown field, or a value of the wrong type or outside its range.
     """
     config_class = method_class(name)
-    return config_class(**checked_fields(config_class, overrides))
+    return config_class(**checked_fields(config_class, short_names(config_class.name, overrides)))
+
+
+def short_names(method: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a method by their own names: `initial_frames` of `video_tools.longvt.initial_frames`."""
+    return {name.removeprefix(f"video_tools.{method}."): value for name, value in fields.items()}
 
 
 def method_class(name: str) -> type[Method]:

@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.machine import HUB_NAME, read_chat_template
 from verl_video_tools.core.types import Method
-from verl_video_tools.methods import method_class
+from verl_video_tools.methods import method_class, short_names
 from verl_video_tools.methods.toolkit.grammar import section_of_template
 
 NAME = "video_tools.yaml"
@@ -124,6 +124,7 @@ def with_run_settings(folder: str | Path | None, method: str, overrides: Mapping
 
     Without a run, a method that lists its tools does so as the model in `folder` was trained.
     """
+    overrides = short_names(method, overrides)
     if folder is not None and not (Path(folder) / NAME).is_file():
         return {**_fields_of_model(str(folder), method, overrides), **overrides}
     settings = read_run_settings(folder, method)
