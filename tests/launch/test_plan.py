@@ -22,11 +22,15 @@ pytestmark = pytest.mark.slow
 REAL = {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet"}
 
 
-def plan(folder: Path, stage: Any, *overrides: str, method: str = "framethinker", **variables: str) -> Plan:
+def plan(
+    folder: Path, stage: Any, *overrides: str, method: str = "framethinker", synthetic: bool = False, **variables: str
+) -> Plan:
     cached = (CACHED,) if stage == "grpo" and not any(CACHE_GB in option for option in overrides) else ()
     given = {"DEVICE": "cpu"} | variables
     request = Request(
-        stage, (f"+video_tools={method}_{stage}", *overrides, *(cached if given["DEVICE"] == "gpu" else ()))
+        stage,
+        (f"+video_tools={method}_{stage}", *overrides, *(cached if given["DEVICE"] == "gpu" else ())),
+        synthetic=synthetic,
     )
     return plan_in(folder, request, **given)
 
@@ -53,6 +57,38 @@ def test_files_are_paths_from_the_root_and_names_of_the_hub_stay(tmp_path: Path)
         assert config.trainer.default_local_dir == f"{tmp_path}/outputs/framethinker_sft"
     own = plan(tmp_path, "sft", "trainer.default_local_dir=here", **REAL)
     assert own.config.trainer.default_local_dir == f"{tmp_path}/here"
+
+
+@pytest.mark.parametrize("variables", [{"DEVICE": "cpu"}, {"DEVICE": "gpu"}])
+def test_own_rows_have_room_and_are_not_validated_on_those_of_the_synthetic_world(
+    variables: dict[str, str], tmp_path: Path
+) -> None:
+    synthetic = plan(tmp_path, "grpo", synthetic=True, **variables).config
+    assert synthetic.data.val_files == f"{tmp_path}/demo_framethinker/test.parquet"
+    assert synthetic.data.max_prompt_length == 512
+    own = variables | {"TRAIN_FILES": "/own.parquet"}
+    run = plan(tmp_path, "grpo", synthetic=True, **own)
+    assert run.is_synthetic and run.config.data.val_files == "/own.parquet"
+    assert (run.config.data.max_prompt_length, run.config.actor_rollout_ref.rollout.max_model_len) == (4096, 8192)
+    assert run.config.video_tools.framethinker == synthetic.video_tools.framethinker, "the tiny model's fields"
+    assert (
+        plan(tmp_path, "grpo", synthetic=True, VAL_FILES="/val.parquet", **own).config.data.val_files == "/val.parquet"
+    )
+    short = plan(tmp_path, "grpo", "data.max_prompt_length=99", synthetic=True, **own).config
+    assert short.data.max_prompt_length == 99, "options have the last word"
+    made = plan(tmp_path, "grpo", "video_tools.demo.is_made=true", synthetic=True, **own).config
+    assert made.data.max_prompt_length == 512, "rows of a synthetic world that is there"
+    assert plan(tmp_path, "sft", synthetic=True, **own).config.data.max_length == 8192
+
+
+def test_a_job_of_ray_keeps_its_output(tmp_path: Path) -> None:
+    """The job's own folder may go away with it, and would take the checkpoints along."""
+    job = {"RAY_JOB_CONFIG_JSON_ENV_VAR": "{}", "RAY_ADDRESS": "10.0.0.1:6379"}
+    for folder in ("outputs", ""):
+        with pytest.raises(UsageError, match="set OUTPUT_DIR to an absolute path that every node sees"):
+            plan(tmp_path, "grpo", OUTPUT_DIR=folder, **job)
+    config = plan(tmp_path, "grpo", OUTPUT_DIR="/shared/outputs", **job).config
+    assert config.trainer.default_local_dir == "/shared/outputs/framethinker_grpo"
 
 
 def test_lists_of_files_stay_lists(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ OTHERS = ("OUTPUT_DIR", "DEVICE", "RAY_ADDRESS", "NODE_RANK", "MASTER_ADDR", "MA
 LISTS = ("TRAIN_FILES", "VAL_FILES", "LOGGER", "JUDGE_BASE_URL")
 """Variables whose value may be a list, `[a,b]`."""
 NAMES = (*OPTIONS["grpo"], *OTHERS)
+_IN_RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Variable of a process that `ray job submit` started."""
 FLAGS = ("SYNTHETIC", "SMOKE_TEST", "DRY_RUN", "SAVE_ON_SIGNAL")
 """Options of `vvt train`, and no variables."""
 
@@ -79,8 +81,14 @@ def read_variables(environment: Mapping[str, str]) -> Variables:
     """The variables of a run.
 
     Raises:
-        UsageError: a variable is spelt almost like one of these, or has the name of a flag, and would have no effect.
+        UsageError: a variable is spelt almost like one of these, or has the name of a flag, and would have no effect;
+            or the run is a job of Ray, and its output would be lost.
     """
+    if _IN_RAY_JOB in environment and not os.path.isabs(environment.get("OUTPUT_DIR", "")):
+        raise UsageError(
+            "a job of Ray runs in a folder that may go away with it; set OUTPUT_DIR to an absolute path that every "
+            "node sees, such as OUTPUT_DIR=/shared/outputs"
+        )
     for name in sorted(set(environment) - set(NAMES)):
         near = get_close_matches(name, NAMES, n=1, cutoff=0.88) if name.isupper() else []
         advice = f"give --{name.lower().replace('_', '-')}" if name in FLAGS else f"set {near[0]}" if near else None

@@ -81,7 +81,7 @@ def supervise(command: Sequence[str], stop_file: Path | None = None, console: Co
                 console.start()  # after the fork, which a second thread would disturb
             status = _watch(process, command, stop_file, signals, segments)
         finally:
-            _end_descendants(segments)
+            _end_descendants(segments, is_reported=status != 0)  # Ray's last processes outlive every run
             _unlink(segments)
             shutil.rmtree(folder, ignore_errors=True)
             if console is not None:
@@ -183,7 +183,7 @@ def _reap(driver: int) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
-def _end_descendants(segments: set[int]) -> None:
+def _end_descendants(segments: set[int], is_reported: bool) -> None:
     """Kill what is left; new ones may start meanwhile."""
     end = time.monotonic() + _LINGER_SECONDS
     while _living_descendants() and time.monotonic() < end:
@@ -199,7 +199,7 @@ def _end_descendants(segments: set[int]) -> None:
         _reap(0)
         time.sleep(0.05)
     _reap(0)
-    if names:
+    if names and is_reported:
         _say(f"ended what the run had left behind: {', '.join(sorted(names))}")
 
 

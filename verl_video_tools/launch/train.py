@@ -144,7 +144,8 @@ def plan_run(request: Request) -> Plan:
     groups, options = _split(request.overrides)
     name = _run_name(groups, request.stage)
     _check_request(request, device, groups)
-    groups = sorted(groups + _default_groups(request, device, groups, name), key=_place)
+    has_own_rows = _has_own_rows(request, variables, options)
+    groups = sorted(groups + _default_groups(request, device, groups, name, has_own_rows), key=_place)
     synthetic = any(group.startswith("+video_tools/synthetic=") for group in groups)
     defaults = _default_options(request, variables, name, synthetic)
     overrides = [*groups, *defaults, *variables.overrides(request.program), *options]
@@ -224,11 +225,20 @@ def _check_request(request: Request, device: str, groups: Sequence[str]) -> None
         )
 
 
-def _default_groups(request: Request, device: str, groups: Sequence[str], name: str) -> list[str]:
+def _has_own_rows(request: Request, variables: Variables, options: Sequence[str]) -> bool:
+    """Whether the run's rows are none of the synthetic world. `video_tools.demo.is_made` says that they are of one that
+    was made before."""
+    names_rows = "TRAIN_FILES" in variables.values or any(option.startswith("data.train_files=") for option in options)
+    return names_rows and not request.smoke_test and "video_tools.demo.is_made=true" not in options
+
+
+def _default_groups(request: Request, device: str, groups: Sequence[str], name: str, has_own_rows: bool) -> list[str]:
     chosen = {group.split("=")[0] for group in groups}
     defaults: list[str] = []
     if "+video_tools/synthetic" not in chosen and (device == "cpu" or request.synthetic or request.smoke_test):
-        defaults.append(f"+video_tools/synthetic={name}_{request.stage}")
+        world = f"{name}_{request.stage}"
+        rows = f"own_rows_{request.program}"
+        defaults.append(f"+video_tools/synthetic={f'[{world},{rows}]' if has_own_rows else world}")
     if "+video_tools/machine" not in chosen:
         kind = f"{device}_smoke_test" if request.smoke_test else "cpu" if device == "cpu" else None
         if kind is None and request.synthetic:
@@ -353,6 +363,7 @@ def _planned(plan: Plan, thorough: bool) -> PlannedRun:
         num_rows=100 if thorough else ROWS_OF_A_START,
         stand_in=f"{plan.config.video_tools.demo_dir}/base" if _lacks_cold_start(plan) else None,
         uses_other_nodes=plan.joins_cluster or int(plan.config.trainer.nnodes) > 1,
+        ray_address=plan.variables.ray_address if plan.joins_cluster else None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,6 +42,17 @@ def test_a_good_run_passes(thorough: bool, checks_of: ChecksOf, tmp_path: Path) 
     assert {check.status for check in checks.values()} == {Status.OK}
     assert checks["training rows"].found == "4 of 40 looked at"
     assert not ray.is_initialized() and not (tmp_path / "run").exists()
+
+
+def test_a_cluster_that_nobody_listens_at_stops_a_start(checks_of: ChecksOf) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        checks = checks_of(thorough=False, ray_address=address)
+        assert failed(checks) == set() and checks["cluster"].found == address
+    checks = checks_of(thorough=False, ray_address=address)
+    assert failed(checks) == {"cluster"} and "no Ray answers there" in checks["cluster"].detail
+    for other in (None, "auto", "ray://head:10001"):
+        assert "cluster" not in checks_of(thorough=False, ray_address=other)
 
 
 def test_an_engine_as_long_as_the_model_is_no_fault(checks_of: ChecksOf) -> None:

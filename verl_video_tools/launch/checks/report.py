@@ -34,6 +34,7 @@ class PlannedRun:
         num_rows: rows to sample of each split, spread evenly over its files.
         stand_in: folder of the model whose tokenizer and processor stand for those of one that is trained first.
         uses_other_nodes: the run has processes on other machines.
+        ray_address: of the Ray cluster that the run joins; None: it starts Ray itself.
         model: tokenizer and processor, once they are loaded.
     """
 
@@ -44,6 +45,7 @@ class PlannedRun:
     num_rows: int = ROWS_OF_A_START
     stand_in: str | None = None
     uses_other_nodes: bool = False
+    ray_address: str | None = None
     model: RunModel | None = None
 
     @property

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
@@ -46,6 +47,8 @@ _LOGGER_MODULES = ("wandb", "mlflow", "swanlab", "tensorboard", "clearml", "trac
 ACTOR, ROLLOUT, REF = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
 REPLY_SECONDS = 20.0
 """Time for one reply; a run waits longer."""
+CONNECT_SECONDS = 2.0
+"""Time in which a cluster has to accept a connection. Ray itself tries for minutes, and says nothing on the console."""
 
 
 def check_run(run: PlannedRun) -> Report:
@@ -310,6 +313,22 @@ def check_memory(run: PlannedRun) -> Iterator[Check]:
         yield Check("machine", "memory", Status.OK, "enough by the plan, which is an estimate")
 
 
+def check_cluster(run: PlannedRun) -> Iterator[Check]:
+    """Whether something listens at `RAY_ADDRESS`. For `auto` Ray itself looks, and fails at once."""
+    address = run.ray_address or ""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or "/" in host:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        detail = f"no Ray answers there: {one_line(error)}"
+        fix = "start the cluster (`ray start --head --port=6379`), or unset RAY_ADDRESS for a Ray of the run's own"
+        yield Check("machine", "cluster", Status.FAILED, address, detail, fix)
+    else:
+        yield Check("machine", "cluster", Status.OK, address)
+
+
 def check_loggers(run: PlannedRun) -> Iterator[Check]:
     """Whether the packages of `trainer.logger` are there; verl imports them when all workers are up."""
     configured = run.config.trainer.logger
@@ -402,6 +421,7 @@ RUN_CHECKS = (
     RunCheck("machine", check_cpus, programs=GRPO),
     RunCheck("machine", check_memory, programs=GRPO),
     RunCheck("machine", check_loggers),
+    RunCheck("machine", check_cluster, programs=GRPO),
 )
 """In the order of the table; those of rows need the model."""
 
