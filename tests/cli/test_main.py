@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.videos.files import MakeVideo
 from verl_video_tools import __version__
 from verl_video_tools.cli.main import COMMANDS, DATA_COMMANDS, run
 
@@ -120,3 +121,16 @@ def test_a_full_disk_under_the_output_is_told(arguments: list[str]) -> None:
         command = [sys.executable, "-m", "verl_video_tools.cli", *arguments]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert (result.returncode, result.stderr) == (2, "vvt: no space is left on the device of the output\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_drops_what_is_written_to_it(closed: str, tmp_path: Path, make_video: MakeVideo) -> None:
+    (tmp_path / "turns.json").write_text('["<think>a</think><action>output answer: B</action>"]')
+    words = (
+        f"replay --method framethinker --video {make_video(num_frames=9)} --question q --answer B --turns turns.json"
+    )
+    command = f"{sys.executable} -m verl_video_tools.cli {words} {closed}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("{") is not closed.startswith(">")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.data.row_files import make_row, read_rows, write_rows
+from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.subsets import split_by_video, video_name, youtube_id
 
@@ -126,6 +127,17 @@ def test_a_split_shares_no_video(tmp_path: Path) -> None:
     assert read_rows(test)[::-1] == parts[1], "the order of the rows does not matter"
     split_by_video(source, train, test, second_share=0.25, seed=2)
     assert {Path(row["extra_info"]["video_path"]).name for row in read_rows(test)} != names[1]
+
+
+@pytest.mark.parametrize(("num_videos", "is_few"), [(8, True), (80, False)])
+def test_a_part_that_measures_nothing_is_named(
+    num_videos: int, is_few: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_rows(tmp_path / "rows.parquet", [make_row(f"v{number}.mp4") for number in range(num_videos)])
+    test = tmp_path / "test.parquet"
+    assert run(["data", "split", str(source), str(tmp_path / "train.parquet"), str(test), "--share", "0.5"]) == 0
+    warning = f"with fewer than 30 videos, {test} gives accuracies without an interval"
+    assert (warning in capsys.readouterr().out) == is_few
 
 
 def test_clips_and_rows_of_several_videos_are_split_with_their_videos(tmp_path: Path) -> None:

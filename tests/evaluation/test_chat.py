@@ -82,11 +82,14 @@ def test_without_a_question_each_line_is_one(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["question_1.html", "question_2.html"]
 
 
-def test_a_rollout_without_an_answer(make_video: MakeVideo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with serving("I do not know.") as server:
+@pytest.mark.parametrize("text", ["I do not know.", "<think>Hm.</think> <zoom>3 to 5</zoom>"])
+def test_a_rollout_without_an_answer(
+    text: str, make_video: MakeVideo, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(text) as server:
         assert chat(make_video(300), server, tmp_path, *ZOOMER, f"--question={KETTLE}") == 0
     assert capsys.readouterr().out.splitlines()[1:-1] == [
-        "turn 1: I do not know.",
+        f"turn 1: {text}",
         "no answer; the rollout ended with no_action",
     ]
 

@@ -11,17 +11,28 @@ A command imports what it needs when it runs, so that `vvt doctor` also works wh
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
 
 def console_main() -> NoReturn:
     """Console script `vvt`: runs the command line of this process and exits with its code."""
+    _open_closed_streams()
     try:
         from verl_video_tools.cli.main import run
     except ModuleNotFoundError as error:
         sys.exit(_run_without_typer(error))
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_closed_streams() -> None:
+    """A stream that the shell has closed (`vvt ... >&-`) drops what is written to it. Otherwise the next file that is
+    opened would be that stream for libraries and child processes."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
 
 
 def _run_without_typer(error: ModuleNotFoundError) -> int:

@@ -291,11 +291,17 @@ class Split:
 
     def run(self) -> None:
         from verl_video_tools.data.subsets import split_by_video
+        from verl_video_tools.evaluation.statistics import MIN_VIDEOS
 
         check_outputs((self.first, self.second), (self.source,), overwrite=self.overwrite)
         split = split_by_video(self.source, self.first, self.second, second_share=self.share, seed=self.seed)
         for path, num_rows, num_videos in zip((self.first, self.second), split.num_rows, split.num_videos, strict=True):
             print(f"{path}: {num_rows} rows on {num_videos} videos")
+        if split.num_videos[1] < MIN_VIDEOS:
+            print(
+                f"with fewer than {MIN_VIDEOS} videos, {self.second} gives accuracies without an interval; take more "
+                "videos, or a larger --share"
+            )
 
 
 @command

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +30,8 @@ _LINE_START = b'{"step": '
 
 @contextmanager
 def appended(path: Path) -> Iterator[BinaryIO]:
-    """The file of records, locked, behind its last whole line: what a killed run left of a line is cut off.
+    """The file of records, locked, behind its last whole line: what a killed run left of a line is cut off, and so are
+    the zero bytes that a file may end in after a loss of power.
 
     Raises:
         UsageError: it cannot be written, another process writes it, or it is a file of another kind; that is untouched.
@@ -40,21 +42,39 @@ def appended(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"{path} is being written by another process") from error
+        _lock(file.fileno(), path)
         file.seek(0)
         lines_bytes, last = 0, b""
         for last in file:
             lines_bytes += len(last) if last.endswith(b"\n") else 0
-        if not last.endswith(b"\n") and not last.startswith(_LINE_START[: len(last)]):
+        written = last.rstrip(b"\0")
+        if not last.endswith(b"\n") and not written.startswith(_LINE_START[: len(written)]):
             raise UsageError(
                 f"{path} is no file to append to: it ends with {last[:40]!r}, not with a line of JSON that begins with "
-                f"{_LINE_START.decode()!r}; give another file to write"
+                f"{_LINE_START.decode()!r}; give another file to write, or remove that end: truncate -s {lines_bytes} "
+                f"{path}"
             )
         file.truncate(lines_bytes)
         yield file
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Keep other processes that call this for the folder away. Raises UsageError if one is there already."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UsageError(f"{path} is being written by another process") from error
 
 
 def append_record(file: BinaryIO, record: Mapping[str, Any]) -> None:

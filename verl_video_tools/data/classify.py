@@ -18,7 +18,7 @@ import pyarrow as pa
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import write_json
 from verl_video_tools.core.types import AnswerLabel, Method, Retriever
-from verl_video_tools.data.append import no_progress
+from verl_video_tools.data.append import locked_folder, no_progress
 from verl_video_tools.data.export_rollouts import ExportReport, rows_of_records, table_of_rows
 from verl_video_tools.data.generate import Progress, Record, generate, tasks_of_rows
 from verl_video_tools.data.parquet import read_table, with_texts, write_table
@@ -91,7 +91,7 @@ async def evaluate(
         The rollouts of the base model, and those of the teacher.
 
     Raises:
-        UsageError: as `generate`.
+        UsageError: as `generate`, or another process classifies into the folder.
         EndpointError: as `generate`.
     """
     tasks = tasks_of_rows(rows_parquet, num_samples=1)
@@ -116,7 +116,8 @@ async def evaluate(
         lines = (line for line in read_records(path) if (line["uid"], line["session_id"]) in keys)
         return {int(line["uid"]): line for line in lines}
 
-    return await asyncio.gather(recorded("base", base), recorded("teacher", teacher))
+    with locked_folder(folder):  # else two processes may lock one file each, and both end
+        return await asyncio.gather(recorded("base", base), recorded("teacher", teacher))
 
 
 def classify(base: Rollouts, teacher: Rollouts) -> tuple[dict[int, str], list[dict[str, Any]]]:

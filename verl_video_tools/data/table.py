@@ -7,7 +7,7 @@ import os
 import re
 import string
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.machine import page
+from verl_video_tools.core.numbers import clock_seconds
 from verl_video_tools.core.sample import check_question, clip_path, read_clip
 from verl_video_tools.core.types import QuestionType, Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
@@ -31,7 +32,7 @@ from verl_video_tools.data.formats.fields import (
 )
 from verl_video_tools.data.parquet import read_schema
 from verl_video_tools.data.rows import make_row
-from verl_video_tools.grading.segments import clock_seconds, read_segment
+from verl_video_tools.grading.segments import read_segment
 
 FIELDS = ("question", "answer", "options", "video", "segment", "id", "type", "classification")
 """What a row takes from a table: a column of that name, without case, or those that `--map` names."""
@@ -50,7 +51,6 @@ _PLACE = "\0place"
 """Field of a record: its place in the table, from 0."""
 _ANY_JUDGE = object()
 """The judge is the run's to configure."""
-_MAX_FAULTS_PREVIEWED = 5
 
 
 class Table(Benchmark):
@@ -92,12 +92,23 @@ class Table(Benchmark):
         self.files, self.split = _files_and_split(path, split)
         folder = path if path.is_dir() else path.parent
         self.folders = (videos,) if videos is not None else tuple(dict.fromkeys((folder, self.files[0].parent)))
-        self.column_names = self._read_column_names()
-        self.columns_of_field = find_columns(path, self.column_names, assignments)
+        media = [field.name for field in self._schema() if _holds_bytes(field.type)]
+        self.column_names = tuple(name for name in self._read_column_names() if name not in media)
+        try:
+            self.columns_of_field = find_columns(path, self.column_names, assignments)
+        except UsageError as error:
+            if not media:
+                raise
+            advice = "write each value to a file of its own, and the file's path into a column"
+            raise UsageError(f"{error}. {', '.join(media)} holds the bytes of files: {advice}") from error
+
+    def _schema(self) -> Iterable[pa.Field]:
+        """The columns with their types; none for files without types."""
+        return read_schema(self.files[0]) if self.files[0].suffix == ".parquet" else ()
 
     def _read_column_names(self) -> tuple[str, ...]:
-        if self.files[0].suffix == ".parquet":
-            return tuple(field.name for field in read_schema(self.files[0]) if not _holds_bytes(field.type))
+        if with_types := tuple(field.name for field in self._schema()):
+            return with_types
         first = list(islice(chain.from_iterable(map(read_entries, self.files)), _NUM_PREVIEWED))
         names = dict.fromkeys(name for record in first if isinstance(record, Mapping) for name in record)
         if not names:
@@ -169,16 +180,17 @@ class Table(Benchmark):
                     raise RowError(f"it is no object with named fields: {entry}")
                 rows.append(self.row(entry, files))
             except RowError as error:
-                faults.append(f"  row {number}: {error}")
+                faults.append(f"row {number}: {error}")
         if rows:
             extra_info, truth = rows[0]["extra_info"], rows[0]["reward_model"]["ground_truth"]
             lines += ["the first row becomes:", *(f"  | {line}" for line in str(extra_info["question"]).splitlines())]
             lines.append(f"  truth {truth!r:.80}, type {extra_info['question_type']}, video {extra_info['video_path']}")
             lines += _notes(rows, has_types="type" in self.columns_of_field)
         if faults:
-            lines.append(f"{len(faults)} of the first {len(faults) + len(rows)} rows cannot be written:")
+            num_rows = len(faults) + len(rows)
+            lines.append(f"{len(faults)} of the first {num_rows} rows cannot be written, such as {faults[0]}")
         # Cells may hold characters that would steer a terminal, or half a surrogate pair.
-        lines = ["".join(filter(str.isprintable, line)) for line in [*lines, *faults[:_MAX_FAULTS_PREVIEWED]]]
+        lines = ["".join(filter(str.isprintable, line)) for line in lines]
         return lines, bool(rows)
 
 
@@ -239,7 +251,11 @@ def _holds_rows(path: Path) -> bool:
 
 def _holds_bytes(kind: pa.DataType) -> bool:
     """Whether a column holds media: reading it may take gigabytes."""
-    return pa.types.is_binary(kind) or (pa.types.is_struct(kind) and any(_holds_bytes(field.type) for field in kind))
+    if pa.types.is_struct(kind):
+        return any(_holds_bytes(field.type) for field in kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _holds_bytes(kind.value_type)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 def find_columns(path: Path, columns: Sequence[str], assignments: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -114,11 +114,10 @@ def plain(text: str) -> str:
 
 
 def _thought(turn: Turn) -> str:
-    """The model's reasoning; the whole turn if it has none and neither calls nor answers."""
-    thought = turn.thought or turn.reasoning
-    if thought is None and not turn.calls and turn.answer is None:
+    """The model's reasoning; the whole turn, in which something was not read, if it has neither calls nor answer."""
+    if not turn.calls and turn.answer is None and turn.text:
         return turn.text
-    return thought or ""
+    return turn.thought or turn.reasoning or ""
 
 
 def _result(call: CallRecord) -> str:

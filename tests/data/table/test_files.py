@@ -148,13 +148,19 @@ def test_a_folder_of_videos_with_metadata(tmp_path: Path) -> None:
     assert Table(tmp_path, **options).folders == (tmp_path, folder) and entries_of(tmp_path, **options) == [record]
 
 
-def test_videos_inside_a_table_are_not_read(tmp_path: Path) -> None:
-    """They may take gigabytes; the message names the columns that are left."""
-    media = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    table = pa.table({"question": ["Who?"], "video": pa.array([{"bytes": b"x", "path": "a.mp4"}], media)})
-    pq.write_table(table, tmp_path / "t.parquet")
-    with pytest.raises(UsageError, match=r"no column is called answer, video; the columns are question;"):
-        Table(tmp_path / "t.parquet")
+@pytest.mark.parametrize("is_list", [False, True])
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.large_binary(), pa.struct({"bytes": pa.binary(), "path": pa.string()})]
+)
+def test_videos_inside_a_table_are_not_read(kind: pa.DataType, is_list: bool, tmp_path: Path) -> None:
+    """They may take gigabytes; the message names the columns that are left, and those that hold bytes."""
+    value = {"bytes": b"x"} if pa.types.is_struct(kind) else b"x"
+    videos = pa.array([[value]], pa.list_(kind)) if is_list else pa.array([value], kind)
+    pq.write_table(pa.table({"question": ["Who?"], "video": videos}), tmp_path / "t.parquet")
+    for options in ({}, {"assignments": ("answer=question,video=video",)}):
+        with pytest.raises(UsageError, match="video holds the bytes of files: write each value to a file") as caught:
+            Table(tmp_path / "t.parquet", **options)
+        assert "the columns are question;" in str(caught.value) or "there are question" in str(caught.value)
 
 
 def test_a_folder_without_a_table(tmp_path: Path) -> None:

@@ -209,7 +209,8 @@ def test_many_bad_rows_are_counted(table: Path, tmp_path: Path, capsys: pytest.C
     printed = capsys.readouterr()
     assert printed.err.count("no video") == 20 and "skipped 10 more" in printed.err
     assert "rows.parquet: 1 rows, 30 skipped" in printed.out
-    assert "30 of the first 31 rows cannot be written" in printed.out
+    assert "30 of the first 31 rows cannot be written, such as row 1: no video" in printed.out
+    assert "row 2" not in printed.out, "each is named once, where it is left out"
 
 
 def test_a_table_without_a_good_row(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
