@@ -34,7 +34,7 @@ class GrpoRun:
     Attributes:
         model: folder with the weights.
         options: `lora_rank` is 0 where weights, gradients and optimiser of all parameters fit on the GPUs.
-        plan: of the same run; None without a GPU, or if `vvt plan` does not know this model.
+        plan: of the same run; None without a GPU, or if `vvt estimate` does not know this model.
     """
 
     method: str

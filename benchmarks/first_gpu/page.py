@@ -68,8 +68,8 @@ def figure_table(figures: Sequence[Figure]) -> str:
 
 def plan_note(run: GrpoRun) -> str:
     if run.plan is None:
-        return "No plan: there is no GPU, or `vvt plan` does not know this model."
-    return f"Planned for {run.plan.cluster.gpu.name} by `vvt plan`: memory at the longest rollout seen."
+        return "No plan: there is no GPU, or `vvt estimate` does not know this model."
+    return f"Planned for {run.plan.cluster.gpu.name} by `vvt estimate`: memory at the longest rollout seen."
 
 
 def actor_parts(outcomes: Sequence[Outcome]) -> list[str]:

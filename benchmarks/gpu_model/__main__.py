@@ -1,6 +1,6 @@
 """The actor on one GPU, from a model's configuration with random weights: seconds, and memory beside the plan.
 
-    python -m benchmarks.gpu_model                       # on a GPU: all models that `vvt plan` knows
+    python -m benchmarks.gpu_model                       # on a GPU: all models that `vvt estimate` knows
     python -m benchmarks.gpu_model --model tiny          # anywhere, in seconds
 
 Needs torch and transformers, no vLLM and no weights. Lengths are those of LongVT's and VideoZoomer's longest rollouts,
@@ -114,7 +114,7 @@ def measure_all(names: Sequence[str], out: Path) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", nargs="+", help="tiny, names that `vvt plan` knows, or folders with config.json")
+    parser.add_argument("--model", nargs="+", help="tiny, names that `vvt estimate` knows, or folders with config.json")
     parser.add_argument("--out", type=Path, default=Path("outputs/gpu_model/measured.json"))
     options = parser.parse_args(arguments)
     options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Lengths of the longest rollouts of LongVT and VideoZoomer, by `vvt plan`, for one GPU of a real run."""
+"""Lengths of the longest rollouts of LongVT and VideoZoomer, by `vvt estimate`, for one GPU of a real run."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ From `config.json` of Qwen/Qwen2.5-VL-7B-Instruct, Qwen/Qwen3-VL-8B-Instruct and
 
 
 def configuration(name: str) -> dict[str, Any]:
-    """Of `tiny`, of a model that `vvt plan` knows, or of a folder with `config.json`.
+    """Of `tiny`, of a model that `vvt estimate` knows, or of a folder with `config.json`.
 
     Raises:
         UsageError: it is none of these.

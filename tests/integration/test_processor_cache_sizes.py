@@ -1,4 +1,4 @@
-"""What `vvt plan` reserves for an image in vLLM's processor cache is what vLLM counts for it.
+"""What `vvt estimate` reserves for an image in vLLM's processor cache is what vLLM counts for it.
 
 Half of it, where vLLM sends pixels in 8 bits (0.29: Qwen2.5-VL).
 """

@@ -1,4 +1,4 @@
-"""The formulas of `vvt plan`, by numbers that were worked out by hand, and its sizes against real objects."""
+"""The formulas of `vvt estimate`, by numbers that were worked out by hand, and its sizes against real objects."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_bytes_of_an_image_token() -> None:
 
 
 def test_a_config_of_several_rollouts_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`vvt plan --n 100000` would ask it as often."""
+    """`vvt estimate --n 100000` would ask it as often."""
     method = get_method("longvt")
     options = replace(recipe_options(method), rollouts=100_000)
     tokens = estimated_tokens(options.envelope(28))

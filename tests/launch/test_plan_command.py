@@ -1,4 +1,4 @@
-"""`vvt plan`: what it prints, and its exit codes."""
+"""`vvt estimate`: what it prints, and its exit codes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verl_video_tools.cli.main import run
 pytestmark = pytest.mark.slow
 
 LADDER = Path(__file__).parents[2] / "examples" / "compose" / "longvt_search_ladder.yaml"
-LONGVT = ["plan", "--model", "qwen2.5-vl-7b", "--method", "longvt"]
+LONGVT = ["estimate", "--model", "qwen2.5-vl-7b", "--method", "longvt"]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_warnings(options: list[str], warning: str, capsys: pytest.CaptureFixtur
 
 
 def test_a_composition_has_the_lengths_of_its_file(capsys: pytest.CaptureFixture[str]) -> None:
-    compose = ["plan", "--model", "qwen2.5-vl-7b", "--method", "compose", "--set", f"file={LADDER}"]
+    compose = ["estimate", "--model", "qwen2.5-vl-7b", "--method", "compose", "--set", f"file={LADDER}"]
     assert run(compose) == 0
     assert f"at most {16384 + 24576:,} tokens" in capsys.readouterr().out
     assert run([*compose, "--option=prompt_length=9000"]) == 0
@@ -54,9 +54,9 @@ def test_a_composition_has_the_lengths_of_its_file(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["plan", "--model", "qwen9", "--method", "longvt"], "'qwen9'"),
+        (["estimate", "--model", "qwen9", "--method", "longvt"], "'qwen9'"),
         ([*LONGVT, "--gpu", "tpu"], "'tpu'"),
-        (["plan", "--model", "qwen2.5-vl-7b", "--method", "guess"], "guess"),
+        (["estimate", "--model", "qwen2.5-vl-7b", "--method", "guess"], "guess"),
         ([*LONGVT, "--option=ulyses=4"], "'ulyses'"),
         ([*LONGVT, "--option=tp=0"], "tp must be at least 1"),
     ],

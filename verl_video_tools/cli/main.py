@@ -22,7 +22,7 @@ from verl_video_tools.cli.package import CheckMethod, ConfigPath, Demo, ListName
 from verl_video_tools.cli.records import Replay, Report, View
 from verl_video_tools.cli.rollouts import Classify, ExportSFT, Generate, Logic
 from verl_video_tools.cli.rows import Convert, Filter, Split, Validate
-from verl_video_tools.cli.runs import Budget, Doctor, Plan, Train
+from verl_video_tools.cli.runs import Budget, Doctor, Estimate, Train
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 
 
@@ -59,7 +59,7 @@ COMMANDS: dict[str, type] = {
     "demo": Demo,
     "list": ListNames,
     "path": ConfigPath,
-    "plan": Plan,
+    "estimate": Estimate,
     "budget": Budget,
     "view": View,
     "report": Report,

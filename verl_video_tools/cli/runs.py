@@ -1,4 +1,4 @@
-"""Commands about training runs: `vvt train`, `vvt doctor`, and the estimates `vvt plan` and `vvt budget`."""
+"""Commands about training runs: `vvt train`, `vvt doctor`, and the estimates `vvt estimate` and `vvt budget`."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Doctor:
 
 
 @command
-class Plan:
+class Estimate:
     """Estimate tokens and memory of a GRPO run. Its videos have one hour in 1920x1080."""
 
     model: Annotated[str, typer.Option(help="Name such as qwen2.5-vl-7b, or a folder with config.json.")]

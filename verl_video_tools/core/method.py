@@ -66,8 +66,8 @@ class Method(ABC):
     unpaid_components: ClassVar[tuple[str, ...]] = ()
     """The reward components that describe the rollout and are not added to the score."""
     recipe_budget: ClassVar[RolloutLimits]
-    """Tokens and images that the method's recipe reserves. Every method has one: `vvt plan` and the recipes read their
-    lengths from it, and `replay` applies it where a processor is named."""
+    """Tokens and images that the method's recipe reserves. Every method has one: `vvt estimate` and the recipes read
+    their lengths from it, and `replay` applies it where a processor is named."""
     thought_tag: ClassVar[str | None] = "think"
     """Tag of the thought with which the grammar begins a turn; None for a grammar without thoughts. It distinguishes a
     model's native reasoning from the thought of the method (`core.reasoning`)."""

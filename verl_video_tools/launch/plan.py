@@ -1,4 +1,4 @@
-"""`vvt plan`: tokens and memory that a GRPO run needs, with warnings about what may not fit.
+"""`vvt estimate`: tokens and memory that a GRPO run needs, with warnings about what may not fit.
 
 Memory of a GPU and of a node is in bytes, by the sizes of the model, the options of a run, and a step's rollouts. The
 formulas are estimates; no constant has been compared with a GPU.

@@ -294,7 +294,7 @@ def _tools_sections(config: DictConfig) -> dict[str, str | None]:
 
 
 def _image_cache(config: DictConfig) -> dict[str, Any]:
-    """Memory for processed images of all rollouts that an inference server has under way, by `vvt plan`."""
+    """Memory for processed images of all rollouts that an inference server has under way, by `vvt estimate`."""
     option = "actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb"
     if OmegaConf.select(config, option) is not None:
         return {}
