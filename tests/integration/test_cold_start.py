@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def test_schedule_and_weights_are_those_of_the_checkpoint(parts: tuple[Steps, St
     assert 0.9 * before["train/lr"] < after["train/lr"] < before["train/lr"], "the cosine goes on falling"
     # A first step from the base model loses several times as much.
     assert after["train/loss"] < 1.5 * before["train/loss"] < 0.5 * first[1]["train/loss"]
+
+
+def test_the_end_says_what_the_model_has_learnt(sft_model: Path) -> None:
+    log = (sft_model.parent / "run.log").read_text(errors="replace")
+    (found,) = re.findall(r"of the last (\d+) dialogues .* would write (\d+) word for word; (\d+)% of their token", log)
+    num_dialogues, num_reproduced, percent = map(int, found)
+    assert num_dialogues >= max(1, num_reproduced)
+    assert percent >= 50, "the demo's cold start teaches its grammar"
 
 
 def test_the_exported_model_is_the_last_checkpoint(sft_model: Path, parts: tuple[Steps, Steps]) -> None:
