@@ -6,10 +6,9 @@ import asyncio
 from pathlib import Path
 from unittest.mock import Mock
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from tests.data.row_files import make_row, write_rows
 from verl_video_tools.core.errors import EndpointError, UsageError
 from verl_video_tools.data.append import append_record, appended, locked_folder, work_through
 from verl_video_tools.data.classify import evaluate
@@ -37,10 +36,9 @@ def test_an_end_of_another_kind_stays_and_the_command_that_removes_it_is_named(t
 
 async def test_the_second_of_two_classifications_into_a_folder_ends_before_it_locks_a_file(tmp_path: Path) -> None:
     """Where it held one of two files, the first would end, too."""
-    pq.write_table(pa.table({"extra_info": pa.array([], pa.struct({"index": pa.int64()}))}), tmp_path / "rows.parquet")
-    folder = tmp_path / "out"
+    rows, folder = write_rows(tmp_path / "rows.parquet", [make_row("a.mp4")]), tmp_path / "out"
     with locked_folder(folder), pytest.raises(UsageError, match="out is being written by another process"):
-        await evaluate(tmp_path / "rows.parquet", folder, Mock(), Mock())
+        await evaluate(rows, folder, Mock(), Mock())
     assert list(folder.iterdir()) == []
 
 

@@ -14,6 +14,7 @@ pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer 
 
 from tests.verl_plugin.trainer_batches import Step, run_logging
 from verl_video_tools.methods.breakdown import all_components
+from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.records.records import RecordWriter, read_records
 from verl_video_tools.verl_plugin.trainer import ReplayTap
 
@@ -69,15 +70,7 @@ def test_a_record_has_the_components_of_its_method_alone(monkeypatch: pytest.Mon
     """verl's rows have those of all methods."""
     step = Step(monkeypatch)
     step.advantages()
-    own = {
-        "score": 1.0,
-        "acc": 1.0,
-        "flagged": 0.0,
-        "judge_calls": 0.0,
-        "accuracy": 1.0,
-        "action_bonus": 0.02,
-        "ccv": 1.0,
-    }
+    own = {**dict.fromkeys(FrameThinker.reward_components, 0.5), "score": 1.0, "acc": 1.0, "judge_calls": 0.0}
     for row in step.queue.rows.values():
         row["extra_fields"]["reward_extra_info"] = {**dict.fromkeys(all_components(), 0.0), **own}
     line, *_ = lines_of(step, tmp_path, trained=True)

@@ -176,7 +176,7 @@ def test_bad_rows_are_told_and_good_ones_kept(table: Path, tmp_path: Path, capsy
         ({"options": ["x", "", "y"]}, "option 2 is empty"),
         ({"options": None, "type": "mc", "answer": "yes"}, "must be the letter or the text of an option, got 'yes'"),
         ({"options": None, "type": "regression", "answer": "three"}, "the truth of an estimate must be a number"),
-        ({"options": None, "type": "numeric", "answer": "three"}, "the truth of a numeric question must be a number"),
+        ({"options": None, "type": "numeric", "answer": "a few"}, "the truth of a numeric question must be a number"),
         ({"options": None, "type": "segment", "answer": "soon"}, "the segment must name one start and end"),
         ({"options": None, "type": "segment", "answer": "[[1, 2], [3, 4]]"}, "the segment must name one start"),
     ]
