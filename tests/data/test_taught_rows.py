@@ -130,7 +130,7 @@ def test_longvideo_reasons_reasoning(media: Path, tmp_path: Path) -> None:
     [
         (
             ["--from", "mvbench", "--method", "longvt"],
-            "mvbench has no turns to learn; these have: framethinker-sft, longvideo-reason, ",
+            "mvbench has no turns to learn from; the formats with turns are: framethinker-sft, longvideo-reason, ",
         ),
         (["--from", "video-r1"], "turns are written in a method's grammar; name it, such as longvt"),
         (

@@ -199,7 +199,7 @@ def test_what_can_name_code_or_a_file_is_the_users_alone() -> None:
         assert not rollout_fields(type(get_method(name))) & withheld
     for name in sorted(withheld):
         value = {"sources": ["a"], "options": {}}.get(name, "os:getcwd")
-        with pytest.raises(UsageError, match=f"may not hold {name} of ThirdParty.*your own configuration alone"):
+        with pytest.raises(UsageError, match=f"may not set {name} of ThirdParty.*your own configuration alone"):
             method_of_rollout(ThirdParty(), {name: value})
 
 

@@ -429,9 +429,9 @@ def method_of_rollout(run: Method, settings: Mapping[str, Any]) -> Method:
     of_the_run = {field.name for field in fields(run)} - rollout_fields(type(run))
     if refused := sorted(settings.keys() & of_the_run):
         raise UsageError(
-            f"a rollout's settings may not hold {', '.join(refused)} of {type(run).__name__}: what can name code or a "
-            f"file is taken from your own configuration alone. Take it out of the settings, and set it there (--set, "
-            f"or video_tools.{run.name}) if you want it"
+            f"a rollout may not set {', '.join(refused)} of {type(run).__name__}: a field that can name code or a file "
+            f"is taken from your own configuration alone. Remove it from the row or record, and set it with --set or "
+            f"video_tools.{run.name} if you want it"
         )
     return replace(run, **checked_fields(type(run), settings))
 

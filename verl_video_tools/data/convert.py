@@ -68,7 +68,7 @@ def convert_annotations(
     if with_responses:
         if not source.has_turns:
             with_turns = ", ".join(name for name in SOURCE_NAMES if get_source(name).has_turns)
-            raise UsageError(f"{source.name} has no turns to learn; these have: {with_turns}")
+            raise UsageError(f"{source.name} has no turns to learn from; the formats with turns are: {with_turns}")
         if method_name is None:
             raise UsageError("turns are written in a method's grammar; name it, such as longvt")
         method = get_method(method_name)

@@ -205,7 +205,7 @@ def _run_name(groups: Sequence[str], stage: Stage) -> str:
             names = value.strip("[]").split(",")
             if not all(name.endswith(f"_{stage}") for name in names):
                 raise UsageError(
-                    f"+video_tools={value} is not a group of `vvt train {stage}`: its name ends in _{stage}"
+                    f"+video_tools={value} is not a group of `vvt train {stage}`; names of such groups end in _{stage}"
                 )
             return names[0].removesuffix(f"_{stage}")
     raise UsageError(f"a run needs a config group: +video_tools=<method>_{stage}, such as +video_tools=longvt_{stage}")

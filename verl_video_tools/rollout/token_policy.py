@@ -111,7 +111,7 @@ class TokenPolicy:
         token_ids = list(output.token_ids)
         if not token_ids or output.stop_reason in _ENGINE_ABORT_REASONS:
             reason = f"stop reason {output.stop_reason!r} after {len(token_ids)} tokens"
-            raise PolicyError(f"the inference engine gave no whole turn: {reason}; its log may say why")
+            raise PolicyError(f"the inference engine did not finish the turn: {reason}; its log may say why")
         # Unrequested ones are None from the engine, and an empty list where verl has joined interrupted requests.
         logprobs = list(output.log_probs or ()) if self.with_logprobs else None
         if num_surplus := len(token_ids) - length_to_stop(token_ids, self.method.stop, self.decode):

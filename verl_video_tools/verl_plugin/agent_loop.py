@@ -168,7 +168,7 @@ class VideoAgentLoop(AgentLoopBase):
     def _check(self, stream: TokenStream, validate: bool) -> None:
         """Raises InvariantError for a sequence that must not be trained on."""
         if not (stream.images or validate):
-            raise InvariantError("its method has shown no image, and verl 0.9.1 cannot train on a sequence without any")
+            raise InvariantError("the rollout shows no image, and verl 0.9.1 cannot train on a sequence without images")
         self.model.check(stream)
         # verl decodes a finished rollout for its processor, which takes a spelling for an image that is not there.
         text = self._decode([token for token in stream.ids if token not in self.placeholders])

@@ -61,13 +61,13 @@ def _engine_gap(differences: Values, _: int, max_probs_diff: float) -> str | Non
 
 def _flagged_rollouts(shares: Values, patience: int, _: float) -> str | None:
     if min(shares[-patience:]) > 0.2:
-        return f"{shares[-1]:.0%} of the rollouts are flagged, and teach nothing: their errors are in this log"
+        return f"{shares[-1]:.0%} of the rollouts are flagged and teach the policy nothing; this log has their errors"
     return None
 
 
 def _no_differences(rates: Values, patience: int, _: float) -> str | None:
     if max(rates[-patience:]) < 0.05:
-        return f"rewards differ in {rates[-1]:.0%} of the groups: the others teach nothing"
+        return f"rewards differ in {rates[-1]:.0%} of the groups, and the policy learns only from these"
     return None
 
 

@@ -323,8 +323,9 @@ class UpdateFilter:
         estimator = self._algorithm.adv_estimator
         if estimator != "grpo" and any(len(rollout.keys) > 1 for rollout in rollouts):
             raise UsageError(
-                f"algorithm.adv_estimator={estimator} would take each sequence of a rollout for a rollout of its own; "
-                f"verl 0.9.1 knows better for grpo alone. Set that, or the context policy append ({page('training')})"
+                f"algorithm.adv_estimator={estimator} would treat each sequence of a rollout as a rollout of its own, "
+                f"as all of verl 0.9.1 but grpo do; set algorithm.adv_estimator=grpo, "
+                f"or the context policy append ({page('training')})"
             )
         keys = [rollout.keys[-1] for rollout in rollouts]
         trajectories, reward_infos = scored(keys, batch.partition_id)

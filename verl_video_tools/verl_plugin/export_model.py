@@ -91,7 +91,7 @@ def _most_images(run_folder: Path, methods: Iterable[str]) -> int:
 def _check_replaceable(checkpoint_dir: Path, out_dir: Path) -> None:
     """Raises UsageError where replacing `out_dir`, both paths resolved, would destroy a checkpoint or other things."""
     if checkpoint_dir.is_relative_to(out_dir):
-        raise UsageError(f"{out_dir} holds the run itself and would be replaced; give a folder of the model's own")
+        raise UsageError(f"{out_dir} holds the run itself, which would be replaced; give another folder for the model")
     if out_dir.is_relative_to(checkpoint_dir):
         beside = out_dir.relative_to(checkpoint_dir).parts[0]
         if beside.startswith(STEP_PREFIX):

@@ -113,17 +113,17 @@ def judge_config(config: DictConfig, router_address: str | None = None) -> Judge
         return None
     if not config.reward.reward_model.enable_resource_pool:
         raise UsageError(
-            "verl's reward model can judge only with reward.reward_model.enable_resource_pool=True: one that shares "
-            "the actor's devices is asked after sampling, without question and truth"
+            "verl's reward model can judge only with reward.reward_model.enable_resource_pool=True: a model "
+            "that shares the actor's devices runs after sampling, and gets neither question nor truth"
         )
     if OmegaConf.select(config, "reward.reward_model.rollout.free_cache_engine", default=True):
         raise UsageError(
-            "verl puts its reward model to sleep when it has started, and wakes it only where it shares the actor's "
-            "devices: a judge would never answer; set reward.reward_model.rollout.free_cache_engine=False"
+            "verl puts its reward model to sleep after the start, and wakes it only if it shares the actor's devices. "
+            "A judge would never answer; set reward.reward_model.rollout.free_cache_engine=False"
         )
     if not config.reward.custom_reward_function.path:
         raise UsageError(
-            "without a custom_reward_function verl takes its reward model for a classifier and never asks our reward "
+            "without a custom_reward_function verl uses its reward model as a classifier and never calls our reward "
             "manager; set reward.custom_reward_function.path=pkg://verl_video_tools.verl_plugin.reward_manager "
             "reward.custom_reward_function.name=scored_by_manager"
         )
@@ -201,8 +201,8 @@ def check_media(method: Method, sample: Sample) -> None:
     """
     if not sample.media:
         raise RowError(
-            f"row index={sample.extra_info.get('index', '?')} is a text alone (visuals='none'), which `vvt eval` and "
-            "`vvt replay` ask and verl 0.9.1 cannot train on; leave such rows out"
+            f"row index={sample.extra_info.get('index', '?')} is a text alone (visuals='none'). `vvt eval` and "
+            "`vvt replay` accept such rows, but verl 0.9.1 cannot train on them; leave them out"
         )
     if not sample.video_path:
         method.picture_prompt(sample.question, ())

@@ -290,7 +290,7 @@ def _check_initial_frames(row: Mapping[str, Any], replayed: Trajectory) -> None:
     if recorded is not None and (difference := replayed.initial_frames_difference(recorded)) is not None:
         raise RowError(
             f"{_where(row)}: {difference}; give video_tools.{row['agent_name']} the fields that it was recorded with, "
-            "or leave the column initial_frames out if the turns shall be learnt all the same"
+            "or leave out the column initial_frames to train on these turns anyway"
         )
 
 

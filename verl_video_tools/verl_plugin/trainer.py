@@ -331,9 +331,9 @@ class VideoToolsMixin(PPOTrainer):
             self._judge_watch.check_refills(self.global_steps, self._num_refilled // batch_size)
             if self._num_refilled > limit * batch_size:
                 raise VideoToolsError(
-                    f"step {self.global_steps}: {limit} batches of {batch_size} questions did not replace those whose "
-                    "rollouts all earned the same. Either rollouts fail (errors of rows, videos or judge stand above "
-                    "in this log), or the policy is always right, or never. Correct the data, or allow more with "
+                    f"step {self.global_steps}: {limit} batches of {batch_size} questions did not replace the groups "
+                    "whose rewards are equal. Either rollouts fail (this log has the errors of rows, videos or judge), "
+                    "or the policy is always right or always wrong. Correct the data, or raise "
                     "video_tools.trainer.max_refill_batches"
                 )
         added: int = super()._add_prompts_to_generate(num_prompts)

@@ -167,7 +167,7 @@ def test_an_edit_changes_no_run(tmp_path: Path) -> None:
 
 def test_no_row_names_a_composition(tmp_path: Path) -> None:
     assert "file" not in rollout_fields(Compose)
-    with pytest.raises(UsageError, match=r"may not hold file of Compose.*your own configuration alone"):
+    with pytest.raises(UsageError, match=r"may not set file of Compose.*your own configuration alone"):
         method_of_rollout(get_method("compose"), {"file": write(tmp_path, GOOD)})
 
 
