@@ -59,7 +59,8 @@ test-oldest-python:  ## run the fast tests on the oldest supported Python, in .v
 
 LEANS_ON_THE_ENGINE = $(addprefix tests/verl_plugin/,test_vllm_front_end.py test_plugin.py test_tied_heads.py \
 	test_agent_loop.py test_agent_loop_worker.py test_stored_rows.py test_shared_images.py \
-	test_trainer_advantages.py test_trainer_validation.py test_sft_trainer.py test_reward_manager.py)
+	test_trainer_advantages.py test_trainer_validation.py test_sft_trainer.py test_reward_manager.py \
+	test_varlen_attention.py)
 test-engine: install  ## run the tests that depend on verl, vLLM and torch, without Ray
 	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY)" $(LEANS_ON_THE_ENGINE)
 

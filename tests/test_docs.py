@@ -165,7 +165,7 @@ def test_memory_of_an_update_of_each_family(name: str) -> None:
     cells = []
     for method_name in ("framethinker", "longvt"):
         method = get_method(method_name)
-        options = recipe_options(method)
+        options = replace(recipe_options(method), fused_head=True)  # otherwise: whether flash-attn is missing here
         if model.linear_layers:
             options = replace(options, ulysses=1)
         work = plan_workload(method, HOUR, estimated_tokens(options.envelope(model.factor)), options)

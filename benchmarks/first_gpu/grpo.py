@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.first_gpu.rows import FILE_NAME, INFO
@@ -118,13 +117,6 @@ def grpo_stage(run: GrpoRun, folder: Path, limit_seconds: float, *, rehearse: bo
         rows = str(folder / "rows" / FILE_NAME)
         environment |= {"DEVICE": "gpu", "TRAIN_FILES": rows, "VAL_FILES": rows}
         environment |= {"NDEVICES_PER_NODE": str(run.num_gpus), "NNODES": "1"}
-        packs = find_spec("flash_attn") is not None
-        ulysses = run.options.ulysses if packs else 1  # verl refuses Ulysses without packing; the plan has it
-        options.append(f"actor_rollout_ref.actor.ulysses_sequence_parallel_size={ulysses}")
-        if not packs:
-            options += [
-                "actor_rollout_ref.model.use_remove_padding=False",
-                "++actor_rollout_ref.model.override_config.attn_implementation=sdpa",
-            ]
+        options.append(f"actor_rollout_ref.actor.ulysses_sequence_parallel_size={run.options.ulysses}")
     command = ["bash", str(REPO / "recipes" / f"{run.method}_grpo.sh"), *options]
     return Stage("grpo", command, limit_seconds, environment)

@@ -38,14 +38,14 @@ MODELS = ("qwen2.5-vl-3b", "qwen2.5-vl-7b", "qwen3-vl-8b")
 
 def attention(device: str) -> tuple[str, bool]:
     """transformers' name of the attention, and whether it keeps packed sequences apart."""
-    if device == "cuda":
-        return ("flash_attention_2", True) if find_spec("flash_attn") else ("sdpa", False)
+    if device == "cuda" and find_spec("flash_attn"):
+        return "flash_attention_2", True
     if not find_spec("verl"):
         return "sdpa", False
-    from verl_video_tools.verl_plugin.platforms import cpu_attention
+    from verl_video_tools.verl_plugin import packed_attention
 
-    cpu_attention.register()
-    return cpu_attention.NAME, True
+    packed_attention.register()
+    return packed_attention.NAME, True
 
 
 def measure_model(name: str, device: str, shorten: int) -> list[Measured]:

@@ -4,8 +4,8 @@
 
 Prints one JSON object of log-probabilities, a list per dialogue: `host` (float32 on the CPU), `float32` on the device,
 and in bfloat16 `padded`, `packed` and `leaking`, which is packed with positions that go on from dialogue to dialogue, a
-fault. A program of its own, since packing replaces the attention of transformers' classes. Without a GPU there is no
-flash-attn: the CPU platform's stand-in takes its place. On a GPU without it the last two are missing.
+fault. A program of its own, since packing replaces the attention of transformers' classes. Packed sequences are kept
+apart by flash-attn where it is installed, and otherwise by torch.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from tests.integration.dialogue import messages
 from verl_video_tools.core.types import Message
 from verl_video_tools.rollout.tokens import TokenStream
+from verl_video_tools.verl_plugin import packed_attention
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
-from verl_video_tools.verl_plugin.platforms import cpu_attention
 
 
 def dialogues(folder: Path) -> list[TokenStream]:
@@ -87,12 +87,12 @@ def logprobs(
 
     After a packed pass the process can make no padded one. `leaking` lets packed dialogues attend to those before them.
     """
-    flash = cpu_attention.NAME if device == "cpu" else "flash_attention_2"
+    flash = "flash_attention_2" if is_flash_attn_2_available() else packed_attention.NAME
     model: Any = AutoModelForImageTextToText.from_pretrained(
         folder, dtype=dtype, attn_implementation=flash if packed else "sdpa"
     )
     apply_monkey_patch(model, use_remove_padding=packed)
-    cpu_attention.use(model)
+    packed_attention.use(model)
     batch = micro_batch(folder, streams, device, packed)
     engine = SimpleNamespace(use_ulysses_sp=False, pad_to_length=False, _get_packed_pad_size=lambda length: 0)
     inputs, _ = FSDPEngineWithLMHead.prepare_model_inputs(engine, batch)
@@ -116,17 +116,15 @@ def logprobs(
 def main() -> None:
     """Command line: see the module's docstring."""
     folder, device = Path(sys.argv[1]), sys.argv[2]
-    if device == "cpu":
-        cpu_attention.register()
+    packed_attention.register()
     streams = dialogues(folder)
     found = {
         "host": logprobs(folder, streams, device="cpu", dtype=torch.float32),
         "float32": logprobs(folder, streams, device=device, dtype=torch.float32),
         "padded": logprobs(folder, streams, device=device, dtype=torch.bfloat16),
     }
-    if device == "cpu" or is_flash_attn_2_available():
-        for name, leaking in (("packed", False), ("leaking", True)):
-            found[name] = logprobs(folder, streams, device=device, dtype=torch.bfloat16, packed=True, leaking=leaking)
+    for name, leaking in (("packed", False), ("leaking", True)):
+        found[name] = logprobs(folder, streams, device=device, dtype=torch.bfloat16, packed=True, leaking=leaking)
     print(json.dumps({name: [row.tolist() for row in rows] for name, rows in found.items()}))
 
 

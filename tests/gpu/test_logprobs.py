@@ -41,7 +41,6 @@ def test_bfloat16_is_near_float32(found: dict[str, list[np.ndarray]]) -> None:
 
 def test_packed_rows_are_padded_rows(found: dict[str, list[np.ndarray]]) -> None:
     """And rows that see their neighbours in the pack, which later ones do where positions go on, would be noticed."""
-    assert "packed" in found, "flash-attn is not installed; docs/installation.md says what needs it"
     assert max(row.mean() for row in differences(found["packed"], found["padded"])) <= BFLOAT16_BOUND
     _, *later = differences(found["leaking"], found["padded"])
     assert min(row.mean() for row in later) > 2 * BFLOAT16_BOUND

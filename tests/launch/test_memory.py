@@ -88,6 +88,12 @@ def test_memory_of_the_actor_by_hand() -> None:
     assert vision_layer_bytes(QWEN3, 10) == 2 * 40 * (14 * 4 + 3 * 8)
     assert logits_bytes(SMALL, 10, RunOptions()) == 2 * 2 * 10 * 10
     assert logits_bytes(SMALL, 10, RunOptions(entropy=True)) == 4 * 2 * 10 * 10
+    head, hidden = 2 * 10 * 8, 4 * 10 * 8
+    assert logits_bytes(SMALL, 10, RunOptions(fused_head=True)) == 20 * 10 * 10 + 2 * head + hidden
+    adapter = RunOptions(fused_head=True, entropy=True, lora_rank=4)
+    assert logits_bytes(SMALL, 10, adapter) == 28 * 10 * 10 + head + hidden
+    long = [logits_bytes(SMALL, tokens, RunOptions(fused_head=True)) for tokens in (512, 1024)]
+    assert long[1] - long[0] == 512 * 4 * 8, "pieces of 512 tokens"
     assert processing_bytes(SMALL, 10) == 2 * 2 * 10 * SMALL.feature_bytes_per_image_token  # two tensors in float32
     few = replace(WORK, initial_image_tokens=1, call_image_tokens=0)
     two, four = (actor_memory(SMALL, RunOptions(ulysses=size), few, 8, 1000) for size in (2, 4))

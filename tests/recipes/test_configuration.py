@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 
 from tests.method_costs import LABEL_TOKENS
 from tests.recipes.options import SETTINGS, TEXT_TOKENS, VIDEOS, Composed, grpo_recipes, program_of, sft_recipes
+from verl_video_tools.core.machine import module_exists
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.launch.checks.report import PlannedRun, Status
 from verl_video_tools.launch.checks.run import check_sizes
@@ -116,8 +117,8 @@ def test_agent_loop_workers_are_as_many_as_there_is_work_for(composed: Composed)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["framethinker_sft", "framethinker_grpo"])
-def test_the_synthetic_world_packs_rows_without_flash_attention(recipe: str, composed: Composed) -> None:
-    """`make demo` is to run after `make install`, which cannot bring it."""
+def test_recipes_run_without_flash_attention(recipe: str, composed: Composed) -> None:
+    """`make install` cannot bring it. The engines see to attention; the head's option is in the configuration."""
 
     def model(setting: str, *arguments: str) -> Any:
         config = composed(recipe, setting, *arguments)
@@ -127,6 +128,8 @@ def test_the_synthetic_world_packs_rows_without_flash_attention(recipe: str, com
     assert (of_cpu.use_remove_padding, of_cpu.override_config.attn_implementation) == (True, "packed_by_torch")
     assert (of_gpu.use_remove_padding, of_gpu.override_config.attn_implementation) == (False, "sdpa")
     assert of_real_rows.use_remove_padding and "attn_implementation" not in of_real_rows.override_config
+    assert of_real_rows.use_fused_kernels == (not module_exists("flash_attn"))
+    assert of_real_rows.fused_kernel_options.impl_backend == "torch"
 
 
 @pytest.mark.slow
@@ -197,6 +200,7 @@ def test_a_plan_reads_the_options_of_the_run(composed: Composed) -> None:
         "actor_rollout_ref.actor.entropy_coeff": 1.0,
         "++actor_rollout_ref.actor.freeze_vision_tower": True,
         "actor_rollout_ref.model.lora_rank": 8,
+        "actor_rollout_ref.model.use_fused_kernels": True,
     }
     config = composed("framethinker_grpo", "gpu", *(f"{key}={value}" for key, value in changed.items()))
     assert list(asdict(run_options(config)).values()) == list(changed.values())

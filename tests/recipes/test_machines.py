@@ -78,13 +78,21 @@ def memory_row(recipe: str, machine: str, config: DictConfig) -> str:
     """Of the table in docs/memory.md, by the plan with the longest rollouts that the limits allow."""
     gpu = find_gpu("l40s" if machine.startswith("4x48gb") else "h100")
     estimate = estimate_config(config, gpu, math.inf)
-    options, num_gpus = replace(estimate.options, ulysses=4), estimate.cluster.num_gpus
-    shared = actor_memory(estimate.model, options, estimate.workload, num_gpus, options.longest_tokens)
-    nodes = ["yes" if estimate.host.total <= size * 1e9 else "no" for size in NODES_GB]
-    update, fallback, node, shm = (
-        f"{size / 1e9:.0f}" for size in (estimate.actor.total, shared.total, estimate.host.total, estimate.host.shm)
+
+    def update_bytes(**changes: int) -> float:
+        options, num_gpus = replace(estimate.options, **changes), estimate.cluster.num_gpus
+        return actor_memory(estimate.model, options, estimate.workload, num_gpus, options.longest_tokens).total
+
+    sizes = (
+        update_bytes(fused_head=True),
+        update_bytes(fused_head=True, ulysses=4),
+        update_bytes(fused_head=False),
+        estimate.host.total,
+        estimate.host.shm,
     )
-    cells = [f"{update} of {gpu.memory_bytes / 1e9:.0f}", fallback, node, shm, *nodes]
+    update, *others = (f"{size / 1e9:.0f}" for size in sizes)
+    nodes = ["yes" if estimate.host.total <= size * 1e9 else "no" for size in NODES_GB]
+    cells = [f"{update} of {gpu.memory_bytes / 1e9:.0f}", *others, *nodes]
     return f"| `{recipe.removesuffix('_grpo')}` | `{machine}` | {' | '.join(cells)} |"
 
 

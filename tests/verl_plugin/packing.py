@@ -1,7 +1,8 @@
 """Two ranks take one training step's gradients by verl's own engine: padded, packed, and packed with Ulysses over both.
 
-The loss has a term of entropy. A last run has verl's fused kernels compute the head. Before all, transformers computes
-the log-probabilities alone, one dialogue at a time. A run that fails has the message under `failed` instead.
+The loss has a term of entropy. Runs come in pairs where verl's fused kernels compute the head as well (`PAIRS`). Before
+all, transformers computes the log-probabilities alone, one dialogue at a time. A run that fails has the message under
+`failed` instead.
 
     torchrun --standalone --nproc_per_node=2 -m tests.verl_plugin.packing MODEL_DIR FOLDER DTYPE
 
@@ -26,9 +27,20 @@ from verl.workers.utils.losses import sft_loss
 
 from tests.gpu.forward import dialogues, micro_batch
 from tests.verl_plugin.training import whole
+from verl_video_tools.verl_plugin.fsdp_engine import FrozenTowerConfig
+from verl_video_tools.verl_plugin.packed_attention import NAME as PACKED
 
-PACKED = "packed_by_torch"
 ENTROPY_COEFFICIENT = 1e-3
+TEMPERATURE = 0.7
+FUSED = ", fused"
+PAIRS: dict[str, dict[str, Any]] = {
+    "padded": {"attention": "sdpa"},
+    "each its own": {"own_rows": True, "temperature": TEMPERATURE},
+    "ulysses": {"ulysses": 2},
+    "ulysses, adapter": {"ulysses": 2, "temperature": TEMPERATURE, "lora_rank": 4},
+    "ulysses, frozen tower": {"ulysses": 2, "temperature": TEMPERATURE, "frozen": True},
+}
+"""Options of `gradients` by the name of a run; with `FUSED` after it, the same by verl's fused kernels."""
 
 
 def loss(model_output: Any, data: Any, dp_group: Any = None) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -38,14 +50,28 @@ def loss(model_output: Any, data: Any, dp_group: Any = None) -> tuple[torch.Tens
 
 
 def gradients(
-    model_dir: Path, dtype: str, attention: str, ulysses: int, *, micro_batch_size: int = 2, fused: bool = False
+    model_dir: Path,
+    dtype: str,
+    *,
+    attention: str = PACKED,
+    ulysses: int = 1,
+    micro_batch_size: int = 2,
+    fused: bool = False,
+    temperature: float = 1.0,
+    lora_rank: int = 0,
+    frozen: bool = False,
+    own_rows: bool = False,
 ) -> dict[str, Any]:
     """Of an engine with offloading, over four dialogues of three lengths.
 
     Args:
+        attention: this plugin's and flash-attn's pack the dialogues, all others pad them.
         fused: verl's `use_fused_kernels`.
+        frozen: the vision tower is.
+        own_rows: each of two ranks has two of the dialogues; without it each has all of them.
     """
-    packed = attention == PACKED
+    torch.manual_seed(0)  # of an adapter
+    packed = attention == PACKED or attention.startswith("flash")
     engine: Any = EngineRegistry.new(
         "language_model",
         "fsdp2",
@@ -55,8 +81,10 @@ def gradients(
             override_config={"attn_implementation": attention},
             use_fused_kernels=fused,
             fused_kernel_options={"impl_backend": "torch"},
+            lora_rank=lora_rank,
+            exclude_modules=".*visual.*",
         ),
-        engine_config=FSDPEngineConfig(
+        engine_config=(FrozenTowerConfig if frozen else FSDPEngineConfig)(
             strategy="fsdp2",
             param_offload=True,
             optimizer_offload=True,
@@ -70,6 +98,8 @@ def gradients(
     engine.initialize()
     streams = dialogues(model_dir)
     streams.append(streams[0])
+    if own_rows:
+        streams = streams[dist.get_rank() :: 2]
     batch = micro_batch(model_dir, streams, "cpu", packed=packed)
     masks = [torch.tensor([0] * len(it.prompt_ids) + it.response_mask) for it in streams]
     batch["loss_mask"] = torch.nested.as_nested_tensor(masks, layout=torch.jagged)
@@ -80,16 +110,22 @@ def gradients(
         return_model_output=True,
         calculate_entropy=True,
         use_fused_kernels=fused,
+        temperature=temperature,
     )
+    with engine.eval_mode(), torch.no_grad():  # first, as a run does: its weights have to be divided again afterwards
+        before = engine.forward_backward_batch(batch, loss, forward_only=True)
     with engine.train_mode():
         engine.optimizer_zero_grad()
         output = engine.forward_backward_batch(batch, loss)
         weights = dict(engine.module.named_parameters())
         found = {name: whole(weight.grad).float() for name, weight in weights.items() if weight.grad is not None}
     # The last of a sequence is that of the next one's first token, or of none.
-    log_probs = [row[:-1].float() for row in output["model_output"]["log_probs"].unbind()]
+    log_probs, old_log_probs = (
+        torch.cat([row[:-1].float() for row in each["model_output"]["log_probs"].unbind()]) for each in (output, before)
+    )
+    torch.testing.assert_close(log_probs, old_log_probs, rtol=0, atol=1e-6)
     entropy = output["model_output"]["entropy"].values().float()
-    return {"log_probs": torch.cat(log_probs), "entropy": entropy, **found}
+    return {"log_probs": log_probs, "entropy": entropy, **found}
 
 
 @torch.no_grad()
@@ -120,14 +156,15 @@ def main() -> None:
     """Command line: see the module's docstring."""
     model_dir, folder, dtype = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     dist.init_process_group("gloo")
-    found = {
-        "transformers": by_transformers(model_dir),  # first: verl and packing change transformers' classes for good
-        "padded": gradients(model_dir, dtype, "sdpa", 1),
-        "packed": gradients(model_dir, dtype, PACKED, 1),
-        "packed, one by one": gradients(model_dir, dtype, PACKED, 1, micro_batch_size=1),
-        "ulysses": attempt(model_dir, dtype, PACKED, 2),
-        "ulysses, one by one": attempt(model_dir, dtype, PACKED, 2, micro_batch_size=1),
-        "fused": attempt(model_dir, dtype, PACKED, 2, fused=True),  # last: verl replaces a method of the class for it
+    # First: verl and packing change transformers' classes for good.
+    found = {"transformers": by_transformers(model_dir)}
+    for name, options in PAIRS.items():
+        found[name] = attempt(model_dir, dtype, **options)
+        found[name + FUSED] = attempt(model_dir, dtype, **options, fused=True)
+    found |= {
+        "packed": gradients(model_dir, dtype),
+        "packed, one by one": gradients(model_dir, dtype, micro_batch_size=1),
+        "ulysses, one by one": attempt(model_dir, dtype, ulysses=2, micro_batch_size=1),
     }
     if dist.get_rank() == 0:
         torch.save(found, folder / "found.pt")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,10 +25,10 @@ from tests.verl_plugin.ranks import run_ranks
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.export_model import export_model
 from verl_video_tools.verl_plugin.fsdp_engine import (
-    AcceleratorFrozenTowerEngine,
+    AcceleratorEngine,
     CpuEngine,
     FrozenTowerConfig,
-    FrozenTowerEngine,
+    VideoToolsEngine,
     vision_tower,
 )
 from verl_video_tools.verl_plugin.settings import FROZEN_TOWER_CONFIG, honour_freeze_vision_tower
@@ -133,6 +134,7 @@ def test_the_optimiser_is_given_what_trains(
     device("cpu", "cpu")
     monkeypatch.setattr(FSDPEngineWithLMHead, "_build_fsdp_module", lambda self, module: module)  # shards it
     engine = CpuEngine.__new__(CpuEngine)
+    engine.model_config = SimpleNamespace(use_fused_kernels=False)
     engine.engine_config = (FrozenTowerConfig if frozen else FSDPEngineConfig)(strategy="fsdp2")
     engine.optimizer_config = FSDPOptimizerConfig(optimizer=optimizer, lr=0.5, weight_decay=0.5, total_training_steps=1)
     engine.rank = 0
@@ -214,9 +216,9 @@ def cuda(device: Callable[[str, str], None]) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("name", "vendor", "engine"),
     [
-        ("cuda", "nvidia", AcceleratorFrozenTowerEngine),
-        ("cuda", "amd", AcceleratorFrozenTowerEngine),
-        ("npu", "huawei", AcceleratorFrozenTowerEngine),
+        ("cuda", "nvidia", AcceleratorEngine),
+        ("cuda", "amd", AcceleratorEngine),
+        ("npu", "huawei", AcceleratorEngine),
         ("cpu", "cpu", CpuEngine),
     ],
 )
@@ -240,7 +242,7 @@ def test_a_device_that_it_is_not_registered_for_is_refused(device: Callable[[str
 def test_other_backends_are_refused() -> None:
     with pytest.raises(UsageError, match="strategy=fsdp_turbo"):
         FrozenTowerConfig(strategy="fsdp_turbo")
-    engine = FrozenTowerEngine.__new__(AcceleratorFrozenTowerEngine)
+    engine = VideoToolsEngine.__new__(AcceleratorEngine)
     engine.engine_config = FrozenTowerConfig(strategy="fsdp")
     with pytest.raises(UsageError, match="strategy=fsdp with a frozen vision tower: FSDP1"):
         engine._build_fsdp_module(torch.nn.Linear(1, 1))

@@ -79,9 +79,9 @@ def test_import_verl_gets_no_heavier(platform: str, without_plugin: Verl, reques
     assert "verl_video_tools.verl_plugin.trainer" not in loaded
 
 
-def test_the_engine_with_a_frozen_tower_is_left_to_its_option(with_plugin: Verl) -> None:
-    assert "verl.workers.engine" in with_plugin.told["with_engines"]
-    assert "verl_video_tools.verl_plugin.fsdp_engine" not in with_plugin.told["with_engines"]
+def test_the_engine_is_there_with_verls_own(with_plugin: Verl) -> None:
+    assert "verl_video_tools.verl_plugin.fsdp_engine" in with_plugin.told["with_engines"]
+    assert "verl_video_tools.verl_plugin.packed_attention" not in with_plugin.told["with_engines"], "imports models"
 
 
 def test_the_trainers_are_there_when_verl_looks_them_up(with_plugin: Verl) -> None:

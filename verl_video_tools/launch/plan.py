@@ -300,6 +300,7 @@ class RunOptions:
         reference: the loss has a KL term.
         entropy: the loss has an entropy term.
         lora_rank: 0 trains all weights.
+        fused_head: log-probabilities are computed in pieces, without the logits of all tokens.
     """
 
     batch_size: int = 32
@@ -317,6 +318,7 @@ class RunOptions:
     entropy: bool = False
     freeze_vision: bool = False
     lora_rank: int = 0
+    fused_head: bool = False
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "batch_size", "rollouts", "micro_batch_size", "tp", "ulysses")
@@ -417,6 +419,9 @@ MOMENT_BYTES = 4
 OPTIMIZER_BYTES = 2 * MOMENT_BYTES
 REFERENCE_BYTES = 2  # bfloat16 in our recipes; verl 0.9.1 keeps the reference in host memory
 LOGIT_COPIES = 2  # logits and their gradient, in bfloat16
+FUSED_TOKENS = 512  # of a piece: verl's `FusedLinearForPPO.chunk_size`
+FUSED_BYTES = 20  # of a logit with all that is made of it in float32, measured on a CPU
+FUSED_ENTROPY_BYTES = 8  # more with an entropy term, measured on a CPU
 ENTROPY_COPIES = 2  # more with verl's default entropy, after ten lengths: python -m benchmarks.entropy, on a CPU
 CONTEXT_BYTES = 3 * GiB  # assumed: CUDA contexts, NCCL, what a sleeping vLLM keeps
 FRAGMENTATION = 1.1  # assumed
@@ -573,8 +578,14 @@ def vision_layer_bytes(model: ModelShape, image_tokens: float) -> float:
 def logits_bytes(model: ModelShape, tokens: float, options: RunOptions) -> float:
     """Logits of a micro-batch on this GPU, their gradient, and what entropy adds.
 
-    With few tokens the gradient of the head's weight is larger. LoRA does not train the head.
+    With few tokens the gradient of the head's weight is larger. LoRA does not train the head. A fused head has the
+    logits of one piece, hidden states with their gradient, and the gradient of the head's weight for the piece, beside
+    the sum over all pieces where the head is trained.
     """
+    if options.fused_head:
+        piece = min(tokens, FUSED_TOKENS) * model.vocabulary * (FUSED_BYTES + FUSED_ENTROPY_BYTES * options.entropy)
+        weight_gradients = 2 * model.vocabulary * model.hidden * (1 if options.lora_rank else 2)
+        return piece + weight_gradients + 4 * tokens * model.hidden
     logits = 2 * tokens * model.vocabulary
     head = 0 if options.lora_rank else 2 * model.vocabulary * model.hidden
     return max(logits * (LOGIT_COPIES + ENTROPY_COPIES * options.entropy), logits + head)
@@ -717,6 +728,7 @@ KEYS = {
     "entropy": "actor_rollout_ref.actor.entropy_coeff",
     "freeze_vision": "actor_rollout_ref.actor.freeze_vision_tower",
     "lora_rank": "actor_rollout_ref.model.lora_rank",
+    "fused_head": "actor_rollout_ref.model.use_fused_kernels",
 }
 """verl's option of each field."""
 
@@ -726,6 +738,9 @@ def recipe_options(method: Method) -> RunOptions:
 
     A method whose package has its own config groups gets what all recipes share.
     """
+    from verl_video_tools.verl_plugin.hydra_groups import register  # needs Hydra; the formulas of memory do not
+
+    register()
     folder = Path(str(files("verl_video_tools.config"))) / "video_tools"
     paths = [folder / "grpo.yaml", folder / f"{method.name}_grpo.yaml"]
     config = OmegaConf.merge(*(OmegaConf.load(path) for path in paths if path.exists()))

@@ -1,4 +1,9 @@
-"""verl's FSDP engine on CPUs, and with the model's vision tower frozen: no gradient and no optimizer state of it.
+"""verl's FSDP engine with what a run needs beyond it. Each part does nothing unless its condition holds.
+
+- Without flash-attn, attention of packed sequences is torch's own (`packed_attention`).
+- With `model.use_fused_kernels` the gradient of an untied head is right on several devices (`gather_head`).
+- On CPUs there is an engine at all.
+- With a `FrozenTowerConfig` the model's vision tower stays as it is: no gradient and no optimizer state of it.
 
 verl 0.9.1 has the option `actor_rollout_ref.actor.freeze_vision_tower`, and no line that reads it. Here the class of an
 engine's configuration is the option:
@@ -6,12 +11,11 @@ engine's configuration is the option:
     engine._target_=verl_video_tools.verl_plugin.fsdp_engine.FrozenTowerConfig
     actor_rollout_ref.actor.fsdp_config._target_=verl_video_tools.verl_plugin.fsdp_engine.FrozenTowerConfig
 
-The first is for fine-tuning, the second for GRPO. With our trainers verl's own field does the latter. A run on GPUs
-without the option never imports this module, and has verl's engine as it is.
+The first is for fine-tuning, the second for GRPO. With our trainers verl's own field does the latter.
 
 Why registration alone does not do: verl's registry chooses an engine by backend, device and vendor, not by what a run
-requests. So ours stand under the vendor keys, which go before verl's key of the device alone, and do what verl's do
-unless their configuration is a `FrozenTowerConfig`: the reference policy shares the process, and has no optimizer.
+requests. So ours stand under the vendor keys, which go before verl's key of the device alone. The reference policy
+shares the process, and has an engine of the same class.
 """
 
 from __future__ import annotations
@@ -20,7 +24,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn import Parameter
 from torch.optim import Optimizer
 from verl.workers.config import FSDPEngineConfig
@@ -45,7 +51,7 @@ class FrozenTowerConfig(FSDPEngineConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         engine = EngineRegistry.get_engine_cls("language_model", self.strategy)
-        if not issubclass(engine, FrozenTowerEngine):
+        if not issubclass(engine, VideoToolsEngine):
             raise UsageError(
                 f"verl would take {engine.__qualname__} for strategy={self.strategy} on this device, and train the "
                 "vision tower that should stay frozen. The engine that freezes it takes fsdp2 and is registered for "
@@ -73,12 +79,41 @@ def trained_parameters(model: nn.Module) -> Iterator[Parameter]:
     return (parameter for parameter in model.parameters() if parameter.requires_grad)
 
 
-class FrozenTowerEngine(FSDPEngineWithLMHead):
+def gather_head(model: nn.Module) -> None:
+    """Let a model's forward pass find the weight of its head whole, where FSDP2 divides the head for itself.
+
+    verl's fused kernels multiply by that weight without calling the head, and nothing else would gather it. verl 0.9.1
+    fails then for Qwen2.5-VL. For Qwen3-VL it gathers the weight outside of FSDP, and each device keeps of the gradient
+    what its own tokens give. A head that shares the embeddings' weight belongs to the model's own group, which is whole
+    during the forward pass.
+
+    Args:
+        model: after `fully_shard`, with its adapter.
+    """
+    head = model.get_output_embeddings()
+    if isinstance(head, FSDPModule):
+        model.register_forward_pre_hook(lambda *_: head.unshard())
+        # With a backward pass FSDP reduces the gradient and divides the weight again.
+        model.register_forward_hook(lambda *_: None if torch.is_grad_enabled() else head.reshard())
+
+
+class VideoToolsEngine(FSDPEngineWithLMHead):
     """What the registered classes share."""
 
     engine_config: Any  # of verl, which does not annotate these
+    model_config: Any
     optimizer_config: Any
     rank: int
+
+    def _build_module(self) -> Any:
+        """Loads the model with attention that this machine has."""
+        from verl_video_tools.verl_plugin import packed_attention  # imports models, which other processes need not
+
+        packed_attention.register()
+        packed_attention.replace_flash_attention(self.model_config.hf_config)
+        module = super()._build_module()
+        packed_attention.use(module)
+        return module
 
     def _build_fsdp_module(self, module: Any) -> Any:
         """Freezes the tower at the last moment at which it is whole.
@@ -95,7 +130,10 @@ class FrozenTowerEngine(FSDPEngineWithLMHead):
             if self.rank == 0:
                 frozen, total = (sum(weight.numel() for weight in part.parameters()) for part in (tower, module))
                 print(f"[verl_video_tools] vision tower frozen: {frozen:,} of {total:,} weights", flush=True)
-        return super()._build_fsdp_module(module)
+        module = super()._build_fsdp_module(module)
+        if self.model_config.use_fused_kernels:
+            gather_head(module)
+        return module
 
     def _build_optimizer(self, module: Any) -> Optimizer:
         """Leaves frozen weights out.
@@ -113,22 +151,13 @@ _REGISTERED_AS: Any = {"model_type": "language_model", "backend": ["fsdp", "fsdp
 
 @EngineRegistry.register(**_REGISTERED_AS, device="cuda", vendor=["nvidia", "amd"])
 @EngineRegistry.register(**_REGISTERED_AS, device="npu", vendor="huawei")
-class AcceleratorFrozenTowerEngine(FrozenTowerEngine):
+class AcceleratorEngine(VideoToolsEngine):
     """For the vendors that verl brings platforms of."""
 
 
 @EngineRegistry.register(**_REGISTERED_AS, device="cpu")
-class CpuEngine(FrozenTowerEngine):
+class CpuEngine(VideoToolsEngine):
     """verl's registry lacks the key (fsdp, cpu)."""
-
-    def _build_module(self) -> Any:
-        """Lets a model have the replacement of flash-attn, by the name of its attention."""
-        from verl_video_tools.verl_plugin.platforms import cpu_attention
-
-        cpu_attention.register()
-        module = super()._build_module()
-        cpu_attention.use(module)
-        return module
 
     def _build_fsdp_module(self, module: Any) -> Any:
         """Wraps a reference model like an actor.

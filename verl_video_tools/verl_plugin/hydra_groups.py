@@ -17,6 +17,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools import config
+from verl_video_tools.core.machine import module_exists
 from verl_video_tools.verl_plugin.checkpoints import LAST_CHECKPOINT
 
 _VERLS_BUCKET_MEGABYTES = 2048
@@ -40,6 +41,7 @@ def register() -> None:
         "product": lambda *values: prod(values),
         "divide": lambda dividend, divisor: -(-dividend // divisor),
         "two_or_one": lambda devices: 1 if devices % 2 else 2,
+        "lacks": lambda module: not module_exists(module),
         "path": lambda name: str(config.config_path(name)),
         "file": lambda package, name: str(files(package) / name),
         "agent_workers": config.agent_workers,

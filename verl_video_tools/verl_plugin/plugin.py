@@ -58,6 +58,7 @@ def load() -> None:
         from verl_video_tools.verl_plugin.platforms import cpu
 
         cpu.activate()
+    import_after("verl.workers.engine", "verl_video_tools.verl_plugin.fsdp_engine")
     import_after("verl.workers.rollout.replica", "verl_video_tools.verl_plugin.platforms.vllm_replica")
     import_after("verl.trainer.ppo.v1", "verl_video_tools.verl_plugin.trainer")
 

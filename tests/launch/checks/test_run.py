@@ -79,7 +79,6 @@ def test_an_engine_as_long_as_the_model_is_no_fault(checks_of: ChecksOf) -> None
         ("data.train_batch_size=44", "training rows", "40 training rows do not fill one batch of 44"),
         (f"{CUSTOM}.judge.base_url=not-an-address", "options", "not-an-address"),
         ('trainer.logger=["console","swanlab"]', "logger", "not installed: swanlab"),
-        ("actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2", "flash-attn", "needs a GPU"),
     ],
 )  # fmt: skip
 def test_a_wrong_option_stops_a_start(option: str, name: str, detail: str, checks_of: ChecksOf) -> None:
@@ -242,21 +241,19 @@ def test_a_folder_without_a_tokenizer_is_named(checks_of: ChecksOf, tmp_path: Pa
 FLASH = "actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2"
 
 
-@pytest.mark.parametrize(
-    ("gpus", "fault", "status"),
-    [
-        (["H100"], "", Status.OK),
-        (["H100"], "not installed", Status.FAILED),
-        ([], "not installed", Status.SKIPPED),  # another machine trains
-    ],
-)
-def test_the_attention_kernel(
-    gpus: list[str], fault: str, status: Status, checks_of: ChecksOf, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_run_does_without_flash_attention(device: str, checks_of: ChecksOf) -> None:
+    check = checks_of(FLASH, device=device, thorough=False)["attention"]
+    assert check.status is Status.OK and "not installed; torch's own attention" in check.detail
+
+
+def test_flash_attention_that_does_not_load_stops_a_thorough_check(
+    checks_of: ChecksOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("verl_video_tools.launch.checks.run.list_gpus", lambda: gpus)
-    monkeypatch.setattr(run_module, "flash_attention_problem", lambda loads: fault)
-    check = checks_of(FLASH, device="gpu", thorough=False)["flash-attn"]
-    assert check.status is status and ("attn_implementation=sdpa" in check.fix) == (status is Status.FAILED)
+    fault = Check("packages", "flash-attn", Status.FAILED, "2.8.3", "built for another torch?")
+    monkeypatch.setattr(run_module, "check_flash_attention", lambda device: [fault])
+    run = PlannedRun("grpo", OmegaConf.create({"actor_rollout_ref": {"model": {}}}), "gpu", thorough=True)
+    assert [check.status for check in run_module.check_attention(run)] == [Status.FAILED, Status.OK]
 
 
 def test_a_check_that_breaks_hides_nothing_and_stops_no_start(monkeypatch: pytest.MonkeyPatch) -> None:

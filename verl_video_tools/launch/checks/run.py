@@ -21,13 +21,18 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
-from verl_video_tools.core.machine import list_gpus, memory_bytes, module_exists, num_cpus, page
+from verl_video_tools.core.machine import (
+    installed_version,
+    list_gpus,
+    memory_bytes,
+    module_exists,
+    num_cpus,
+    page,
+)
 from verl_video_tools.launch.checks.installation import (
     FLASH_ATTENTION,
-    SLOWER_ATTENTION,
+    check_flash_attention,
     check_gpu,
-    flash_attention_fix,
-    flash_attention_problem,
     judge_checks,
 )
 from verl_video_tools.launch.checks.report import Check, PlannedRun, Report, Status, one_line
@@ -220,22 +225,15 @@ def _missing_weights(folder: Path) -> str:
 
 
 def check_attention(run: PlannedRun) -> Iterator[Check]:
-    """Whether flash-attn is there where the model's options need it."""
+    """The attention that the run takes. Where that is flash-attn and it is installed, it has to load."""
     options: Any = run.model_section.get("override_config") or {}
-    chosen = options.get("attn_implementation", "flash_attention_2")
-    name = FLASH_ATTENTION
-    if chosen != "flash_attention_2":
-        yield Check("machine", "attention", Status.OK, str(chosen))
-    elif run.device != "gpu":
-        detail = "the options choose flash_attention_2, which needs a GPU"
-        yield Check("machine", name, Status.FAILED, detail=detail, fix=f"set {SLOWER_ATTENTION}")
-    elif not list_gpus():
-        yield Check("machine", name, Status.SKIPPED, detail="this machine has no GPU, so the run uses another one")
-    elif problem := flash_attention_problem(loads=run.thorough):
-        fix = f"{flash_attention_fix()}; or set {SLOWER_ATTENTION}"
-        yield Check("machine", name, Status.FAILED, detail=f"{problem}, and the options choose it", fix=fix)
-    else:
-        yield Check("machine", name, Status.OK)
+    chosen, detail = str(options.get("attn_implementation", "flash_attention_2")), ""
+    if chosen == "flash_attention_2":
+        if run.thorough:
+            yield from check_flash_attention(run.device)
+        if installed_version(FLASH_ATTENTION) is None:
+            detail = "flash-attn is not installed; torch's own attention takes its place"
+    yield Check("machine", "attention", Status.OK, chosen, detail)
 
 
 def check_gpus(run: PlannedRun) -> Iterator[Check]:

@@ -24,14 +24,11 @@ import psutil
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
-from verl_video_tools.verl_plugin.post_import import import_after
-
 
 def activate() -> None:
     """Make this process a CPU one. Importing this module has registered the platform."""
     _answer_for_vllm()
     _init_process_group()
-    import_after("verl.workers.engine", "verl_video_tools.verl_plugin.fsdp_engine")
 
 
 # ------------------------------------------------------------------------------------------------------- the platform

@@ -1,21 +1,26 @@
-"""The stand-in for flash-attn: packed sequences, also over two ranks, against the same ones padded."""
+"""Packed sequences without flash-attn, also over two ranks, against the same ones padded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoModelForImageTextToText
 from transformers.monkey_patching import get_patch_mapping
 
 from examples.tiny_models.tiny_model import ARCHITECTURES, Architecture
 from tests.verl_plugin.harness import model_dir
+from tests.verl_plugin.one_call_per_layer import TOWER_HEADS
+from tests.verl_plugin.packing import FUSED, PAIRS
 from tests.verl_plugin.ranks import run_ranks
-from verl_video_tools.verl_plugin.platforms import cpu_attention
+from tests.verl_plugin.test_varlen_attention import check_wide_model
+from tests.verl_plugin.varlen_kernel import relative_error
+from verl_video_tools.verl_plugin import packed_attention
 
 Found = dict[str, dict[str, Any]]
 LINEAR_TOO: tuple[Architecture, ...] = ("qwen3_5", "qwen3_5_moe")
@@ -34,10 +39,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Architecture, s
         return values
 
     return run
-
-
-def relative_error(one: torch.Tensor, other: torch.Tensor) -> float:
-    return float((one - other).norm() / one.norm().clamp(min=1e-12))
 
 
 @pytest.mark.long
@@ -89,24 +90,26 @@ def test_linear_attention_leaks_between_packed_sequences(
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_fused_kernels_lose_gradients_of_the_head_for_qwen3(found: Callable[[Architecture, str], Found]) -> None:
-    """Why docs/memory.md leaves them off: with verl 0.9.1 each rank's part of the head has the gradient of that rank's
-    tokens alone. All else agrees."""
-    values = found("qwen3_vl", "fp32")
-    plain, fused = values["ulysses"], values["fused"]
-    assert plain.keys() == fused.keys()
+@pytest.mark.parametrize(
+    ("family", "how"), [*product(SOFTMAX_ALONE, PAIRS), *product(LINEAR_TOO, ["padded", "each its own"])]
+)
+def test_fused_kernels_compute_the_same(
+    family: Architecture, how: str, found: Callable[[Architecture, str], Found]
+) -> None:
+    """Log-probabilities, entropies and all gradients over two ranks, of which FSDP2 divides the head.
+
+    Without `fsdp_engine.gather_head` Qwen2.5-VL fails with "mixed torch.Tensor and DTensor", and the head of Qwen3-VL
+    has on each rank the gradient of that rank's tokens alone.
+    """
+    values = found(family, "fp32")
+    plain, fused = values[how], values[how + FUSED]
+    assert "failed" not in plain and plain.keys() == fused.keys()
+    assert any("lora_" in name for name in plain) == ("adapter" in how)
+    assert any("visual." in name for name in plain) == ("adapter" not in how and "frozen" not in how)
     for name in ("log_probs", "entropy"):
         torch.testing.assert_close(fused[name], plain[name], rtol=0, atol=1e-5)
     errors = {name: relative_error(plain[name], fused[name]) for name in plain}
-    assert errors.pop("lm_head.weight") > 0.01
     assert max(errors.values()) <= 1e-5, errors
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-def test_fused_kernels_fail_for_qwen2_5(found: Callable[[Architecture, str], Found]) -> None:
-    """Likewise: it multiplies by the head's weight as FSDP2 divides it."""
-    assert "mixed torch.Tensor and DTensor" in found("qwen2_5_vl", "fp32")["fused"]["failed"]
 
 
 @pytest.mark.long
@@ -121,40 +124,12 @@ def test_in_bfloat16_they_differ_by_rounding(how: str, found: Callable[[Architec
     assert difference <= 2 * rounding
 
 
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("num_key_heads", [4, 2])
-def test_no_sequence_attends_to_another(causal: bool, num_key_heads: int) -> None:
-    """Against one attention over everything whose mask is block-diagonal; forward pass and gradients."""
-    lengths = torch.tensor([5, 1, 9])
-    ends = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
-    generator = torch.Generator().manual_seed(0)
-    total = int(lengths.sum())
-    qkv = [
-        torch.randn(total, heads, 8, generator=generator, requires_grad=True)
-        for heads in (4, num_key_heads, num_key_heads)
-    ]
-    owner = torch.arange(3).repeat_interleave(lengths)
-    mask = owner[:, None] == owner[None]
-    if causal:
-        mask = mask.tril()
-    expected = scaled_dot_product_attention(
-        *(values.transpose(0, 1)[None] for values in qkv), attn_mask=mask, scale=0.3, enable_gqa=True
-    )[0].transpose(0, 1)
-    packed = cpu_attention.flash_attn_varlen_func(*qkv, ends, ends, softmax_scale=0.3, causal=causal)
-    torch.testing.assert_close(packed, expected, rtol=0, atol=1e-6)
-    weights = torch.randn(packed.shape, generator=generator)
-    for one, other in zip(
-        torch.autograd.grad((packed * weights).sum(), qkv),
-        torch.autograd.grad((expected * weights).sum(), qkv),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
-
-
-def test_a_sliding_window_is_refused() -> None:
-    tokens, ends = torch.zeros(3, 1, 8), torch.tensor([0, 3])
-    with pytest.raises(NotImplementedError, match="no sliding window"):
-        cpu_attention.flash_attn_varlen_func(tokens, tokens, tokens, ends, ends, window_size=(1, 1))
+@pytest.mark.long
+@pytest.mark.timeout(2500)
+@pytest.mark.parametrize("family", TOWER_HEADS)
+def test_a_model_as_wide_as_a_released_one_is_that_of_unpacked_sequences(family: str, tmp_path: Path) -> None:
+    """8,000 tokens with pictures: forward and backward pass."""
+    assert check_wide_model(family, "released", 8000, tmp_path)["peak_gb"] <= 18
 
 
 @torch.no_grad()
@@ -168,6 +143,6 @@ def test_other_attention_stays_as_it_was() -> None:
         return output
 
     before = logits()
-    cpu_attention.register()
+    packed_attention.register()
     assert torch.equal(logits(), before)
     assert get_patch_mapping() == {}, "every load would look through all modules of transformers"
