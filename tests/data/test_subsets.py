@@ -78,6 +78,16 @@ def test_files_with_the_same_content_are_one_video(tmp_path: Path) -> None:
     assert not are_one(tmp_path, paths["a"], paths["c"])
 
 
+def test_folders_of_frames_are_known_by_their_names(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("kitchen", "hall", "0001/frames", "0002/frames")]
+    for folder in folders:  # of equal size, as files of equal content have
+        folder.mkdir(parents=True)
+    kitchen, hall, *unnamed = (f"{folder}#fps=2" for folder in folders)
+    assert are_one(tmp_path, kitchen, f"{kitchen}&t=1,2", f"{folders[0]}#fps=4")
+    assert not are_one(tmp_path, kitchen, hall)
+    assert not are_one(tmp_path, *unnamed)
+
+
 def test_a_path_that_can_be_no_file_is_known_by_its_name(tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.parquet", [make_row(name) for name in ("a\0b.mp4", "c.mp4")])
     split = split_by_video(rows, tmp_path / "train.parquet", tmp_path / "test.parquet", second_share=0.5)

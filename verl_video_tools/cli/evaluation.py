@@ -30,6 +30,7 @@ from verl_video_tools.cli.options import (
 )
 from verl_video_tools.core.config import read_assignments
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.sample import read_clip
 from verl_video_tools.evaluation import Control
 
 if TYPE_CHECKING:
@@ -312,8 +313,8 @@ class Chat(ToolServices, Served):
         from verl_video_tools.methods.run_settings import read_run_settings, with_run_settings
         from verl_video_tools.rollout.chat_policy import PolicyConfig
 
-        if not self.video.is_file():
-            raise UsageError(f"{self.video} is not a file; name a video file")
+        if (missing := read_clip(self.video).why_missing()) is not None:
+            raise UsageError(missing)
         self.check_server()
         trained = read_run_settings(self.serve or self.processor, self.method)
         fields = with_run_settings(self.serve or self.processor, self.method, read_assignments(self.settings or []))

@@ -159,13 +159,16 @@ class Convert(ExplicitOptions):
             assignments=self.column_map or (),
             videos=self.videos,
             first_option=self.first_option,
+            frame_lists=self.target.with_name(f"{self.target.stem}_frames"),
         )
         lines, is_writable = reader.preview()
         print(*lines, sep="\n")
         if is_writable and not self.yes:
             _confirm(self.target)
         files = BenchmarkFiles(annotations=self.source, videos=self.videos)
-        return convert_annotations(reader, files, self.target, method_name=self.method, split=self.split)
+        conversion = convert_annotations(reader, files, self.target, method_name=self.method, split=self.split)
+        reader.write_frame_lists()
+        return conversion
 
     def _convert_published(self, source_format: str) -> Conversion:
         from verl_video_tools.data.convert import convert_annotations

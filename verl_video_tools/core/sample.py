@@ -264,19 +264,34 @@ def _subtitles(value: Any) -> tuple[Subtitle, ...]:
 
 # ---------------------------------------------------------------------------------------------------------------- clips
 # A clip is a media fragment (W3C Media Fragments URI 1.0): `video.mp4#t=5,10` is `video.mp4` from second 5 to second
-# 10. It may replace the path of a video everywhere, so that rows, records, caches and viewers need no code for clips.
+# 10. `kitchen#fps=2` is the folder `kitchen` of image files, shown two a second, and `kitchen#fps=2&t=5,10` a part of
+# it. Each may replace the path of a video everywhere, so that rows, records, caches and viewers need no code for them.
 # `video.Video` opens it.
-_SECONDS = r"\d{1,9}(?:\.\d{1,9})?"
-_FRAGMENT = re.compile(rf"(?s)(.*)#t=({_SECONDS}),({_SECONDS})")
+_NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
+_FRAGMENT = re.compile(rf"(?s)(.*)#(?:fps=({_NUMBER})|(?:fps=({_NUMBER})&)?t=({_NUMBER}),({_NUMBER}))")
 
 
 class Clip(NamedTuple):
     """A file and a part of it."""
 
     file: str
+    """Of a video of image files: their folder, or the JSON file that lists them."""
     seconds: tuple[float, float] | None
     """Start and end, relative to the file's first frame: the frames that begin in [start, end). None: the whole
     file."""
+    fps: str | None = None
+    """Images a second, of a folder of images, as the path has it; None for a file."""
+
+    def why_missing(self, what: str = "video file") -> str | None:
+        """What is wrong if nothing is at the path; None if there is a file, or a folder of images with a rate.
+
+        Args:
+            what: how a message names what is missing.
+        """
+        if self.fps is None and os.path.isdir(self.file):
+            return f"{self.file} is a folder, no video file; a folder of frames needs its rate: {self.file}#fps=2"
+        is_there = os.path.isfile(self.file) if self.fps is None else os.path.isdir(self.file)
+        return None if is_there else f"no such {what}: {self.file}"
 
 
 def clip_path(file: str | os.PathLike[str], start_seconds: float, end_seconds: float) -> str:
@@ -288,7 +303,8 @@ def clip_path(file: str | os.PathLike[str], start_seconds: float, end_seconds: f
     if not 0 <= start_seconds < end_seconds:
         raise ValueError(f"a clip takes 0 <= start < end in seconds, got {start_seconds} and {end_seconds}")
     times = (f"{seconds:.3f}".rstrip("0").rstrip(".") for seconds in (start_seconds, end_seconds))
-    return f"{os.fspath(file)}#t={','.join(times)}"
+    mark = "#" if read_clip(file).fps is None else "&"
+    return f"{os.fspath(file)}{mark}t={','.join(times)}"
 
 
 def read_clip(path: str | os.PathLike[str]) -> Clip:
@@ -297,4 +313,5 @@ def read_clip(path: str | os.PathLike[str]) -> Clip:
     match = _FRAGMENT.fullmatch(text)
     if match is None:
         return Clip(text, None)
-    return Clip(match[1], (float(match[2]), float(match[3])))
+    file, rate, rate_of_part, start, end = match.groups()
+    return Clip(file, None if start is None else (float(start), float(end)), rate or rate_of_part)

@@ -84,7 +84,8 @@ def make_row(
             question that ends with lines such as ``A. a lamp`` has these as its options.
         answer: the truth. With options the right one's letter or text; else a text, a number, or ``[start, end]`` in
             seconds.
-        video_path: made absolute; links stay as they are. May name a part of the file, ``v.mp4#t=5,10`` in seconds.
+        video_path: made absolute; links stay as they are. May name a part of the file, ``v.mp4#t=5,10`` in seconds, or
+            images, ``folder#fps=2`` or ``list.json`` (docs/own-data.md).
         options: texts in the order of their letters; letters that all of them begin with are dropped.
         question_type: None: `mc` with options or where the answer is a letter, `segment` for ``[start, end]``,
             `numeric` for a number, else `open`, which needs a judge.

@@ -32,7 +32,8 @@ _PIECE = "(?:scene|clip|split|part|seg|segment|shot|chunk|trim)"
 # "dQw4w9WgXcQ", "v_dQw4w9WgXcQ", "ytb_dQw4w9WgXcQ", with what tools that cut or fetch videos write after it:
 # "_10_25.5" (the decimals are one more tail), "-Scene-001", "-720p", ".f137".
 _BARE_ID = re.compile(rf"(?:v_|ytb_|yt_)?([\w-]{{11}})(?:[_.-](?:\d+p?|f\d+|(?i:{_PIECE})\d*))*", re.ASCII)
-_ONLY_A_PIECE = re.compile(rf"(?i:{_PIECE})(?:[_.-]?\d+)*", re.ASCII)  # "split_1", "Scene-001", "part2"
+# "split_1", "Scene-001", "part2", and what folders of a video's frames are called
+_ONLY_A_PIECE = re.compile(rf"(?i:{_PIECE}|frames?|images?|imgs?)(?:[_.-]?\d+)*", re.ASCII)
 _TIMED_CLIP = re.compile(r"(.+)_(\d+(?:\.\d+)?)_(\d+(?:\.\d+)?)", re.ASCII | re.DOTALL)  # "RPY8D_0.0_15.2"
 _WORDS = re.compile(r"(?:[A-Z]?[a-z]{2,}|[A-Z]{2,}|\d+|[_-])+", re.ASCII)  # "TrainVideos", "VideoClips1"
 _ID_IN_BRACKETS = re.compile(r"\[([\w-]{11})\]$", re.ASCII)  # as yt-dlp names its files
@@ -120,7 +121,8 @@ def _identities(paths: set[str]) -> dict[str, set[str]]:
     by_size: dict[int, list[str]] = defaultdict(list)
     for path in paths:
         try:
-            by_size[os.path.getsize(path)].append(path)
+            if os.path.isfile(path):  # a folder of frames is known by its name only
+                by_size[os.path.getsize(path)].append(path)
         except (OSError, ValueError):
             continue  # not there, or no path, with a NUL in it: known by its name only
     for size, alike in by_size.items():

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import string
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 
-from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.errors import RowError, UsageError, writing
+from verl_video_tools.core.files import write_text
 from verl_video_tools.core.machine import page
 from verl_video_tools.core.numbers import clock_seconds
 from verl_video_tools.core.sample import check_question, clip_path, read_clip
@@ -33,8 +36,16 @@ from verl_video_tools.data.formats.fields import (
 from verl_video_tools.data.parquet import read_schema
 from verl_video_tools.data.rows import make_row
 from verl_video_tools.grading.segments import read_segment
+from verl_video_tools.video.frame_files import (
+    IMAGE_SUFFIXES,
+    LIST_SUFFIX,
+    frame_list,
+    frames_of_folder,
+    read_rate,
+    with_rate,
+)
 
-FIELDS = ("question", "answer", "options", "video", "segment", "id", "type", "classification")
+FIELDS = ("question", "answer", "options", "video", "fps", "times", "segment", "id", "type", "classification")
 """What a row takes from a table: a column of that name, without case, or those that `--map` names."""
 NEEDED = ("question", "answer", "video")
 SEGMENT_ENDS = ("start", "end")
@@ -56,8 +67,11 @@ _ANY_JUDGE = object()
 class Table(Benchmark):
     """Your own questions: a CSV, TSV, JSON, JSON lines or parquet file, or a folder of a Hugging Face data set.
 
-    Columns are those that `--map` names, or those with the name of a field: question, answer, options, video, segment
-    (or start and end), id, type, classification (page Your own data).
+    Columns are those that `--map` names, or those with the name of a field: question, answer, options, video, fps,
+    times, segment (or start and end), id, type, classification (page Your own data).
+
+    Attributes:
+        frame_lists: files of the lists of frames that rows name, to be written beside the rows (`write_frame_lists`).
     """
 
     name = "table"
@@ -70,6 +84,7 @@ class Table(Benchmark):
         assignments: Sequence[str] = (),
         videos: Path | None = None,
         first_option: int | None = None,
+        frame_lists: Path | None = None,
     ) -> None:
         """Find the files of a table, and which of its columns hold what.
 
@@ -81,6 +96,7 @@ class Table(Benchmark):
             videos: folder of the videos; None: paths start from the table's folder.
             first_option: the number that answers give the first of a question's options, 0 or 1; None: answers are
                 letters or texts of options.
+            frame_lists: folder for the lists of videos whose frames the table lists; None: beside the table.
 
         Raises:
             UsageError: the table cannot be read or has no rows, its folder holds several tables, a needed field has no
@@ -91,6 +107,8 @@ class Table(Benchmark):
         self.first_option = first_option
         self.files, self.split = _files_and_split(path, split)
         folder = path if path.is_dir() else path.parent
+        self.frame_lists: dict[Path, str] = {}
+        self._frame_lists_folder = frame_lists or folder
         self.folders = (videos,) if videos is not None else tuple(dict.fromkeys((folder, self.files[0].parent)))
         media = [field.name for field in self._schema() if _holds_bytes(field.type)]
         self.column_names = tuple(name for name in self._read_column_names() if name not in media)
@@ -134,7 +152,7 @@ class Table(Benchmark):
         row = make_row(
             question,
             truth,
-            find_table_video(video_name_of(self._cell(entry, "video")), self.folders, moved=self.videos is not None),
+            self._video(entry),
             options=options,
             question_type=cast("QuestionType | None", question_type),  # `Sample.from_row` refuses others
             video_segment_seconds=segment_of(self._cells(entry, "segment")),
@@ -148,6 +166,42 @@ class Table(Benchmark):
         except UsageError as error:
             raise RowError(str(error)) from error
         return row
+
+    def _video(self, entry: Entry) -> str:
+        """The path of a video file, of a folder of frames with its rate, or of a list of frames."""
+        timing = (self._cell(entry, name) for name in ("fps", "times"))
+        rate, times = (None if is_empty(cell) else _parsed(cell) for cell in timing)
+        cell, moved = self._cell(entry, "video"), self.videos is not None
+        names = [] if is_empty(cell) else _parsed(cell)
+        frames: tuple[Path, ...] = ()
+        if _is_list_of_frames(names):
+            frames = tuple(find_table_video(video_name_of(name), self.folders, moved=moved) for name in names)
+        else:
+            path = find_table_video(video_name_of(cell), self.folders, moved=moved)
+            if not path.is_dir():
+                return str(path)  # a video file has times of its own
+        try:
+            if not frames and times is None:
+                return with_rate(path, read_rate(rate))
+            frames = tuple(Path(os.path.abspath(frame)) for frame in frames or frames_of_folder(path))
+            content = frame_list(frames, rate, times)
+        except (OSError, ValueError) as error:
+            raise RowError(f"the frames of the video: {error}") from error
+        digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+        listed = self._frame_lists_folder / f"{frames[0].parent.name}-{digest}{LIST_SUFFIX}"
+        self.frame_lists[listed] = content
+        return str(listed)
+
+    def write_frame_lists(self) -> None:
+        """Write the lists of frames that the rows read so far name.
+
+        Raises:
+            UsageError: they cannot be written.
+        """
+        for path, content in self.frame_lists.items():
+            with writing(path, "name a file of rows in a folder that can be written"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_text(path, content)
 
     def _cells(self, entry: Entry, field: str) -> list[Any]:
         """The cells of a field; none where the table has no column for it."""
@@ -403,9 +457,18 @@ def video_name_of(value: Any) -> str:
     return text
 
 
+def _is_list_of_frames(cell: Any) -> bool:
+    """Whether a cell lists image files; a list of anything else is no video."""
+    return (
+        isinstance(cell, list)
+        and bool(cell)
+        and all(isinstance(name, str) and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES for name in cell)
+    )
+
+
 def find_table_video(name: str, folders: Sequence[Path], *, moved: bool = False) -> Path:
     """A video by the path in a table, absolute or relative to the first of the folders that has it, with or without its
-    suffix; a part of a video (``v.mp4#t=5,10``) by its file.
+    suffix; a part of a video (``v.mp4#t=5,10``) by its file; a folder of frames, with or without its rate.
 
     Args:
         moved: paths may be those of another machine, of which the longest end that lies in the folder counts.
@@ -413,13 +476,17 @@ def find_table_video(name: str, folders: Sequence[Path], *, moved: bool = False)
     Raises:
         RowError: there is no such file.
     """
-    file, seconds = read_clip(name)
+    file, seconds, rate = read_clip(name)
     places = [Path(os.path.normpath(folder / file)) for folder in folders]  # of an absolute path, the path itself
-    path = next((path for place in places for path in with_suffixes(place) if path.is_file()), None)
+    is_there = Path.is_file if rate is None else Path.is_dir
+    path = next((path for place in places for path in with_suffixes(place) if is_there(path)), None)
+    if path is None and seconds is None:  # a folder of frames, whose rate stands in a column
+        path = next(filter(Path.is_dir, places), None)
     if path is None and not moved:
         raise RowError(
             f"no video {file!r} (looked for {os.path.abspath(places[0])}); put it there, or name its folder with "
             "--videos"
         )
     path = path or find_moved_video(folders[0], file)
+    path = path if rate is None else Path(with_rate(path, Fraction(rate)))
     return path if seconds is None else Path(clip_path(path, *seconds))

@@ -171,7 +171,7 @@ def probe_videos(
     """
     rows = (row for batch in row_batches(source, ("extra_info",)) for row in batch.to_pylist())
     named = dict.fromkeys(path for row in rows if (path := _video_path(row)) is not None)
-    paths = [path for path in named if os.path.isfile(read_clip(path).file)]
+    paths = [path for path in named if read_clip(path).why_missing() is None]
 
     openers: SimpleQueue[IsolatedOpener] = SimpleQueue()
     for _ in range(jobs):
@@ -257,8 +257,7 @@ def row_report(
 
 def _media_problems(sample: Sample, method: Method | None) -> Iterator[str]:
     """What is wrong with videos and images; their content is not checked."""
-    files = [read_clip(path).file for path in sample.videos]
-    yield from (f"no such video file: {file}" for file in files if not os.path.isfile(file))
+    yield from filter(None, (read_clip(path).why_missing() for path in sample.videos))
     yield from (f"no such image file: {path}" for path in sample.image_paths if not os.path.isfile(path))
     if method is None:
         return

@@ -14,10 +14,31 @@ from verl_video_tools.video.resize import fit_envelope
 BACKGROUND = (255, 255, 255)
 """RGB behind transparent pixels, as qwen-vl-utils has it."""
 
-_UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+"""What Pillow raises on a file that is no image, or a damaged one."""
 _ORIENTATION = 0x0112
 _ON_ITS_SIDE = frozenset({5, 6, 7, 8})
 """Values of that EXIF tag with which width and height change places."""
+
+
+def upright_picture(path: str | os.PathLike[str], max_pixels: int | None = None) -> Image.Image:
+    """An image file as RGB, rotated by EXIF, on white, at its own size.
+
+    Args:
+        max_pixels: a larger image is refused before it is decoded.
+
+    Raises:
+        UNREADABLE: it cannot be read.
+    """
+    with Image.open(path) as file:
+        if max_pixels is not None and file.width * file.height > max_pixels:
+            raise ValueError(f"{file.width}x{file.height} is larger than the {max_pixels} pixels that are read")
+        upright = ImageOps.exif_transpose(file)
+        if upright.has_transparency_data:
+            shown = Image.new("RGBA", upright.size, BACKGROUND)
+            shown.alpha_composite(upright.convert("RGBA"))
+            upright = shown
+        return upright.convert("RGB")
 
 
 def planned_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePart:
@@ -33,7 +54,7 @@ def planned_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePar
             width, height = file.size
             if file.getexif().get(_ORIENTATION) in _ON_ITS_SIDE:
                 width, height = height, width
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise RowError(f"cannot read the image {path}: {error}") from error
     return ImagePart(FrameRecord(number, 0.0, *fit_envelope(width, height, envelope)))
 
@@ -48,14 +69,8 @@ def read_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePart:
         RowError: it cannot be read.
     """
     try:
-        with Image.open(path) as file:
-            upright = ImageOps.exif_transpose(file)
-            if upright.has_transparency_data:
-                shown = Image.new("RGBA", upright.size, BACKGROUND)
-                shown.alpha_composite(upright.convert("RGBA"))
-                upright = shown
-            picture = upright.convert("RGB")
-    except _UNREADABLE as error:
+        picture = upright_picture(path)
+    except UNREADABLE as error:
         raise RowError(f"cannot read the image {path}: {error}") from error
     width, height = fit_envelope(picture.width, picture.height, envelope)
     if (width, height) != picture.size:

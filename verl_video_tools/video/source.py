@@ -17,6 +17,7 @@ from av.stream import Discard, Disposition
 from av.video.stream import VideoStream
 
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoNotFoundError
+from verl_video_tools.core.sample import Clip
 from verl_video_tools.video.file_head import missing_bytes, why_no_video
 
 FORMATS = (
@@ -119,6 +120,8 @@ class VideoSource:
             raise VideoNotFoundError(f"{self.path}: no such video file") from None
         except OSError as error:  # for one, a folder on the way that may not be entered
             raise UnreadableVideoError(f"{self.path}: cannot be opened as a video: {error.strerror}") from error
+        if stat.S_ISDIR(status.st_mode):
+            raise UnreadableVideoError(str(Clip(os.fspath(path), None).why_missing()))
         if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device may wait for ever
             raise UnreadableVideoError(f"{self.path}: not a regular file, so no video can be read from it")
         self.size_bytes, self._modified_ns = status.st_size, status.st_mtime_ns

@@ -1,4 +1,4 @@
-"""`Video`: the frames of one file, exact in time."""
+"""`Video`: the frames of one file, or of many image files, exact in time."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from verl_video_tools.core.errors import (
 )
 from verl_video_tools.core.sample import read_clip
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, PixelBox, VideoInfo
-from verl_video_tools.video.backends import chosen_backend, open_backend
+from verl_video_tools.video.backends import Backend, chosen_backend, open_backend
 from verl_video_tools.video.batch import DecodedFrame, FrameView, batch_of
 from verl_video_tools.video.frame_converter import FrameConverter
-from verl_video_tools.video.reader import IndexMismatch, open_reader
+from verl_video_tools.video.frame_files import FrameFileReader, find_frame_files
+from verl_video_tools.video.reader import FrameReader, IndexMismatch, open_reader
 from verl_video_tools.video.resize import missing_sides
 from verl_video_tools.video.source import MAX_DURATION_SECONDS, NEVER, Deadline, LostFileError, VideoSource
 
@@ -55,6 +56,8 @@ class FileIdentity(NamedTuple):
     modified_ns: int
     clip: str = ""
     """Which part of the file is meant, in words; empty: all of it."""
+    frames: str = ""
+    """Digest of the image files, for a video of those."""
 
 
 def file_identity(path: str | os.PathLike[str]) -> FileIdentity:
@@ -64,9 +67,11 @@ def file_identity(path: str | os.PathLike[str]) -> FileIdentity:
         VideoNotFoundError: there is no such file.
         UnreadableVideoError: the file system does not let us look, or the path can be none.
     """
-    file, seconds = read_clip(path)
+    clip = read_clip(path)
+    part = "" if clip.seconds is None else "{} to {}".format(*clip.seconds)
     try:
-        resolved = Path(file).resolve()
+        frame_files = find_frame_files(clip)
+        resolved = Path(clip.file).resolve()
         status = resolved.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise VideoNotFoundError(f"{path}: no such video file ({error.strerror})") from error
@@ -74,8 +79,8 @@ def file_identity(path: str | os.PathLike[str]) -> FileIdentity:
         raise UnreadableVideoError(f"{path}: cannot be read ({error.strerror})") from error
     except (RuntimeError, ValueError) as error:  # a loop of symbolic links, before Python 3.13; a NUL in the path
         raise UnreadableVideoError(f"{path}: cannot be read ({error})") from error
-    clip = "" if seconds is None else "{} to {}".format(*seconds)
-    return FileIdentity(str(resolved), status.st_size, status.st_mtime_ns, clip)
+    digest = "" if frame_files is None else frame_files.digest()
+    return FileIdentity(str(resolved), status.st_size, status.st_mtime_ns, part, digest)
 
 
 @contextmanager
@@ -108,7 +113,8 @@ class Video:
     (`video.reader`), so that only pixels need the file afterwards. Several threads may use one object; they take turns.
 
     Args:
-        path: a local file, or a part of one (`core.sample`), which then is all that there is to see.
+        path: a local file; a folder of images with its rate, or a JSON file that lists images (`video.frame_files`); or
+            a part of one (`core.sample`), which then is all that there is to see.
         deadline_seconds: time that opening may take.
         backend: what decodes the frames: "pyav", "torchcodec" or "decord" (see `video.backends`); None takes the
             environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" replaces damaged
@@ -133,17 +139,20 @@ class Video:
         self._converter = FrameConverter()
         self.identity = file_identity(path)  # before opening: frames may be shared under an old name, not a new one
         self.path = Path(path)
-        file, clip_seconds = read_clip(path)
-        self._source: VideoSource | None = None
+        clip = read_clip(path)
+        self._source: VideoSource | FrameFileReader | None = None
+        self._decoder: Backend | None = None
         with report_as_unreadable(self.path):
-            source = VideoSource(file)
+            frame_files = find_frame_files(clip)
+            source = VideoSource(clip.file) if frame_files is None else FrameFileReader(frame_files, deadline)
             try:
                 self._time_base = source.time_base
-                self._reader = open_reader(source, deadline)
-                self._frames = self._frames_of_clip(clip_seconds)
+                self._reader = source if isinstance(source, FrameFileReader) else open_reader(source, deadline)
+                self._frames = self._frames_of_clip(clip.seconds)
                 self.info = self._info(source)
-                # Only now: torchcodec and decord have no limits of their own.
-                self._decoder = open_backend(self.backend, source, self._reader, deadline)
+                if isinstance(source, VideoSource) and isinstance(self._reader, FrameReader):
+                    # Only now: torchcodec and decord have no limits of their own.
+                    self._decoder = open_backend(self.backend, source, self._reader, deadline)
             except BaseException:
                 source.close()
                 raise
@@ -163,7 +172,7 @@ class Video:
             raise UnreadableVideoError(f"{self.path}: the file has no frame that begins in this part of it")
         return frames
 
-    def _info(self, source: VideoSource) -> VideoInfo:
+    def _info(self, source: VideoSource | FrameFileReader) -> VideoInfo:
         index, frames, num_frames = self._reader.index, self._frames, len(self._frames)
         first_pts, last_pts = (int(index.frame_pts[number]) for number in (frames[0], frames[-1]))
         next_pts = int(index.frame_pts[frames.stop]) if frames.stop < len(index) else last_pts + index.last_duration
@@ -396,7 +405,7 @@ class Video:
         self._converter = FrameConverter()
 
     @contextmanager
-    def _locked(self, deadline: Deadline) -> Iterator[VideoSource]:
+    def _locked(self, deadline: Deadline) -> Iterator[VideoSource | FrameFileReader]:
         """The opened file, for a thread that reads it. What was read from a file that changed meanwhile is refused."""
         left_seconds = deadline.left_seconds()
         if not self._lock.acquire(timeout=-1 if left_seconds is None else left_seconds):
@@ -427,7 +436,7 @@ class Video:
         earlier, later = self._time_of(shown), self._time_of(shown + 1)
         return shown + 1 if later - seconds <= seconds - earlier + HALF_WAY_TOLERANCE_SECONDS else shown
 
-    def _opened(self) -> VideoSource:
+    def _opened(self) -> VideoSource | FrameFileReader:
         """Raise ClosedVideoError after `close`: the file may be another one by now, with other frames."""
         if self._source is None:
             raise ClosedVideoError(f"{self.path}: the video was closed")

@@ -24,11 +24,13 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The table of the page, its dialogue, their videos, and a data set of the Hub."""
-    (table,), (dialogues,) = blocks("csv"), blocks("json")
-    (tmp_path / "questions.csv").write_text(table)
+    """The tables of the page, its dialogue, their videos, and a data set of the Hub."""
+    (dialogues,) = blocks("json")
+    for name, table in zip(("questions.csv", "frames.csv"), blocks("csv"), strict=True):
+        (tmp_path / name).write_text(table)
     (tmp_path / "dialogues.json").write_text(dialogues)
     touch(tmp_path, "videos/kitchen.mp4", "videos/hall.mp4", "my_dataset/a.mp4")
+    touch(tmp_path, "frames/hall/1.jpg", "frames/k/1.jpg", "frames/k/5.jpg")
     for video in (tmp_path / "videos").iterdir():
         video.write_text(video.name)  # split tells videos apart by their content, too
     for split in ("train", "test"):
@@ -40,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_command_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = [line for block in blocks("bash") for line in block.splitlines()]
-    assert len(commands) == 8 and all(command.startswith("vvt ") for command in commands)
+    assert len(commands) == 9 and all(command.startswith("vvt ") for command in commands)
     for command in commands:
         assert run(shlex.split(command)[1:]) == 0, command
     rows = read_rows(folder / "rows.parquet")
@@ -51,6 +53,9 @@ def test_every_command_runs(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     for name in ("mapped", "elsewhere"):
         for row, same in zip(read_rows(folder / f"{name}.parquet"), rows, strict=True):
             assert row["extra_info"] == same["extra_info"]
+    of_folder, of_list = read_rows(folder / "of_frames.parquet")
+    assert of_folder["extra_info"]["video_path"] == f"{folder}/frames/hall#fps=2"
+    assert Path(of_list["extra_info"]["video_path"]).parent == folder / "of_frames_frames"
     (hub,) = read_rows(folder / "hub.parquet")
     assert (hub["extra_info"]["question"], hub["extra_info"]["split"]) == ("Who is in train?", "train")
     assert hub["extra_info"]["video_path"] == f"{folder}/my_dataset/a.mp4"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import string
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,9 +16,12 @@ from hypothesis import strategies as st
 
 from tests.data.row_files import read_rows
 from tests.data.table.tables import convert, touch, write_csv, write_jsonl, write_parquet
+from tests.video.test_frame_files import write_frames
+from tests.videos.files import read_number
 from verl_video_tools.core.machine import page
 from verl_video_tools.core.types import Sample
-from verl_video_tools.data.validate import validate_file
+from verl_video_tools.data.validate import probe_videos, validate_file
+from verl_video_tools.video import Video
 
 QUESTIONS = [
     {"question": "What does she carry?", "options": ["a lamp", "a chair"], "answer": "B", "video": "videos/a.mp4"},
@@ -343,3 +347,67 @@ def test_any_bytes_are_read_or_told(content: bytes, suffix: str) -> None:
         head = b"question,answer,video\n" if suffix == "csv" else b""
         source.write_bytes(head + content)
         assert convert(source, Path(name) / "rows.parquet", "--yes") in (0, 2)
+
+
+def frames_of(path: str, times: list[float]) -> list[int]:
+    """The numbers that the images of a video show, which begins each at its time."""
+    with Video(path) as video:
+        assert video.timestamps_seconds().tolist() == times
+        return [read_number(frame) for frame in video.frames_at_indices(range(len(times))).frames_THWC]
+
+
+@pytest.mark.parametrize("write", [write_csv, write_jsonl, write_parquet])
+def test_videos_of_images(write: Callable[..., Path], tmp_path: Path) -> None:
+    write_frames(tmp_path / "k", [f"{number}.png" for number in range(9, 13)])
+    listed = [f"k/{number}.png" for number in (9, 11)]
+    asked = {"question": "What?", "answer": "a boy"}
+    records = [
+        {**asked, "video": "k", "fps": 2.5, "times": None},
+        {**asked, "video": "k#fps=4", "fps": None, "times": None},
+        {**asked, "video": "k", "fps": None, "times": [0, 1, 4, 6]},
+    ]
+    of_lists = [
+        {**asked, "video": listed, "fps": None, "times": [0, 0.1]},
+        {**asked, "video": listed, "fps": "30000/1001", "times": None},
+    ]
+    for number, some in enumerate((records, of_lists)):  # a column of parquet holds one kind
+        target = tmp_path / f"rows{number}.parquet"
+        assert convert(write(tmp_path / f"qa{number}.{write.__name__[6:]}", some), target, "--yes") == 0
+        assert not [each for each in validate_file(target, videos=probe_videos(target, 1, 10)) if each.problems]
+    paths = [row["extra_info"]["video_path"] for name in "01" for row in read_rows(tmp_path / f"rows{name}.parquet")]
+    assert paths[:2] == [f"{tmp_path}/k#fps=2.5", f"{tmp_path}/k#fps=4"]
+    assert frames_of(paths[0], [0, 0.4, 0.8, 1.2]) == [0, 1, 2, 3]
+    assert frames_of(paths[2], [0, 1, 4, 6]) == [0, 1, 2, 3]
+    assert frames_of(paths[3], [0, 0.1]) == [0, 2]
+    assert frames_of(paths[4], [0, 1001 / 30000]) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"video": "k"}, "frames need a rate (fps), or times in seconds"),
+        ({"video": "k", "fps": -2}, "must be a positive number, got '-2'"),
+        ({"video": "k", "fps": 2, "times": [0, 1]}, "got both"),
+        ({"video": "k", "times": [0, 1, 2]}, "2 frames need 2 times"),
+        ({"video": ["k/1.png", "k/2.png"], "times": [0, 0]}, "must increase"),
+        ({"video": ["k/1.png", "k/7.png"], "fps": 2}, "no video 'k/7.png'"),
+        ({"video": ["a.mp4", "b.mp4"], "fps": 2}, "a row names one video"),
+        ({"video": "empty", "fps": 2, "times": [0]}, "the folder has no image"),
+    ],
+)
+def test_videos_of_images_that_cannot_be_written(
+    cells: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    touch(tmp_path, "k/1.png", "k/2.png", "a.mp4", "b.mp4", "empty/notes.txt")
+    table = write_jsonl(tmp_path / "qa.jsonl", [{"question": "What?", "answer": "a boy", **cells}])
+    assert convert(table, tmp_path / "rows.parquet", "--yes") == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "rows_frames").exists()
+
+
+def test_a_rate_beside_video_files_changes_nothing(tmp_path: Path) -> None:
+    touch(tmp_path, "videos/a.mp4")
+    table = write_jsonl(tmp_path / "qa.jsonl", [{**QUESTIONS[0], "fps": "n/a", "times": "0:10"}])
+    assert convert(table, tmp_path / "rows.parquet", "--yes") == 0
+    (row,) = read_rows(tmp_path / "rows.parquet")
+    assert row["extra_info"]["video_path"] == f"{tmp_path}/videos/a.mp4"

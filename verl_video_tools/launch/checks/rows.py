@@ -243,10 +243,10 @@ def _has_our_rows(run: PlannedRun) -> bool:
 def _missing_file(run: PlannedRun, row: Mapping[str, Any]) -> str:
     """What is wrong with the first file that a row names and that processes do not find; empty where they do."""
     for path in all_media_of(row.get("extra_info") or {}):
-        file = read_clip(path).file
-        if not os.path.isfile(file):
-            return f"no such file: {file}"
-        if run.uses_other_nodes and not os.path.isabs(file):
+        clip = read_clip(path)
+        if (missing := clip.why_missing("file")) is not None:
+            return missing
+        if run.uses_other_nodes and not os.path.isabs(file := clip.file):
             return f"{file} is a relative path, and other nodes run in other folders"
     return ""
 
