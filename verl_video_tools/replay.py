@@ -37,8 +37,9 @@ from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-_CALL_FIELDS = ("name", "arguments", "ok", "error", "frames", "text", "model_calls")
-"""`text` only of calls that answered in words, `model_calls` only of those whose tool asked a model."""
+_CALL_FIELDS = ("name", "arguments", "ok", "error", "frames", "text", "model_calls", "pictures")
+"""`text` only of calls that answered in words, `model_calls` only of those whose tool asked a model, `pictures` only of
+those whose tool made some."""
 
 
 async def areplay(

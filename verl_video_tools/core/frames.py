@@ -62,9 +62,12 @@ class FrameRecord:
     region: PixelBox | None = None
     video: int = 0
     """Number of the row's video, from 0. Records have this key if it is not 0."""
+    digest: str | None = None
+    """Of the pixels of a picture that a tool has made, which is no frame: its `index` is -1. Records have this key if
+    it is not None."""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON, with `region` (left, top, right, bottom) and `video` only if they are not the defaults."""
+        """JSON, with `region` (left, top, right, bottom), `video` and `digest` only if they are not the defaults."""
         data: dict[str, Any] = {
             "index": self.index,
             "timestamp_seconds": self.timestamp_seconds,
@@ -75,6 +78,8 @@ class FrameRecord:
             data["region"] = list(self.region)
         if self.video:
             data["video"] = self.video
+        if self.digest is not None:
+            data["digest"] = self.digest
         return data
 
     @classmethod

@@ -1,12 +1,20 @@
-"""Images as bytes of an image file, to be sent to a model."""
+"""Images as bytes of an image file, to be sent to a model, and the names of their pixels."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+
+
+def image_name(pixels_HWC: npt.NDArray[np.uint8]) -> str:
+    """A hash of an image's size and pixels."""
+    digest = hashlib.blake2b(repr(pixels_HWC.shape).encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(pixels_HWC).data)
+    return digest.hexdigest()
 
 
 def encode_image(pixels_HWC: npt.NDArray[np.uint8], jpeg_quality: int | None = None) -> tuple[str, bytes]:

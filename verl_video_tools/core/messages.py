@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.frames import FrameRecord
 
 IMAGE_MARK = "<image>"
@@ -38,9 +39,20 @@ def content_text(content: Content) -> str:
     return "".join(part if isinstance(part, str) else IMAGE_MARK for part in content)
 
 
-def with_pixels(content: Content, images: Iterable[ImagePart]) -> Content:
-    """Planned content with the decoded `images` of the same records."""
+def with_pixels(content: Content, images: Sequence[ImagePart]) -> Content:
+    """Planned content with the decoded `images` of the same records.
+
+    Raises:
+        UsageError: it shows another image, or other pixels.
+    """
     decoded = {image.record: image for image in images}
+    arrays = {id(image.pixels_HWC) for image in images}  # a frame that was requested twice has two
+    for part in content_images(content):
+        if part.record not in decoded or (part.pixels_HWC is not None and id(part.pixels_HWC) not in arrays):
+            raise UsageError(
+                f"a message shows an image that is none of its frames, or pixels that are not theirs, got {part}; only "
+                "a tool brings pictures of its own, in ToolPlan.pictures"
+            )
     return tuple(part if isinstance(part, str) else decoded[part.record] for part in content)
 
 

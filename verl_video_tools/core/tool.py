@@ -21,7 +21,7 @@ class ShownFrame:
     """One image that the model was shown.
 
     Attributes:
-        index: number of the frame, in presentation order of its video.
+        index: number of the frame, in presentation order of its video; -1 for a picture that a tool has made.
         timestamp_seconds: presentation time of the frame, as its decoder reported it.
         turn: 0 for the initial frames, n for frames that answered the n-th assistant turn.
         region: the part of the displayed frame that was shown; None if the whole frame was shown.

@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from verl_video_tools.core.errors import BUDGET_CODES, EMPTY_CODES, FAILURE_CODES, CallError
 from verl_video_tools.core.frames import FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.core.messages import ImagePart
@@ -67,13 +70,33 @@ class ParsedTurn:
 
 @dataclass(frozen=True)
 class ToolPlan:
-    """The result of a call, planned before a pixel is decoded: frames, facts and text."""
+    """The result of a call, planned before a frame of it is decoded: frames, facts, text and pictures."""
 
     frames: FrameRequest | None = None
     result: Mapping[str, Any] = field(default_factory=dict)
     """JSON-able facts, e.g. ``{"frame_number": 815}``; kept in the record, for rewards."""
     text: str | None = None
     """Text of the result, alone or before the frames. It is recorded and counts towards the budget."""
+    pictures: tuple[npt.NDArray[np.uint8], ...] = field(default=(), compare=False)
+    """Pictures that the tool has made, RGB (height, width, 3), shown before the frames. They are resized to the
+    processor's bounds, recorded as PNG, and count towards the budget. Their pixels may depend on the call and the video
+    alone: fine-tuning makes them again."""
+
+
+@dataclass(frozen=True)
+class ToolPicture:
+    """A picture that a tool has made, in the record of its call.
+
+    Attributes:
+        digest: of the pixels as the tool made them.
+        width, height: as it was shown.
+        png: the file of what was shown, in base64.
+    """
+
+    digest: str
+    width: int
+    height: int
+    png: str = field(repr=False)
 
 
 @dataclass
@@ -97,6 +120,8 @@ class CallRecord:
     """Text of the result (`ToolPlan.text`); None without."""
     model_calls: list[ModelCall] = field(default_factory=list)
     """The tool's requests to its model while the call was planned, in order, including failed ones."""
+    pictures: list[ToolPicture] = field(default_factory=list)
+    """Pictures that the tool has made (`ToolPlan.pictures`). Records have this key if there are any."""
 
     def failed(self) -> bool:
         """Whether the call failed through no fault of the policy (`errors.FAILURE_CODES`)."""
@@ -115,11 +140,13 @@ class CallRecord:
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """A call's record, its images in the order of `record.frames`, and the video."""
+    """A call's record, its images in the order of `record.frames`, the video, and the pictures that its tool has made,
+    in the order of `record.pictures`."""
 
     record: CallRecord
     images: tuple[ImagePart, ...] = ()
     video: VideoInfo | None = None
+    pictures: tuple[ImagePart, ...] = ()
 
 
 @dataclass
@@ -227,6 +254,10 @@ class Trajectory:
             f"{_frames_in_words(self.initial_frame_indices())}"
         )
 
+    def picture_digests(self) -> list[str]:
+        """Of the pictures that tools have made, in order."""
+        return [picture.digest for call in self.calls() for picture in call.pictures]
+
     def calls(self) -> list[CallRecord]:
         return [call for turn in self.turns for call in turn.calls]
 
@@ -275,7 +306,13 @@ class Trajectory:
             exchanges = [
                 ModelCall(**{**each, "frames": frames(each["frames"])}) for each in record.get("model_calls", ())
             ]
-            parsed = {"error": error, "frames": frames(record["frames"]), "model_calls": exchanges}
+            pictures = [ToolPicture(**picture) for picture in record.get("pictures", ())]
+            parsed = {
+                "error": error,
+                "frames": frames(record["frames"]),
+                "model_calls": exchanges,
+                "pictures": pictures,
+            }
             return CallRecord(**{**record, **parsed})
 
         turns = [Turn(**{**turn, "calls": [call(record) for record in turn["calls"]]}) for turn in data["turns"]]
@@ -312,7 +349,7 @@ def _leave_out(record: dict[str, Any], defaults: Mapping[str, Any]) -> None:
 
 
 _LEFT_OUT: Mapping[str, Any] = {"visuals": "video", "provenance": None, "more_videos": [], "verification": None}
-_LEFT_OUT_OF_CALLS: Mapping[str, Any] = {"text": None, "model_calls": []}
+_LEFT_OUT_OF_CALLS: Mapping[str, Any] = {"text": None, "model_calls": [], "pictures": []}
 """Defaults of keys that records leave out."""
 
 

@@ -44,6 +44,7 @@ from verl_video_tools.core.trajectory import ParsedTurn as ParsedTurn
 from verl_video_tools.core.trajectory import StopReason as StopReason
 from verl_video_tools.core.trajectory import ToolCall as ToolCall
 from verl_video_tools.core.trajectory import ToolOutcome as ToolOutcome
+from verl_video_tools.core.trajectory import ToolPicture as ToolPicture
 from verl_video_tools.core.trajectory import ToolPlan as ToolPlan
 from verl_video_tools.core.trajectory import Trajectory as Trajectory
 from verl_video_tools.core.trajectory import Turn as Turn

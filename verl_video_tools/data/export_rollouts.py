@@ -180,11 +180,12 @@ def rows_of_records(
 
 
 def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows of `rows_of_records` as a table; `retrieved_frames` and `model_calls` are columns if any row holds some."""
+    """Rows of `rows_of_records` as a table; `retrieved_frames`, `model_calls` and `picture_digests` are columns if any
+    row holds some."""
     table = pa.Table.from_pylist(rows)  # its columns are those of the first row, so all rows have the same
     if not rows:
         return table
-    empty = {"retrieved_frames": [], "model_calls": "[]"}
+    empty = {"retrieved_frames": [], "model_calls": "[]", "picture_digests": "[]"}
     table = table.drop_columns([name for name, value in empty.items() if all(row[name] == value for row in rows)])
     number = table.column_names.index("prompt_digest")
     return table.set_column(number, "prompt_digest", table["prompt_digest"].cast(pa.string()))
@@ -262,6 +263,7 @@ def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
         "turn_weights": weights,
         "retrieved_frames": recorded_answers(trajectory),
         "model_calls": json.dumps(recorded_exchanges(trajectory)),
+        "picture_digests": json.dumps(trajectory.picture_digests()),
         "settings": json.dumps(trajectory.settings),
         "initial_frames": json.dumps(trajectory.initial_frame_indices()),
         "prompt_digest": trajectory.prompt_digest,

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from verl_video_tools.core.errors import (
     INTACT_CODES,
@@ -46,6 +47,7 @@ from verl_video_tools.core.types import (
     ToolContext,
     ToolModel,
     ToolOutcome,
+    ToolPicture,
     ToolPlan,
     Trajectory,
     Turn,
@@ -61,6 +63,7 @@ from verl_video_tools.rollout.observation import (
     escape_messages,
     escape_special_tokens,
     initial_requests,
+    made_pictures,
     planned_picture_prompt,
     prompt_messages,
     shown_frames,
@@ -164,12 +167,12 @@ class Episode:
         except RetrievalError as error:
             self.abort(str(error))
             return None
-        if [image.record for image in images] == [image.record for image in planned]:
-            messages = [Message(message.role, with_pixels(message.content, images)) for message in messages]
-        else:  # another frame replaces a damaged one, and labels name what is shown
+        is_as_planned = [image.record for image in images] == [image.record for image in planned]
+        if not is_as_planned:  # another frame replaces a damaged one, and labels name what is shown
             messages = prompt_messages(method, sample, infos, images)
-            if await self._exceeds_budget(messages, infos[0]):
-                return None
+        messages = [Message(message.role, with_pixels(message.content, images)) for message in messages]
+        if not is_as_planned and await self._exceeds_budget(messages, infos[0]):
+            return None
         self.trajectory.video = infos[0]
         self.trajectory.more_videos = infos[1:]
         self.trajectory.initial_frames = [image.record for image in images]
@@ -260,38 +263,38 @@ class Episode:
 
     async def _execute(self, parsed: ParsedTurn, turn: Turn, turns_left: int) -> Content | None:
         plans = [await self._plan(call) for call in parsed.calls]
-        turn.calls = [record for record, _ in plans]
+        turn.calls = [plan.record for plan in plans]
         if self.method.end_on_call_error and any(call.refused() for call in turn.calls):
             self._fail(turn.calls, CallErrorCode.NOT_EXECUTED, "another call of the turn was refused")
             self._end(StopReason.INVALID_ACTION)
             return None
 
-        planned = [await self._take(record, plan, self._videos.planned) for record, plan in plans]
+        planned = [await self._take(plan, self._videos.planned) for plan in plans]
         observation = escape_special_tokens(self.method.observe(planned, turns_left))
         if reason := await self._refuses(observation):  # checked before anything is decoded
             self._fail(turn.calls, CallErrorCode(reason), "does not fit")
             if self.method.ends_on_budget() or not turn.calls:  # no refusal can take the place of an answer to no call
                 self._end(reason)
                 return None
-            plans = [(record, ToolPlan()) for record in turn.calls]
+            plans = [_PlannedCall(record) for record in turn.calls]
             planned = []
 
-        outcomes = [await self._take(record, plan, self._videos.decode) for record, plan in plans]
+        outcomes = [await self._take(plan, self._videos.decode) for plan in plans]
         errors = [record.error for record in turn.calls if record.error is not None and record.failed()]
         lost = [error for error in errors if error.code not in INTACT_CODES]
         if self.method.end_on_call_error and lost:
             self._fail(turn.calls, CallErrorCode.NOT_EXECUTED, "another call of the turn failed")
             self._end_with_video_error(lost[0])
             return None
-        images = [image for outcome in outcomes for image in outcome.images]
-        if _records(outcomes) == _records(planned):
-            observation = with_pixels(observation, images)
-        else:  # a call was refused or failed, or another frame replaces a damaged one
+        images = [image for outcome in outcomes for image in (*outcome.pictures, *outcome.images)]
+        is_as_planned = _records(outcomes) == _records(planned)
+        if not is_as_planned:  # a call was refused or failed, or another frame replaces a damaged one
             observation = escape_special_tokens(self.method.observe(outcomes, turns_left))
-            if reason := await self._refuses(observation):
-                self._fail(turn.calls, CallErrorCode(reason), "does not fit")
-                self._end(reason)
-                return None
+        observation = with_pixels(observation, images)
+        if not is_as_planned and (reason := await self._refuses(observation)):
+            self._fail(turn.calls, CallErrorCode(reason), "does not fit")
+            self._end(reason)
+            return None
         turn.observation = content_text(observation)
         self.previous_frames += shown_frames([observation], turn=len(self.trajectory.turns))
         if reason := self.method.stop_reason_after(self.trajectory):
@@ -304,17 +307,20 @@ class Episode:
             return None
         return await asyncio.to_thread(self.budget.refuses_observation, observation)
 
-    async def _plan(self, call: ToolCall) -> tuple[CallRecord, ToolPlan]:
+    async def _plan(self, call: ToolCall) -> _PlannedCall:
         started = time.perf_counter()
         record = CallRecord(name=call.name, arguments=dict(call.arguments), ok=False, error=call.error)
         plan = ToolPlan()
+        pictures: tuple[tuple[ImagePart, ToolPicture], ...] = ()
         tool = self._tools.get(call.name)
         if record.error is None and tool is None:
             record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r:.80}")
         if record.error is None and tool is not None:
             try:
                 plan = await tool.plan(call.arguments, self._tool_context(record.retrieved_frames, record.model_calls))
+                pictures = await made_pictures(plan, self.envelope)
                 record.ok, record.result, record.text = True, dict(plan.result), plan.text
+                record.pictures = [picture for _, picture in pictures]
             except CallRejected as rejection:
                 record.error = rejection.error
             except (RetrievalError, ToolModelError, VideoError) as error:  # a tool that asks or looks; not its fault
@@ -322,7 +328,7 @@ class Episode:
                 record.error = CallError(code, str(error))
                 self.trajectory.flags.append(code.value)
         record.latency_ms = (time.perf_counter() - started) * 1e3
-        return record, plan
+        return _PlannedCall(record, plan.frames, tuple(image for image, _ in pictures))
 
     def _tool_context(self, answers: list[list[int]], exchanges: list[ModelCall] | None) -> ToolContext:
         """What a tool or selector may know and ask. The answers of the retriever and the exchanges with a model are
@@ -342,16 +348,18 @@ class Episode:
             times_of=self._videos.times_of,
         )
 
-    async def _take(self, record: CallRecord, plan: ToolPlan, take: _TakeFrames) -> ToolOutcome:
+    async def _take(self, plan: _PlannedCall, take: _TakeFrames) -> ToolOutcome:
         """Plan or decode the frames of a call. A failure, not the policy's, is recorded on it and flags the rollout."""
-        info = self.trajectory.video
-        if not record.ok or plan.frames is None:
+        record, info = plan.record, self.trajectory.video
+        if not record.ok:
             return ToolOutcome(record, video=info)
+        if plan.frames is None:
+            return ToolOutcome(record, video=info, pictures=plan.pictures)
         started = time.perf_counter()
         try:
             images = await take(plan.frames)
             record.frames = [image.record for image in images]
-            return ToolOutcome(record, images, info)
+            return ToolOutcome(record, images, info, plan.pictures)
         except VideoError as error:
             code = failure_code(error)
             self._fail([record], code, str(error))
@@ -386,7 +394,8 @@ class Episode:
             return
         verification.frames = [image.record for image in images]
         try:
-            turn = await policy.detached(escape_messages(self.method.verification_prompt(self.sample, video, images)))
+            messages = escape_messages(self.method.verification_prompt(self.sample, video, images))
+            turn = await policy.detached([Message(each.role, with_pixels(each.content, images)) for each in messages])
         except PolicyError as error:
             verification.error = str(error)
             self.abort(str(error))
@@ -408,7 +417,7 @@ class Episode:
         for record in records:
             if record.ok:
                 record.ok, record.error = False, CallError(code, why)
-                record.frames, record.result, record.text = [], {}, None
+                record.frames, record.result, record.text, record.pictures = [], {}, None, []
 
     def _end_with_video_error(self, error: VideoError | CallError) -> None:
         # Flagged: the file or the machine failed, so neither this rollout nor the mean of its group should learn
@@ -418,6 +427,14 @@ class Episode:
 
     def _end(self, reason: StopReason, error: str | None = None) -> None:
         self.trajectory.stop_reason, self.trajectory.error = reason, error
+
+
+class _PlannedCall(NamedTuple):
+    """A call's record, the frames that it asks for, and the pictures that its tool has made."""
+
+    record: CallRecord
+    frames: FrameRequest | None = None
+    pictures: tuple[ImagePart, ...] = ()
 
 
 def _records(outcomes: Sequence[ToolOutcome]) -> list[list[FrameRecord]]:

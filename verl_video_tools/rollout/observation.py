@@ -23,6 +23,8 @@ from verl_video_tools.core.types import (
     ShownFrame,
     Subtitle,
     ToolContext,
+    ToolPicture,
+    ToolPlan,
     VideoInfo,
     content_images,
     with_pixels,
@@ -35,7 +37,7 @@ from verl_video_tools.video import (
     open_video,
     planned_frames,
 )
-from verl_video_tools.video.pictures import planned_picture, read_picture
+from verl_video_tools.video.pictures import made_picture, planned_picture, read_picture
 
 _SPECIAL_OPENING = re.compile(r"<\|(?=\w+\|>)", re.ASCII)
 
@@ -290,6 +292,17 @@ class RolloutVideos:
         if not 0 <= request.video < len(self.opened):
             raise FrameRangeError(f"there is no video {request.video}: the row has {len(self.opened)}, counted from 0")
         return self.opened[request.video]
+
+
+async def made_pictures(plan: ToolPlan, envelope: PixelEnvelope) -> tuple[tuple[ImagePart, ToolPicture], ...]:
+    """The pictures that a tool has made, at sizes within the envelope, and their records.
+
+    Raises:
+        UsageError: one is not RGB in 8 bits.
+    """
+    if not plan.pictures:
+        return ()
+    return await asyncio.to_thread(lambda: tuple(made_picture(pixels, envelope) for pixels in plan.pictures))
 
 
 def _in_video(record: FrameRecord, video: int) -> FrameRecord:

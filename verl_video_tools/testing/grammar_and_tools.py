@@ -22,6 +22,7 @@ from verl_video_tools.core.errors import (
 )
 from verl_video_tools.core.types import (
     CallRecord,
+    FrameRecord,
     FrameRequest,
     ImagePart,
     ParsedTurn,
@@ -32,6 +33,7 @@ from verl_video_tools.core.types import (
     VideoInfo,
     content_images,
     content_text,
+    with_pixels,
 )
 from verl_video_tools.testing.config_and_prompt import false_label, request_fault
 from verl_video_tools.testing.subject import (
@@ -320,10 +322,17 @@ def tool_descriptions_match(subject: Subject) -> None:
 def _executed(subject: Subject) -> list[ToolOutcome]:
     """The example call of each tool, from its record, with images that are not decoded."""
     return [
-        ToolOutcome(copy.deepcopy(record), tuple(ImagePart(frame) for frame in record.frames), subject.info)
+        ToolOutcome(copy.deepcopy(record), tuple(map(ImagePart, record.frames)), subject.info, _made(record))
         for _, record in subject.example_calls.values()
         if record.ok
     ]
+
+
+def _made(record: CallRecord) -> tuple[ImagePart, ...]:
+    return tuple(
+        ImagePart(FrameRecord(-1, 0.0, picture.width, picture.height, digest=picture.digest))
+        for picture in record.pictures
+    )
 
 
 def _not_executed(subject: Subject, name: str, code: CallErrorCode, message: str) -> ToolOutcome:
@@ -351,6 +360,8 @@ def observe_answers_every_outcome(subject: Subject) -> None:
                 content = subject.method.observe([outcome], turns_left)
             if not isinstance(content, tuple) or not all(isinstance(part, str | ImagePart) for part in content):
                 raise fail("observe returns", content, "return a tuple of texts and ImageParts")
+            with no_error("observe shows", "show the images of `outcomes` as they are"):
+                with_pixels(content, (*outcome.images, *outcome.pictures))
             if record.error is not None and record.error.code in FAILURE_CODES and path in content_text(content):
                 what = f"the observation of a failed call of {record.name} ({record.error.code}) names the file"
                 raise fail(what, content_text(content), "use `toolkit.format_error`")
@@ -373,7 +384,10 @@ def observations_show_what_is_recorded(subject: Subject) -> None:
         content = subject.method.observe(outcomes, 1)
         names = " and ".join(outcome.record.name for outcome in outcomes)
         recorded = [frame for outcome in outcomes for frame in outcome.record.frames]
-        observed = [image.record for image in content_images(content)]
+        observed = [image.record for image in content_images(content) if image.record.digest is None]
+        made = [image.record for image in content_images(content) if image.record.digest is not None]
+        if made != [image.record for outcome in outcomes for image in outcome.pictures]:
+            raise fail(f"pictures in the observation of {names}", len(made), "add them by `toolkit.with_text`")
         if observed != recorded:
             what = f"frames in the observation of {names}, of the recorded {[frame.index for frame in recorded]}"
             advice = "answer each of `outcomes` in order, with each image once"

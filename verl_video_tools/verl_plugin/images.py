@@ -37,6 +37,7 @@ from verl.utils.device import get_device_id, get_device_name, get_torch_device
 
 from verl_video_tools.core.bounded_cache import BoundedCache
 from verl_video_tools.core.errors import InvariantError
+from verl_video_tools.core.image_files import image_name as image_name
 from verl_video_tools.core.types import FrameRecord, ImagePart
 from verl_video_tools.rollout.tokens import pixels_of
 from verl_video_tools.verl_plugin import queue
@@ -127,13 +128,6 @@ async def fetch_missing(sent: Sequence[SentImages], is_cached: Sequence[bool]) -
         stored = [] if all(cached) else await piece.reference
         images += [None if is_present else stored[piece.first + number] for number, is_present in enumerate(cached)]
     return images
-
-
-def image_name(pixels_HWC: npt.NDArray[np.uint8]) -> str:
-    """A hash of an image's size and pixels."""
-    digest = hashlib.blake2b(repr(pixels_HWC.shape).encode(), digest_size=16)
-    digest.update(np.ascontiguousarray(pixels_HWC).data)
-    return digest.hexdigest()
 
 
 def store(images: Sequence[ImagePart]) -> ImageObject:

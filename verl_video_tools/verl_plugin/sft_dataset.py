@@ -49,7 +49,8 @@ class TrajectorySFTDataset(Dataset):
 
     A row with a column `turn_weights` weighs the loss of each turn's tokens by its number: 0 for mistakes that later
     turns correct. verl's loss is the mean over a batch's tokens by these weights. Calls that find frames by text show
-    those of the column `retrieved_frames` (one list per query, in order): no encoder is asked again. Rows of recorded
+    those of the column `retrieved_frames` (one list per query, in order): no encoder is asked again. Tools make their
+    pictures again, and a warning names a row whose recorded ones (`picture_digests`) differ. Rows of recorded
     rollouts name the fields of the method that were their own (`settings`: `core.method.rollout_fields` alone, so that
     no row names code or a file) and the frames that were shown first (`initial_frames`): others are an error. Rows that
     were recorded under another system prompt (`prompt_digest`) are counted in a warning. A row may be about pictures
@@ -189,6 +190,7 @@ class TrajectorySFTDataset(Dataset):
         if not trajectory.turns:
             raise RowError(f"{_where(row)}: {trajectory.error}")
         _check_initial_frames(row, trajectory)
+        _compare_pictures(row, trajectory)
         if trajectory.flags:  # what the policy is not to blame for must not be learnt from, either
             raise RowError(f"{_where(row)}: a call failed: {_last_error(trajectory)}")
         # A script that is used up ends in an observation nobody answers; with turns left some were never taken.
@@ -291,6 +293,21 @@ def _check_initial_frames(row: Mapping[str, Any], replayed: Trajectory) -> None:
         raise RowError(
             f"{_where(row)}: {difference}; give video_tools.{row['agent_name']} the fields that it was recorded with, "
             "or leave out the column initial_frames to train on these turns anyway"
+        )
+
+
+def _compare_pictures(row: Mapping[str, Any], replayed: Trajectory) -> None:
+    """Warn where tools make other pictures than those that the turns were written about, such as after an update of a
+    library that they use."""
+    recorded, made = json.loads(row.get("picture_digests") or "[]"), replayed.picture_digests()
+    if recorded and recorded != made:
+        num_equal = sum(before == now for before, now in zip(recorded, made, strict=False))
+        logger.warning(
+            "%s: %d of the %d pictures that tools made in its rollout are other ones now; the recorded ones are in its "
+            "record",
+            _where(row),
+            len(recorded) - num_equal,
+            len(recorded),
         )
 
 

@@ -29,7 +29,7 @@ from verl_video_tools.core.types import FrameRecord, PixelEnvelope, Retriever, S
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.grammar import tool_schema as schema_of
 from verl_video_tools.rollout.episode import failure_code
-from verl_video_tools.rollout.observation import RolloutVideos, escape_text
+from verl_video_tools.rollout.observation import RolloutVideos, escape_text, made_pictures
 from verl_video_tools.rollout.tokens import pil_images
 
 logger = logging.getLogger(__name__)
@@ -120,11 +120,13 @@ class VideoTool(BaseTool):
         # Sizes are the method's own: verl gives a tool no processor to ask, and the processor resizes to its multiples.
         context = ToolContext(info, sample, PixelEnvelope(), videos.index_at, self._retriever(), decode=videos.decode)
         plan = await self._method.tools(info)[self.tool_name].plan(parameters, context)
-        images = () if plan.frames is None else await videos.decode(plan.frames)
+        pictures = [image for image, _ in await made_pictures(plan, context.envelope)]
+        images = pictures if plan.frames is None else [*pictures, *await videos.decode(plan.frames)]
         if plan.frames is None and plan.text is not None:
-            return ToolResponse(text=plan.text)
-        text = self._text(parameters, plan.result, [image.record for image in images])
-        text = text if plan.text is None else f"{text}\n{plan.text}"
+            text = plan.text
+        else:
+            text = self._text(parameters, plan.result, [image.record for image in images])
+            text = text if plan.text is None else f"{text}\n{plan.text}"
         if not images:  # verl takes an absent list of images, but no empty one
             return ToolResponse(text=text)
         return ToolResponse(text=text, image=pil_images(images))
@@ -133,7 +135,8 @@ class VideoTool(BaseTool):
         """The text of a call that was carried out; its images stand before it."""
         if self._tool.result_text is not None:
             return self._tool.result_text(arguments, result)
-        return "Shown above, in order: " + ", ".join(self._tool.frame_label.format(frame=frame) for frame in frames)
+        labels = ("a picture" if frame.digest else self._tool.frame_label.format(frame=frame) for frame in frames)
+        return "Shown above, in order: " + ", ".join(labels)
 
     def _retriever(self) -> Retriever | None:
         """What finds frames by text; tools that only show given places have none."""

@@ -1,14 +1,18 @@
-"""Image files as images of a prompt: upright, on white, at a size that the model's processor leaves alone."""
+"""Image files, and pictures of tools, as images of a prompt: upright, on white, at a size that the model's processor
+leaves alone."""
 
 from __future__ import annotations
 
+import base64
 import os
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.types import FrameRecord, ImagePart, PixelEnvelope
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.image_files import encode_image, image_name
+from verl_video_tools.core.types import FrameRecord, ImagePart, PixelEnvelope, ToolPicture
 from verl_video_tools.video.resize import fit_envelope
 
 BACKGROUND = (255, 255, 255)
@@ -72,7 +76,29 @@ def read_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePart:
         picture = upright_picture(path)
     except UNREADABLE as error:
         raise RowError(f"cannot read the image {path}: {error}") from error
-    width, height = fit_envelope(picture.width, picture.height, envelope)
-    if (width, height) != picture.size:
-        picture = picture.resize((width, height), Image.Resampling.BICUBIC)
-    return ImagePart(FrameRecord(number, 0.0, width, height), np.asarray(picture))
+    pixels_HWC = _fitted(picture, envelope)
+    height, width = pixels_HWC.shape[:2]
+    return ImagePart(FrameRecord(number, 0.0, width, height), pixels_HWC)
+
+
+def made_picture(pixels_HWC: npt.NDArray[np.uint8], envelope: PixelEnvelope) -> tuple[ImagePart, ToolPicture]:
+    """A picture that a tool has made, scaled to the nearest size within the envelope, and its record.
+
+    Raises:
+        UsageError: it is not RGB in 8 bits.
+    """
+    is_array = isinstance(pixels_HWC, np.ndarray)
+    if not is_array or pixels_HWC.dtype != np.uint8 or pixels_HWC.shape[2:] != (3,) or not pixels_HWC.size:
+        got = f"{pixels_HWC.dtype} {pixels_HWC.shape}" if is_array else type(pixels_HWC).__name__
+        raise UsageError(f"ToolPlan.pictures holds arrays of uint8 (height, width, 3), got {got}")
+    digest, shown_HWC = image_name(pixels_HWC), _fitted(Image.fromarray(pixels_HWC), envelope)
+    height, width = shown_HWC.shape[:2]
+    _, png = encode_image(shown_HWC)
+    record = ToolPicture(digest, width, height, base64.b64encode(png).decode())
+    return ImagePart(FrameRecord(-1, 0.0, width, height, digest=digest), shown_HWC), record
+
+
+def _fitted(picture: Image.Image, envelope: PixelEnvelope) -> npt.NDArray[np.uint8]:
+    """Pixels of a picture at the nearest size within the envelope."""
+    size = fit_envelope(picture.width, picture.height, envelope)
+    return np.asarray(picture if size == picture.size else picture.resize(size, Image.Resampling.BICUBIC))

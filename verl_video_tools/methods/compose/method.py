@@ -170,7 +170,7 @@ class Compose(vt.Method):
         record, composition = outcome.record, self.composition
         if not record.ok:
             return vt.render(self, "refusal", error=str(vt.format_error(record)))
-        if outcome.images:
+        if outcome.images or outcome.pictures:
             # An estimate of what a call costs names no tool, and no video.
             unit: vt.BoxUnit = getattr(composition.tools.get(record.name), "unit", "pixels")
             frames = self._labelled(outcome.images, outcome.video, unit)

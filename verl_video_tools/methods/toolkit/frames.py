@@ -155,12 +155,16 @@ def picture_label(record: FrameRecord, info: VideoInfo, unit: BoxUnit = "pixels"
 
 
 def with_text(outcome: ToolOutcome, frames: Content) -> Content:
-    """The text of a call, then its frames as the method labels them. For a call without text, the frames as they are.
+    """The text of a call, the pictures that its tool has made, a line for each, then its frames as the method labels
+    them. For a call with frames alone, the frames as they are.
 
     A method's `observe` passes what it shows of each call through this function, so that it can show the result of any
     tool.
     """
     text = outcome.record.text
+    if outcome.pictures:
+        parts: list[Content] = [(picture,) for picture in outcome.pictures]
+        frames = joined([*parts, frames] if frames else parts, ("\n",))
     if text is None:
         return frames
     return (f"{text}\n", *frames) if frames else (text,)

@@ -145,6 +145,8 @@ class Zoom:
         if not 0 <= position < len(frames):
             positions = f"pictures run from 0 to {len(frames) - 1}" if frames else "none was shown"
             raise CallRejected(CallErrorCode.UNKNOWN_FRAME, f"there is no picture {position!s:.80}; {positions}")
+        if frames[position].index < 0:
+            raise CallRejected(CallErrorCode.UNKNOWN_FRAME, f"picture {position} is no frame of the video")
         return frames[position]
 
 

@@ -89,8 +89,8 @@ function frameFigure(frame, pictures, video) {
   return element("figure", {}, pair, caption);
 }
 
-function picture(jpeg, name) {
-  return element("img", { src: `data:image/jpeg;base64,${jpeg}`, alt: name, loading: "lazy" });
+function picture(data, name, kind = "jpeg") {
+  return element("img", { src: `data:image/${kind};base64,${data}`, alt: name, loading: "lazy" });
 }
 
 function boxOver([left, top, right, bottom], video) {
@@ -112,10 +112,17 @@ function turnView(turn, position, summary, video) {
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
       call.text && !(turn.observation || "").includes(call.text) ? element("div", { class: "text" }, call.text) : null,
       ...(call.model_calls || []).map((exchange) => modelCallView(exchange, summary, video)),
+      call.pictures ? element("div", { class: "frames" }, ...call.pictures.map(madePicture)) : null,
       call.frames.length ? frameStrip(call.frames, summary, video) : null));
   }
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
   return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);
+}
+
+// A picture that the tool made, as it was shown.
+function madePicture({ png, width, height, digest }) {
+  const caption = element("figcaption", { title: `digest ${digest}, shown at ${width}×${height} pixels` }, "made by the tool");
+  return element("figure", {}, picture(png, "picture made by the tool", "png"), caption);
 }
 
 // One request of a tool to its model: frames, question, reply.
