@@ -32,6 +32,7 @@ FIELDS: dict[str, dict[str, dict[str, Any]]] = {
     "paravt": {"cpu": {"frame_choices": (4, 8), "max_turn_tokens": 160}, "gpu": {"max_turn_tokens": 2048}},
     "pixel_reasoner": {"cpu": {"initial_frames": 29, "max_turn_tokens": 96}, "gpu": {"max_turn_tokens": 2048}},
     "timesearch_r": {"cpu": {"initial_frames": 8, "max_turn_tokens": 128}, "gpu": {}},
+    "video_mtr": {"cpu": {"max_turn_tokens": 128}, "gpu": {"max_turn_tokens": 1024}},
 }
 """Of the method, as runs of each setting have them."""
 

@@ -18,6 +18,7 @@ CLEAN = [
     grammar_and_tools.Measuring,
     rollout_and_reward.Brief,
     rollout_and_reward.Curious,
+    rollout_and_reward.Looking,
 ]
 """Correct methods with parts that no packaged method has; the faults of these parts are planted in subclasses."""
 

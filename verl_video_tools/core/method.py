@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, reduce
 from operator import add
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from verl_video_tools.core.config import checked_fields, require
 from verl_video_tools.core.errors import UsageError
@@ -36,10 +36,10 @@ class RolloutLimits:
     images: int
 
 
-def paid_score(components: Mapping[str, float], unpaid: Collection[str]) -> float:
-    """The sum of the components that are not in `unpaid`."""
-    # sum() rounds floats differently from Python 3.12 on; a reward is the same on every Python.
-    return reduce(add, (value for name, value in components.items() if name not in unpaid), 0.0)
+def summed(values: Iterable[float]) -> float:
+    """The sum from left to right: `sum` rounds floats differently from Python 3.12 on, and a reward is the same on
+    every Python."""
+    return reduce(add, values, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,12 @@ class Method(ABC):
     group_components: ClassVar[tuple[str, ...]] = ()
     """The reward components that compare a rollout with the rest of its group: `score_group` returns them, and
     `components` does not. Each is 0 for a rollout outside a group."""
+    turn_components: ClassVar[tuple[str, ...]] = ()
+    """The reward components that pay single turns: `components` returns one number per turn for each of them. They are
+    not added to the score. What a turn earns raises the advantage of the tokens of this turn and of those before it
+    (docs/decisions/credit-per-turn.md)."""
+    turn_discount: ClassVar[float] = 1.0
+    """The factor by which what a turn earns counts less for each turn before it, from 0 to 1."""
     unpaid_components: ClassVar[tuple[str, ...]] = ()
     """The reward components that describe the rollout and are not added to the score."""
     recipe_budget: ClassVar[RolloutLimits]
@@ -117,8 +123,11 @@ class Method(ABC):
         for name, instead in {"__post_init__": "check_fields", "score": "components"}.items():
             if name in vars(cls):
                 raise TypeError(f"{cls.__name__} overrides Method.{name}; override {instead} instead")
-        if unknown := sorted(set(cls.group_components) - set(getattr(cls, "reward_components", ()))):
-            raise TypeError(f"{cls.__name__}.group_components has {unknown}, which reward_components lacks; add them")
+        for kind in ("group_components", "turn_components"):
+            if unknown := sorted(set(getattr(cls, kind)) - set(getattr(cls, "reward_components", ()))):
+                raise TypeError(f"{cls.__name__}.{kind} has {unknown}, which reward_components lacks; add them")
+        if both := sorted(set(cls.group_components) & set(cls.turn_components)):
+            raise TypeError(f"{cls.__name__} has {both} in group_components and in turn_components; choose one")
         if cls.group_components and cls.score_group is Method.score_group:
             raise TypeError(f"{cls.__name__} has group_components, and no score_group that returns them")
 
@@ -203,8 +212,9 @@ class Method(ABC):
     async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
         """Reward of a finished rollout: ``{"score": float, **components}`` with all `reward_components` present.
 
-        The score is the sum of the components without `unpaid_components`. A lost rollout (`Trajectory.is_lost`) earns
-        nothing.
+        The score is the sum of the components without `turn_components` and `unpaid_components`. A lost rollout
+        (`Trajectory.is_lost`) earns nothing. What single turns earn is written to `Turn.rewards`, and nothing else of
+        the record changes; the component itself is the sum over the turns.
 
         Raises:
             UsageError: the question needs a judge and there is none; see `core.sample.check_question`.
@@ -213,18 +223,31 @@ class Method(ABC):
         self.check_sample(sample, judge)
         if trajectory.is_lost():
             return zero_reward(self)
-        components = await self.components(trajectory, sample, judge)
+        components = dict(await self.components(trajectory, sample, judge))
         if set(components) != set(expected := self.no_components()):
             raise TypeError(
                 f"{type(self).__name__}.components gave {sorted(components)}, and reward_components are "
                 f"{sorted(expected)}"
             )
-        components = {**components, **dict.fromkeys(self.group_components, 0.0)}  # of a rollout without siblings
-        return {"score": paid_score(components, self.unpaid_components), **components}
+        by_turn = {name: _by_turn(self, name, components.pop(name), trajectory) for name in self.turn_components}
+        for number, turn in enumerate(trajectory.turns):
+            turn.rewards = {name: values[number] for name, values in by_turn.items()}
+        reward = cast("dict[str, float]", components)
+        reward |= {name: summed(values) for name, values in by_turn.items()}
+        reward |= dict.fromkeys(self.group_components, 0.0)  # of a rollout without siblings
+        return {"score": self.paid_score(reward), **reward}
+
+    def paid_score(self, components: Mapping[str, float]) -> float:
+        """The score of a rollout with these `reward_components`."""
+        apart = {*self.turn_components, *self.unpaid_components}
+        return summed(value for name, value in components.items() if name not in apart)
 
     @abstractmethod
-    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
-        """The weighted reward components of a rollout that was not lost, without the `group_components`.
+    async def components(
+        self, trajectory: Trajectory, sample: Sample, judge: Judge | None
+    ) -> Mapping[str, float | Sequence[float]]:
+        """The weighted reward components of a rollout that was not lost, without the `group_components`: a number each,
+        and for `turn_components` a number for each of the rollout's turns.
 
         Raises:
             JudgeError: the judge gave no verdict.
@@ -384,6 +407,15 @@ class Method(ABC):
         """Facts that records hold about a config whose parts do not follow from the method's name: names of its reward
         components (`rewards`) and tools (`tools`), and what else identifies it. None for all other methods."""
         return None
+
+
+def _by_turn(method: Method, name: str, values: float | Sequence[float], trajectory: Trajectory) -> list[float]:
+    if isinstance(values, int | float) or len(values) != len(trajectory.turns):
+        raise TypeError(
+            f"{type(method).__name__}.components gave {name} = {values!r:.120} for {len(trajectory.turns)} turns; "
+            "it is one of turn_components, which have a number for each turn"
+        )
+    return [float(value) for value in values]
 
 
 def zero_reward(method: Method) -> dict[str, float]:

@@ -163,6 +163,9 @@ class Turn:
     """The turn reached its token limit."""
     reasoning: str | None = None
     """Native reasoning before `text`, which is not the method's thought."""
+    rewards: dict[str, float] = field(default_factory=dict)
+    """The method's `turn_components` of this turn, which `Method.score` writes. Records have this key if there are
+    any."""
 
 
 @dataclass
@@ -287,6 +290,8 @@ class Trajectory:
         data["video"] = None if self.video is None else self.video.to_dict()
         data["more_videos"] = [info.to_dict() for info in self.more_videos]
         _leave_out(data, _LEFT_OUT)
+        for turn in data["turns"]:
+            _leave_out(turn, _LEFT_OUT_OF_TURNS)
         records = [record for turn in data["turns"] for record in turn["calls"]]
         for call, record in zip(self.calls(), records, strict=True):
             record["frames"] = _frame_dicts(call.frames)
@@ -349,6 +354,7 @@ def _leave_out(record: dict[str, Any], defaults: Mapping[str, Any]) -> None:
 
 
 _LEFT_OUT: Mapping[str, Any] = {"visuals": "video", "provenance": None, "more_videos": [], "verification": None}
+_LEFT_OUT_OF_TURNS: Mapping[str, Any] = {"rewards": {}}
 _LEFT_OUT_OF_CALLS: Mapping[str, Any] = {"text": None, "model_calls": [], "pictures": []}
 """Defaults of keys that records leave out."""
 

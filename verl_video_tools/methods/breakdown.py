@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from verl_video_tools.core.errors import GroupScoreError
-from verl_video_tools.core.method import paid_score
 from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
 
@@ -85,5 +84,5 @@ def _with(
     method: Method, reward: Mapping[str, float], components: Mapping[str, float], sample: Sample
 ) -> dict[str, float]:
     paid = {name: components.get(name, reward[name]) for name in method.reward_components}
-    score = paid_score(paid, method.unpaid_components)
+    score = method.paid_score(paid)
     return {"acc": method.acc({"score": score, **paid}, sample), "score": score, **paid}

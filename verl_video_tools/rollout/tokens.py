@@ -78,6 +78,8 @@ class TokenStream:
     images: list[ImagePart] = field(default_factory=list)
     sampled_turns: list[list[int]] = field(default_factory=list)
     """What the server returned, turn by turn: the mask is checked against it."""
+    turn_spans: list[tuple[int, int]] = field(default_factory=list)
+    """Of these turns: where each begins in the response, and where it has ended."""
 
     @property
     def ids(self) -> list[int]:
@@ -96,6 +98,7 @@ class TokenStream:
     def append_turn(self, token_ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
         """Append what the policy sampled. `logprobs` may be None where nothing was sampled (SFT)."""
         self.sampled_turns.append(list(token_ids))
+        self.turn_spans.append((len(self.response_ids), len(self.response_ids) + len(token_ids)))
         self.response_ids += token_ids
         self.response_mask += [1] * len(token_ids)
         self.response_logprobs += logprobs if logprobs is not None else [0.0] * len(token_ids)

@@ -91,6 +91,8 @@ def reward_is_repeatable(subject: Subject) -> None:
                 raise fail(f"the reward {rollout.reward!r:.120}, {what},", again, advice)
         scored = copy.deepcopy(rollout.trajectory)
         asyncio.run(subject.method.score(scored, rollout.sample, WorldJudge()))
+        for turn in scored.turns:
+            turn.rewards = {}  # which `Method.score` writes itself
         if scored != rollout.trajectory:
             raise fail("the record after scoring", scored.to_dict(), "do not change it")
 
@@ -210,6 +212,33 @@ def _scores_if_accepted(subject: Subject, check: Any, sample: Sample, turns: Seq
     advice = "do without the missing annotation, or refuse the row"
     with no_error(f"{check.__name__} accepts {row}, but a run without a judge", advice):
         asyncio.run(subject.method.score(subject.run(turns, sample), sample, None))
+
+
+@holds("reward", requires=("reward_is_repeatable",))
+def turn_rewards_stay_with_their_turns(subject: Subject) -> None:
+    """What a turn earns is repeatable, and a refused call earns it nothing and moves no other turn's reward, because
+    each number raises the probability of this turn's tokens."""
+    if not subject.method.turn_components:
+        raise NotApplicable("the method does not pay single turns")
+    subject.call_turn()
+    for rollout in subject.rollouts:
+        if not rollout.trajectory.turns:
+            continue
+        *before, last = _turn_rewards(subject, rollout, rollout.trajectory)
+        if (again := _turn_rewards(subject, rollout, rollout.trajectory)) != [*before, last]:
+            raise fail("rewards of turns, scored again,", again, "use no random values, latencies or caches")
+        changed = _with_refused_calls(subject, rollout.trajectory)
+        *others, refused = _turn_rewards(subject, rollout, changed)
+        more = [name for name, value in refused.items() if value > max(last.get(name, 0.0), 0.0) + _TINY]
+        if others != before or more:
+            what = f"rewards of the turns of a rollout of the kind {rollout.kind!r}, with refused calls in the last one,"
+            raise fail(what, [*others, refused], "pay each turn by its own `executed_calls`")
+
+
+def _turn_rewards(subject: Subject, rollout: Rollout, trajectory: Trajectory) -> list[dict[str, float]]:
+    scored = copy.deepcopy(trajectory)
+    asyncio.run(subject.method.score(scored, rollout.sample, WorldJudge()))
+    return [turn.rewards for turn in scored.turns]
 
 
 # -------------------------------------------------------------------------------------------------------------- groups

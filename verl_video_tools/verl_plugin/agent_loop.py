@@ -22,6 +22,7 @@ from verl_video_tools.core.types import (
     FrameRecord,
     ImagePart,
     Message,
+    Method,
     Sample,
     StopReason,
     Trajectory,
@@ -50,6 +51,7 @@ from verl_video_tools.verl_plugin.settings import (
     NO_VERSION,
     SAMPLED_TOKENS,
     TOKEN_COUNTS,
+    TURN_CREDIT,
     check_media,
     group_methods,
     is_validation,
@@ -111,7 +113,7 @@ class VideoAgentLoop(AgentLoopBase):
             logger.error("%s", error)
             trajectory = Trajectory(method=self.run_method.name, question="")
             trajectory.stop_reason, trajectory.error, trajectory.flags = StopReason.ABORTED, str(error), ["row_error"]
-            return self._outputs(trajectory, [await self._placeholder_stream()], timing, {})
+            return self._outputs(trajectory, self.run_method, [await self._placeholder_stream()], timing, {})
 
         uid = str(kwargs.get("uid") or uuid4().hex)
         session_id = int(kwargs.get("session_id") or 0)  # verl's older trainers give none: all take the first
@@ -119,8 +121,7 @@ class VideoAgentLoop(AgentLoopBase):
         validate = is_validation(sampling_params, self.rollout_config) if running is None else running.validates
         group = group_methods(self.run_method, self.rollout_config, validate)
         method = group[session_id % len(group)]
-        if not validate:
-            register_group_scoring(self.run_method, sample)
+        register_group_scoring(self.run_method, sample, validate)
         batch_size = self.data_config.get("val_batch_size" if validate else "train_batch_size") or _ALL_ROWS
         request_id = str(RequestId.of(uid, session_id, len(group), batch_size))
         tokens = rollout_tokens(method.context_policy(), self.model.counter, self.end_of_turn_id)
@@ -163,7 +164,7 @@ class VideoAgentLoop(AgentLoopBase):
             finish_rollout(self.server_manager, request_id)
         sequences = sequences or [await self._placeholder_stream()]
         token_counts = {CACHED_TOKENS: policy.num_cached_tokens, SAMPLED_TOKENS: policy.num_sampled_tokens}
-        return self._outputs(trajectory, sequences, timing, policy.server_fields | token_counts)
+        return self._outputs(trajectory, method, sequences, timing, policy.server_fields | token_counts)
 
     def _check(self, stream: TokenStream, validate: bool) -> None:
         """Raises InvariantError for a sequence that must not be trained on."""
@@ -202,6 +203,7 @@ class VideoAgentLoop(AgentLoopBase):
     def _outputs(
         self,
         trajectory: Trajectory,
+        method: Method,
         sequences: Sequence[TokenStream],
         timing: AgentLoopMetrics,
         server_fields: Mapping[str, Any],
@@ -209,6 +211,12 @@ class VideoAgentLoop(AgentLoopBase):
         """The rollout as verl takes it. The record goes with the last sequence: reward manager, validation and
         advantage look at no other, and verl hands reward and advantage on to the others."""
         outputs = [self._output(stream, len(trajectory.turns), timing, server_fields) for stream in sequences]
+        if method.turn_components:
+            number = 0
+            for output, stream in zip(outputs, sequences, strict=True):
+                credit = {"number": number, "spans": stream.turn_spans, "discount": method.turn_discount}
+                output.extra_fields[TURN_CREDIT] = credit
+                number += len(stream.turn_spans)
         token_counts = {name: server_fields.get(name) for name in (CACHED_TOKENS, SAMPLED_TOKENS)}
         outputs[-1].extra_fields |= {**token_counts, **pack_record(trajectory)}
         return outputs if len(outputs) > 1 else outputs[0]

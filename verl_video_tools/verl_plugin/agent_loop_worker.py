@@ -61,7 +61,7 @@ from verl_video_tools.verl_plugin.images import (
     merged,
     position_ids_4L,
 )
-from verl_video_tools.verl_plugin.settings import pack_record, unpack_record
+from verl_video_tools.verl_plugin.settings import TURN_REWARDS, pack_record, unpack_record
 from verl_video_tools.video import share_cpus
 
 # ----------------------------------------------------------------------------------------------- the groups of a worker
@@ -103,7 +103,7 @@ class RolloutGroup:
 
     num_running: int = 0
     method: Method | None = None
-    """The run's, where it compares the rollouts of a group."""
+    """The run's, where it compares the rollouts of a group, or pays single turns."""
     sample: Sample | None = None
     rollouts: dict[int, StoredRollout] = field(default_factory=dict)
     """By the number of the rollout in the group. One whose loop, scoring or storing failed is missing."""
@@ -123,19 +123,20 @@ class RolloutGroup:
             return
         if output.reward_score is None:
             raise UsageError(
-                f"{self.method.name} compares the rollouts of a group, and verl scores them only after the group has "
-                "finished; set reward.reward_model.enable_resource_pool=True, or no reward.reward_model at all"
+                f"{self.method.name} compares the rollouts of a group or pays single turns, and verl scores them only "
+                "after the group has finished; set reward.reward_model.enable_resource_pool=True, or no "
+                "reward.reward_model at all"
             )
         info = output.extra_fields.get("reward_extra_info") or {}
         if missing := sorted({"score", "acc", "flagged", *self.method.reward_components} - set(info)):
             raise UsageError(
-                f"{self.method.name} compares the rollouts of a group by the rewards of VideoToolsRewardManager, and "
+                f"{self.method.name} needs the rewards of VideoToolsRewardManager, and "
                 f"these lack {', '.join(missing)}; select it with reward.reward_manager ({page('groups')})"
             )
 
     def add(self, outputs: Sequence[AgentLoopOutput], uid: str, session_id: int) -> None:
         """Take in a rollout that verl has scored and stored."""
-        if self.method is None:
+        if self.method is None or not self.method.group_components:
             return
         keys = [f"{uid}_{session_id}_{index}" for index in range(len(outputs))]
         self.rollouts[session_id] = StoredRollout(keys, [_without_tokens(output) for output in outputs])
@@ -191,24 +192,28 @@ def running_group() -> RolloutGroup | None:
     return _group.get()
 
 
-def register_group_scoring(method: Method, sample: Sample) -> None:
-    """Called by the agent loop of each training rollout, so that only rollouts of ours are compared.
+def register_group_scoring(method: Method, sample: Sample, validate: bool) -> None:
+    """Called by the agent loop of each rollout, so that only rollouts of ours are compared.
 
     Args:
         method: the run's.
+        validate: the rollout is one of validation, where none is compared.
 
     Raises:
-        UsageError: the method compares rollouts, and nobody would: its rewards would silently lack a part.
+        UsageError: the method compares rollouts or pays single turns, and nobody would: its rewards would silently lack
+            a part.
     """
-    if not method.group_components:
+    if not (method.turn_components or (method.group_components and not validate)):
         return
     if (group := running_group()) is None:
+        what = "compares the rollouts of a group" if method.group_components else "pays single turns"
         raise UsageError(
-            f"{method.name} compares the rollouts of a group, and the agent loop worker of this run does not: train "
-            "with trainer_mode=video_tools, and derive a rollout.agent.agent_loop_manager_class of your own from "
+            f"{method.name} {what}, and the agent loop worker of this run does not: train with "
+            "trainer_mode=video_tools, and derive a rollout.agent.agent_loop_manager_class of your own from "
             f"VideoAgentLoopManager ({page('groups')})"
         )
-    group.method, group.sample = method, sample
+    if not validate:
+        group.method, group.sample = method, sample
 
 
 async def write_rewards(rollouts: Sequence[StoredRollout]) -> None:
@@ -452,6 +457,9 @@ class RolloutWorker(_Base):
             await super()._compute_score(outputs[-1:], kwargs=kwargs)
         finally:
             task.needs_pixels = is_trained
+        info = outputs[-1].extra_fields.get("reward_extra_info") or {}
+        if TURN_REWARDS in info:
+            outputs[-1].extra_fields[TURN_REWARDS] = info.pop(TURN_REWARDS)
         if is_trained and (group := running_group()) is not None:
             group.check_scored(outputs[-1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from verl_video_tools.core.types import Trajectory
 from verl_video_tools.verl_plugin import queue
 from verl_video_tools.verl_plugin.alarms import JudgeWatch
 from verl_video_tools.verl_plugin.queue import KVBatchMeta
-from verl_video_tools.verl_plugin.settings import unpack_record
+from verl_video_tools.verl_plugin.settings import TURN_CREDIT, TURN_REWARDS, unpack_record
 
 logger = logging.getLogger(__name__)
 
@@ -275,6 +276,69 @@ def credit_sequences(
     queue.write(keys, partition_id, [{"advantages": credit, "returns": credit} for credit in credits])
 
 
+# ------------------------------------------------------------------------------------------------------ credit per turn
+
+
+def turn_returns(rewards: Sequence[float], discount: float) -> list[float]:
+    """What each turn of a rollout and those after it have earned: sum over s >= t of discount^(s - t) rewards[s]."""
+    returns: list[float] = []
+    later = 0.0
+    for reward in reversed(rewards):
+        later = reward + discount * later
+        returns.append(later)
+    return returns[::-1]
+
+
+def turn_advantages(returns: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Each rollout's `turn_returns`, less the mean of its siblings' at the same turn.
+
+    A sibling that has ended before a turn counts 0 there. The rollout itself is not in the mean, so that the expected
+    gradient is that of the returns. A lone rollout has nothing to be compared with: 0.
+    """
+    num_siblings = len(returns) - 1
+    if num_siblings == 0:
+        return [[0.0] * len(own) for own in returns]
+    num_turns = max(map(len, returns))
+    totals = [sum(own[turn] for own in returns if turn < len(own)) for turn in range(num_turns)]
+    return [[value - (totals[turn] - value) / num_siblings for turn, value in enumerate(own)] for own in returns]
+
+
+def credit_turns(rollouts: Sequence[RolloutRows], trajectories: Mapping[str, Trajectory], partition_id: str) -> None:
+    """Add the `turn_advantages` of a group to the advantages that its rollouts' tokens have, turn by turn.
+
+    Args:
+        rollouts: that count.
+        trajectories: their records, by the key of the last sequence.
+    """
+    paid = {rollout.uid for rollout in rollouts if _pays_turns(trajectories[rollout.keys[-1]])}
+    groups: dict[str, list[RolloutRows]] = {}
+    for rollout in rollouts:
+        if rollout.uid in paid:
+            groups.setdefault(rollout.uid, []).append(rollout)
+    for group in groups.values():
+        keys = keys_of(group)
+        fields = ("advantages", "returns", "response_mask", "extra_fields")
+        rows = dict(zip(keys, queue.read(keys, partition_id, *fields), strict=True))
+        returns = []
+        for rollout in group:
+            rewards = [math.fsum(turn.rewards.values()) for turn in trajectories[rollout.keys[-1]].turns]
+            returns.append(turn_returns(rewards, rows[rollout.keys[-1]]["extra_fields"][TURN_CREDIT]["discount"]))
+        credited = []
+        for rollout, of_turns in zip(group, turn_advantages(returns), strict=True):
+            for key in rollout.keys:
+                row, credit = rows[key], torch.zeros_like(rows[key]["advantages"])
+                places = row["extra_fields"][TURN_CREDIT]
+                for turn, (start, end) in enumerate(places["spans"], start=places["number"]):
+                    credit[start:end] = of_turns[turn]
+                credit *= row["response_mask"]
+                credited.append({name: row[name] + credit for name in ("advantages", "returns")})
+        queue.write(keys, partition_id, credited)
+
+
+def _pays_turns(trajectory: Trajectory) -> bool:
+    return any(turn.rewards for turn in trajectory.turns)
+
+
 # ------------------------------------------------------------------------------------------------- which rollouts train
 
 
@@ -315,7 +379,7 @@ class UpdateFilter:
             Whether verl shall compute advantages; otherwise they are written already.
 
         Raises:
-            UsageError: rollouts of several sequences with an estimator other than GRPO.
+            UsageError: rollouts of several sequences, or rewards of single turns, with an estimator other than GRPO.
             JudgeError: the judge fails, and the run is to end.
             VideoToolsError: all rollouts of the step failed.
         """
@@ -329,6 +393,11 @@ class UpdateFilter:
             )
         keys = [rollout.keys[-1] for rollout in rollouts]
         trajectories, reward_infos = scored(keys, batch.partition_id)
+        if estimator != "grpo" and any(map(_pays_turns, trajectories)):
+            raise UsageError(
+                f"algorithm.adv_estimator={estimator} with a method that pays single turns: what they earn is added to "
+                f"the advantages of grpo. Set that ({page('training')})"
+            )
         self.trajectories = dict(zip(keys, trajectories, strict=True))
         for key, info in zip(keys, reward_infos, strict=True):
             self._judge_watch.see(key, info)
@@ -363,9 +432,10 @@ class UpdateFilter:
         return True
 
     def advantages_known(self, batch: KVBatchMeta) -> None:
-        """Correct those of verl where its comparison of siblings does not hold."""
+        """Correct those of verl where its comparison of siblings does not hold, and credit single turns."""
         if self._algorithm.adv_estimator in _GROUP_RELATIVE:
             correct_by_group(self._valid, self._algorithm, batch.partition_id)
+            credit_turns(self._valid, self.trajectories, batch.partition_id)
 
 
 # ----------------------------------------------------------------------------------------------------- dynamic sampling
@@ -392,7 +462,8 @@ def shared_values(
     see: Callable[[str, Mapping[str, Any]], None],
     dropped: DroppedRollouts,
 ) -> dict[str, float | None]:
-    """The value that all valid rollouts of a group have, by group; None where they differ.
+    """The value that all valid rollouts of a group have, by group; None where they differ, or where their turns have
+    earned different rewards.
 
     verl drops groups whose rollouts all have one value. A flagged rollout has a value, too, though it will not be
     trained on: beside fifteen siblings of one score, its 0 would make a group look unequal that teaches nothing. A
@@ -409,6 +480,7 @@ def shared_values(
     fields = ["extra_fields"] if metric else ["extra_fields", "rm_scores"]
     rows = queue.read([rollout.keys[-1] for rollout in rollouts], partition_id, *fields)
     values: dict[str, set[float]] = {}
+    turn_values: dict[str, set[tuple[tuple[int, float], ...]]] = {}
     flagged: dict[str, list[bool]] = {}
     for rollout, row in zip(rollouts, rows, strict=True):
         info = row["extra_fields"].get("reward_extra_info", {})
@@ -418,10 +490,14 @@ def shared_values(
         flagged.setdefault(rollout.uid, []).append(is_flagged)
         if not is_flagged:
             group_values.add(float(info[metric] if metric else row["rm_scores"].sum()))
+            sums = [math.fsum(rewards.values()) for rewards in row["extra_fields"].get(TURN_REWARDS) or ()]
+            paid = tuple((turn, value) for turn, value in enumerate(sums) if value)
+            turn_values.setdefault(rollout.uid, set()).add(paid)
     shared: dict[str, float | None] = {}
     for uid, group_values in values.items():
         # A lone valid rollout has one value; a group without any has none, and its rollouts scored 0.
-        shared[uid] = None if len(group_values) > 1 else next(iter(group_values), 0.0)
+        differ = len(group_values) > 1 or len(turn_values.get(uid, ())) > 1
+        shared[uid] = None if differ else next(iter(group_values), 0.0)
         if shared[uid] is not None:
             dropped.count += len(flagged[uid])
             dropped.flagged += sum(flagged[uid])

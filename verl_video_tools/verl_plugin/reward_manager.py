@@ -20,6 +20,7 @@ from verl_video_tools.grading.answers import decided_by_rule, is_unread
 from verl_video_tools.methods.breakdown import all_components, reward_info
 from verl_video_tools.services.judge import JudgeCounters, LLMJudge
 from verl_video_tools.verl_plugin.settings import (
+    TURN_REWARDS,
     configured_methods,
     judge_config,
     method_from_config,
@@ -84,9 +85,11 @@ class VideoToolsRewardManager(RewardManagerBase):
                 flagged = True
             answered_open = sample.question_type == "open" and trajectory.answer is not None
             skipped = answered_open and decided_by_rule(trajectory.answer, sample) is not None
-        info = dict.fromkeys(self._components, 0.0) | reward_info(method, reward, sample, flagged)
+        info: dict[str, Any] = dict.fromkeys(self._components, 0.0) | reward_info(method, reward, sample, flagged)
         info |= judge_info(counters, skipped, unjudged)
         info["unread"] = float(sample is not None and is_unread(trajectory.answer, sample))
+        if method.turn_components:  # the agent loop worker takes it out again: verl's metrics know numbers alone
+            info[TURN_REWARDS] = [turn.rewards for turn in trajectory.turns if not flagged]
         return {"reward_score": reward["score"], "reward_extra_info": info}
 
     def _method(self, name: str) -> Method:

@@ -26,6 +26,9 @@ from verl_video_tools.verl_plugin.alarms import Alarms
 
 _RECORD_FIELD = "video_tools_trajectory"
 
+TURN_CREDIT = "turn_credit"
+"""What the trainer needs to credit the turns of a sequence: `number` of its first turn in the rollout, their `spans` in
+its response, and the method's `discount`. Only sequences of methods with `turn_components` have it."""
 TOKEN_COUNTS = ("num_generated_tokens", "num_observation_tokens")
 """Entries of a sequence's `extra_fields`: tokens of its response by origin. The mask says the same only until verl or
 the trainer takes tokens out of the loss."""
@@ -227,8 +230,13 @@ def pack_record(trajectory: Trajectory) -> dict[str, str]:
     return {_RECORD_FIELD: json.dumps(trajectory.to_dict())}
 
 
+TURN_REWARDS = "turn_rewards"
+"""`Turn.rewards` of each turn of a rollout, beside its record, whose rollout was scored in another process."""
+
+
 def unpack_record(extra_fields: Mapping[str, Any]) -> Trajectory:
-    """Inverse of `pack_record`; once the rollout is scored, with the flag of a judge or a reward that failed on it.
+    """Inverse of `pack_record`; once the rollout is scored, with what its turns have earned, and with the flag of a
+    judge or a reward that failed on it.
 
     Raises:
         SetupError: the rollout was made by an agent loop that is not ours.
@@ -239,6 +247,8 @@ def unpack_record(extra_fields: Mapping[str, Any]) -> Trajectory:
             "agent loops; point rollout.agent.agent_loop_config_path at the file that `vvt path agent-loops` prints"
         )
     trajectory = Trajectory.from_dict(json.loads(extra_fields[_RECORD_FIELD]))
+    for turn, rewards in zip(trajectory.turns, extra_fields.get(TURN_REWARDS) or (), strict=False):
+        turn.rewards = rewards
     reward_info = extra_fields.get("reward_extra_info") or {}
     if reward_info.get("judge_failed"):
         trajectory.flags.append(JUDGE_FLAG)

@@ -221,6 +221,35 @@ class CuriosityForRefusedCalls(Curious):
         return bool(trajectory.calls())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Looking(VideoZoomer):
+    name: ClassVar[str] = "looking"
+    reward_components: ClassVar[tuple[str, ...]] = (*VideoZoomer.reward_components, "look")
+    turn_components: ClassVar[tuple[str, ...]] = ("look",)
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> Mapping[str, float | Sequence[float]]:
+        look = [0.1 * any(call.ok for call in turn.calls) for turn in trajectory.turns]
+        return {**await super().components(trajectory, sample, judge), "look": look}
+
+
+@caught_by("turn_rewards_stay_with_their_turns")
+@dataclass(frozen=True, kw_only=True)
+class PaysTheFirstTurn(Looking):
+    """A rollout that ends in no call is paid at its first turn, whatever turn it was that looked."""
+
+    name: ClassVar[str] = "pays_the_first_turn"
+
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> Mapping[str, float | Sequence[float]]:
+        look = [0.0] * len(trajectory.turns)
+        if look and not trajectory.turns[-1].calls:
+            look[0] = 0.1 * bool(trajectory.executed_calls())
+        return {**await super().components(trajectory, sample, judge), "look": look}
+
+
 @caught_by("judge_errors_propagate")
 @dataclass(frozen=True, kw_only=True)
 class SilentJudgeIsWrong(FrameMind):

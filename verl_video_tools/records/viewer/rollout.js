@@ -100,7 +100,8 @@ function boxOver([left, top, right, bottom], video) {
 
 function turnView(turn, position, summary, video) {
   const marks = [turn.truncated ? "cut by its token limit" : null, turn.well_formed ? "well-formed" : "not well-formed",
-    turn.answer === null ? null : "answers"].filter((mark) => mark !== null).join(", ");
+    turn.answer === null ? null : "answers",
+    ...Object.entries(turn.rewards || {}).map(([name, value]) => `${name} ${number(value, 4)}`)].filter((mark) => mark !== null).join(", ");
   const body = element("div", { class: "body" });
   if (turn.reasoning) body.append(lazyDetails("Native reasoning", () => element("div", { class: "text soft" }, turn.reasoning)));
   body.append(element("div", { class: "text" }, turn.text));

@@ -1,0 +1,1 @@
+"""Video-MTR: turns are paid for what they retrieve."""

@@ -1,0 +1,1 @@
+"""Config groups of the runs, for `hydra.searchpath=[pkg://video_mtr.config]`."""
