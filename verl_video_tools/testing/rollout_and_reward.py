@@ -231,7 +231,7 @@ def turn_rewards_stay_with_their_turns(subject: Subject) -> None:
         *others, refused = _turn_rewards(subject, rollout, changed)
         more = [name for name, value in refused.items() if value > max(last.get(name, 0.0), 0.0) + _TINY]
         if others != before or more:
-            what = f"rewards of the turns of a rollout of the kind {rollout.kind!r}, with refused calls in the last one,"
+            what = f"rewards of the turns of a rollout of the kind {rollout.kind!r}, refused calls in the last one,"
             raise fail(what, [*others, refused], "pay each turn by its own `executed_calls`")
 
 

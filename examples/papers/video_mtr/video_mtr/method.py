@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt import CropVideo
-from verl_video_tools.methods.longvt.method import segment_seconds
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind, video_info
-from verl_video_tools.synthetic.seconds import evidence_seconds
-from verl_video_tools.synthetic.world import frames_at
 
 PROMPT = Path(__file__).with_name("prompt.txt")
-CALL = '<tool_call>{{"name": "crop_video", "arguments": {{"start_time": {}, "end_time": {}}}}}</tool_call>'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +21,7 @@ class VideoMTR(vt.Method):
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "retrieval")
     turn_components: ClassVar[tuple[str, ...]] = ("retrieval",)
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=6144, response_tokens=6144, images=24)
-    oracle: ClassVar[str | None] = f"{__name__}:VideoMTROracle"
+    oracle: ClassVar[str | None] = f"{__package__}.oracle:VideoMTROracle"
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
 
     max_turns: int = 3
@@ -98,19 +93,3 @@ def improvements(trajectory: vt.Trajectory, evidence: tuple[float, float] | None
 
 def _timed(images: Sequence[vt.ImagePart]) -> vt.Content:
     return vt.frame_lines(images, lambda seconds: f"{seconds:.1f}s ")
-
-
-@dataclass(frozen=True, kw_only=True)
-class VideoMTROracle(ScriptedOracle):
-    """Crops where the question points, if it does not guess."""
-
-    method: Any
-
-    def script(self, spec: Any, question: Any) -> Script:
-        rng, info, method = self._rng(spec, question), video_info(spec), self.method
-        span = evidence_seconds(spec, question)
-        if question.kind == "direct" or rng.random() < self.imperfection:
-            return Script("guess", (self._conclusion(rng, spec, question, []),))
-        shown = frames_at(spec, segment_seconds(*span, info, method.fps, method.call_frames))
-        call = f"<think>look closer here</think>{CALL.format(*span)}"
-        return Script("look", (*remind(question, [call]), self._conclusion(rng, spec, question, shown)))
