@@ -206,7 +206,7 @@ def test_what_can_name_code_or_a_file_is_the_users_alone() -> None:
 def test_a_session_may_not_have_its_own_code_or_files() -> None:
     run = ThirdParty()
     assert rollout_overrides(replace(run, share=0.25), run) == {"share": 0.25}
-    with pytest.raises(UsageError, match="may not hold lexicon"):
+    with pytest.raises(UsageError, match="may not set lexicon"):
         rollout_overrides(replace(run, lexicon="other.txt"), run)
 
 

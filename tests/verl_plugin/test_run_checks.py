@@ -97,7 +97,7 @@ class OwnFiles(Direct):
 def test_a_group_that_differs_in_files_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("own_files", f"{__name__}:OwnFiles", methods.ENTRY_POINT_GROUP)
     monkeypatch.setattr(methods, "installed_methods", lambda: {"own_files": point})
-    with pytest.raises(UsageError, match="may not hold lexicon of OwnFiles"):
+    with pytest.raises(UsageError, match="may not set lexicon of OwnFiles"):
         check_rows(rows_of(["B"], "own_files"), config(), None, validate=False)
 
 

@@ -334,11 +334,11 @@ def test_a_row_of_a_recorded_rollout_shows_what_that_was_shown(dataset: Trajecto
     [
         (
             {"prompt_file": "/etc/hostname"},
-            "may not hold prompt_file of FrameThinker.*--set, or video_tools.framethinker",
+            "may not set prompt_file of FrameThinker.*--set, or video_tools.framethinker",
         ),
         (
             {"initial_frames_selector": "tests.data.imported:function"},
-            "may not hold initial_frames_selector of FrameThinker",
+            "may not set initial_frames_selector of FrameThinker",
         ),
         ({"no_such_field": 1}, "no field 'no_such_field'; its fields are"),
         ({"initial_frames": "8"}, "initial_frames takes int, got '8'"),

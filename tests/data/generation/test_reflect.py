@@ -153,7 +153,7 @@ def test_a_record_names_no_code_and_no_file(zoomer: World, tmp_path: Path, setti
     assert "tests.data.imported" not in sys.modules
     for record in lines(out):
         assert record["trajectory"].flags == ["row_error"]
-        assert f"may not hold {next(iter(settings))} of VideoZoomer" in record["trajectory"].error
+        assert f"may not set {next(iter(settings))} of VideoZoomer" in record["trajectory"].error
 
 
 @pytest.mark.slow
