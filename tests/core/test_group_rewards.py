@@ -135,7 +135,7 @@ async def test_components_of_a_rollout_that_earns_nothing_leave_them_out_too() -
 
 async def test_the_example_of_the_docs(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "groups.md").read_text(encoding="utf-8")
-    (method_code,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    method_code, _ = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     module = ModuleType("docs_groups")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(method_code, vars(module))

@@ -49,6 +49,7 @@ def test_the_same_text_as_before() -> None:
     for call in (call for turn in expected["turns"] for call in turn["calls"]):
         assert call.pop("pictures") == []
     for turn in expected["turns"]:
+        assert turn.pop("rewards") == {}
         for call in turn["calls"]:
             call["error"] = None if call["error"] is None else str(CallError(**call["error"]))
     calls = [call for turn in expected["turns"] for call in turn["calls"]]
