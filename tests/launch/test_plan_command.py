@@ -22,7 +22,7 @@ LONGVT = ["estimate", "--model", "qwen2.5-vl-7b", "--method", "longvt"]
         ([], "only one call"),
         (["--gpus", "64"], "only one call"),
         (["--set", "max_turns=2"], ""),  # as many as it may make
-        (["--option", "response_length=65536"], "set actor_rollout_ref.actor.ulysses_sequence_parallel_size=4"),
+        (["--option", "response_length=110000"], "set actor_rollout_ref.actor.ulysses_sequence_parallel_size=4"),
         (["--option", "response_length=2000"], "not a single call"),
         (["--gpu", "a100-40gb"], "the update needs"),
         (["--gpu", "rtx-4090", "--option", "lora_rank=32"], "holds no rollout"),
