@@ -260,7 +260,9 @@ def test_a_check_that_breaks_hides_nothing_and_stops_no_start(monkeypatch: pytes
     def check_weather(run: PlannedRun) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(run_module, "RUN_CHECKS", [RunCheck("x", check_weather), RunCheck("x", run_module.check_loggers)])
+    monkeypatch.setattr(
+        run_module, "RUN_CHECKS", [RunCheck("x", check_weather), RunCheck("x", run_module.check_loggers)]
+    )
     config = OmegaConf.create({"trainer": {"logger": "console"}})
     report = check_run(PlannedRun("grpo", config, "cpu", thorough=False))
     assert [(check.name, check.status) for check in report.checks] == [
