@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from inspect import signature
 from types import FunctionType
 from typing import Any
 
@@ -40,6 +41,8 @@ NAME = "packed_by_torch"
 """For `attn_implementation`. transformers would look for CUDA if it held the word flash."""
 _TOWER_NAME = "packed_by_torch_like_flash"
 """For layers of vision towers: those whose attention lacks the word call it once for each window of each picture."""
+# Later versions of torch than the pinned one want to be told that several heads of queries share those of keys.
+_GROUPED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
 _NO_WINDOW = (-1, -1)
 _CAUSAL_WINDOW = (-1, 0)
 
@@ -120,6 +123,7 @@ def _in_one_call(
         *longest,
         scale=scale,
         window_size=_CAUSAL_WINDOW if causal else _NO_WINDOW,
+        **_GROUPED,
     )
     assert isinstance(attended, Tensor)  # a pair only where the sums of the softmax are requested
     return attended.to(q.dtype)
