@@ -221,7 +221,9 @@ def test_longvts_requests_have_the_words_of_the_checkout(
     bowls, wheel, boat = evaluated("longvt-sparse", code, video_mme, scripts)
     system = f"You help.\n# Tools\n{json.dumps(TOOL)};\nAs <tool_call>JSON</tool_call>"
     assert {request[0] for request in (bowls, wheel, boat)} == {("system", system)}
-    frames, text = re.fullmatch(r"((?:<image>)+)(.*)", bowls[1][1], re.DOTALL).groups()  # type: ignore[union-attr]
+    match = re.fullmatch(r"((?:<image>)+)(.*)", bowls[1][1], re.DOTALL)
+    assert match is not None
+    frames, text = match.groups()
     assert text.endswith(f" Think, crop, answer. Path: {kitchen}") and text.startswith(BOWLS)
     assert bowls[3][1] == "<tool_response>\n<image><image>Done.</tool_response>"
     failed = "<tool_response>\nTool execution failed: Error executing tool crop_video: {}</tool_response>"

@@ -84,9 +84,9 @@ class Draw:
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
         frame = arguments.get("frame")
         request = None if frame is None else FrameRequest(width=56, height=28, indices=(frame,))
-        picture = drawing(arguments["shade"] + self.offset)
+        picture: Any = drawing(arguments["shade"] + self.offset)
         if arguments.get("broken"):
-            picture = picture.astype(np.float32)  # type: ignore[assignment]
+            picture = picture.astype(np.float32)
         return ToolPlan(request, text=arguments.get("text"), pictures=(picture,))
 
 
