@@ -17,7 +17,7 @@ from verl.experimental.agent_loop import agent_loop
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
 from tests.group_method import NAME
-from tests.verl_plugin.harness import LARGE_PIXELS, ScriptedServer, make_row
+from tests.verl_plugin.harness import LARGE_PIXELS, ScriptedServer, make_row, processor, tokenizer, video
 from tests.verl_plugin.trainer_batches import MemoryQueue
 from verl_video_tools.core.types import CallRecord, Sample, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.methods import get_method
@@ -211,6 +211,23 @@ async def run_group(
     trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": validate}
     await asyncio.create_task(worker._run_prompt(prompt, {"temperature": 1.0}, trajectory=trajectory))
     return queue
+
+
+async def run_own_group(
+    monkeypatch: pytest.MonkeyPatch, scripts: Sequence[Sequence[str]], method_fields: Mapping[str, Any], **options: Any
+) -> GroupQueue:
+    """`run_group` of our own agent loop on a real video, with real tokens."""
+    return await run_group(
+        monkeypatch,
+        scripts,
+        method_fields=method_fields,
+        row=make_row(video()),
+        rollout_options={"prompt_length": 4096, "response_length": 4096, "calculate_log_probs": True},
+        processor=processor(),
+        tokenizer=tokenizer(),
+        hf_model_type="qwen2_5_vl",
+        **options,
+    )
 
 
 def trained_rows(queue: GroupQueue) -> dict[str, dict[str, Any]]:

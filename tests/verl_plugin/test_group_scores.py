@@ -15,8 +15,8 @@ from verl.trainer.ppo.v1 import trainer_base
 
 from tests.group_method import NAME, PATH, FrameThinkerInGroups
 from tests.turns.framethinker import answer, choose, get
-from tests.verl_plugin.group_worker import GroupQueue, Planted, run_group, trained_rows
-from tests.verl_plugin.harness import make_row, processor, run_loop, tokenizer, video
+from tests.verl_plugin.group_worker import GroupQueue, Planted, run_group, run_own_group, trained_rows
+from tests.verl_plugin.harness import make_row, processor, run_loop
 from tests.verl_plugin.ranks import run_apart
 from tests.verl_plugin.trainer_batches import WHOLE_BATCH, bare_trainer, update_filter
 from verl_video_tools import methods
@@ -243,16 +243,8 @@ async def test_rollouts_of_our_own_loop(monkeypatch: pytest.MonkeyPatch, context
         [choose(20, 60), choose(100, 140), answer("A")],
         [get("0:03"), answer("B")],
     ]
-    queue = await run_group(
-        monkeypatch,
-        scripts,
-        method_fields={"context": context, "time_bonus": 0.0, "wanted_rate": 0.75},
-        row=make_row(video()),
-        rollout_options={"prompt_length": 4096, "response_length": 4096, "calculate_log_probs": True},
-        processor=processor(),
-        tokenizer=tokenizer(),
-        hf_model_type="qwen2_5_vl",
-    )
+    fields = {"context": context, "time_bonus": 0.0, "wanted_rate": 0.75}
+    queue = await run_own_group(monkeypatch, scripts, fields)
     num_sequences = [1, 1, 3, 2] if context == "last_evidence" else [1] * 4
     assert len(queue.rows) == sum(num_sequences)
     # Two of four looked, 0.75 are wanted.

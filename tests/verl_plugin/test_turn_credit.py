@@ -21,8 +21,8 @@ from verl.trainer.ppo.v1 import trainer_base
 from tests.group_method import NAME
 from tests.paid_turns_method import PATH
 from tests.turns.framethinker import answer, choose, get
-from tests.verl_plugin.group_worker import run_group, trained_rows
-from tests.verl_plugin.harness import make_row, processor, run_loop, tokenizer, video
+from tests.verl_plugin.group_worker import run_own_group, trained_rows
+from tests.verl_plugin.harness import run_loop
 from tests.verl_plugin.trainer_batches import WHOLE_BATCH, MemoryQueue, bare_trainer, update_filter
 from verl_video_tools import methods
 from verl_video_tools.core.errors import UsageError
@@ -190,17 +190,8 @@ def paid_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def rollouts_in_queue(monkeypatch: pytest.MonkeyPatch, context: str, **options: Any) -> Any:
-    return await run_group(
-        monkeypatch,
-        SCRIPTS,
-        method_fields={"context": context, "time_bonus": 0.0, "look_reward": 0.5},
-        row=make_row(video()),
-        rollout_options={"prompt_length": 4096, "response_length": 4096, "calculate_log_probs": True},
-        processor=processor(),
-        tokenizer=tokenizer(),
-        hf_model_type="qwen2_5_vl",
-        **options,
-    )
+    fields = {"context": context, "time_bonus": 0.0, "look_reward": 0.5}
+    return await run_own_group(monkeypatch, SCRIPTS, fields, **options)
 
 
 @pytest.mark.usefixtures("paid_turns")
