@@ -334,7 +334,7 @@ def test_a_row_of_a_recorded_rollout_shows_what_that_was_shown(dataset: Trajecto
     [
         (
             {"prompt_file": "/etc/hostname"},
-            "may not set prompt_file of FrameThinker.*--set, or video_tools.framethinker",
+            "may not set prompt_file of FrameThinker.*--set or video_tools.framethinker",
         ),
         (
             {"initial_frames_selector": "tests.data.imported:function"},
