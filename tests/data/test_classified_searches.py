@@ -35,4 +35,4 @@ def test_answers_of_searches_reach_the_rows_whichever_row_comes_first(tmp_path: 
     base = {row: {**record, "answer_label": "incorrect"} for row, record in teacher.items()}  # "e" and "f"
     export_classified(rows, tmp_path, base, teacher, sft_share=1.0)
     written = pq.read_table(tmp_path / "sft.parquet").to_pylist()
-    assert [row["retrieved_frames"] for row in written] == [[], [[7, 3]]]
+    assert [row["retrieved_frames"] for row in written] == [[], [[], [[7, 3]]]]

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from verl_video_tools.core.frames import FrameRecord
 from verl_video_tools.core.messages import Content
+
+Service = TypeVar("Service", covariant=True)
+
+
+@dataclass(frozen=True)
+class RecordedByCall(Generic[Service]):
+    """In place of a service, what it told a recorded rollout. Calls of one turn ask at the same time, so the order of
+    the answers does not tell whose they are.
+
+    Attributes:
+        of_call: a stand-in for the calls of the rollout, which are counted from 1; 0: for its initial frames.
+    """
+
+    of_call: Callable[[int], Service]
 
 
 class AnswerLabel(StrEnum):

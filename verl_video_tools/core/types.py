@@ -31,6 +31,7 @@ from verl_video_tools.core.services import Judge as Judge
 from verl_video_tools.core.services import ModelCall as ModelCall
 from verl_video_tools.core.services import ModelLimits as ModelLimits
 from verl_video_tools.core.services import ModelReply as ModelReply
+from verl_video_tools.core.services import RecordedByCall as RecordedByCall
 from verl_video_tools.core.services import Retriever as Retriever
 from verl_video_tools.core.services import ToolModel as ToolModel
 from verl_video_tools.core.tool import FrameSelector as FrameSelector

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from verl_video_tools.core.errors import (
     INTACT_CODES,
@@ -38,6 +38,7 @@ from verl_video_tools.core.types import (
     ModelCall,
     ParsedTurn,
     PixelEnvelope,
+    RecordedByCall,
     Retriever,
     Sample,
     ShownFrame,
@@ -73,6 +74,9 @@ from verl_video_tools.services.retrieval import RecordingRetriever
 from verl_video_tools.services.tool_model import RecordingToolModel, Spent
 
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
+_Result = TypeVar("_Result")
+_Flagged = tuple[_Result, CallErrorCode | None]
+"""What a step of a call gives, and the failure, not the policy's, that flags the rollout."""
 
 
 @dataclass(eq=False)
@@ -89,12 +93,12 @@ class Episode:
     """Sizes that the model's processor does not change; the default means that there is no processor."""
     budget: BudgetCheck | None = None
     """The check that runs before pixels are decoded; None means no limits."""
-    retriever: Retriever | None = None
+    retriever: Retriever | RecordedByCall[Retriever] | None = None
     """For tools that search frames by text."""
     group: Sequence[Method] = ()
     """Configs of the rollouts of the group, where they differ. What their initial frames take from the stretches of
     video that this one decodes goes into the frame cache along with it, so that a group decodes once."""
-    tool_model: ToolModel | None = None
+    tool_model: ToolModel | RecordedByCall[ToolModel] | None = None
     """The model that tools may ask."""
 
     trajectory: Trajectory = field(init=False)
@@ -149,7 +153,7 @@ class Episode:
             await self._videos.open(sample.videos)
             infos = [video.info for video in self._videos.opened]
             # A selector may ask no model: the record of the initial frames has no place for that.
-            context = self._tool_context(self.trajectory.retrieved_frames, None)
+            context = self._tool_context(0, self.trajectory.retrieved_frames, None)
             requests = await initial_requests(method, sample, self.envelope, context)
             planned = [image for request in requests for image in await self._videos.planned(request)]
             messages = prompt_messages(method, sample, infos, planned)
@@ -262,14 +266,15 @@ class Episode:
     # ------------------------------------------------------------------------------------------------------- internals
 
     async def _execute(self, parsed: ParsedTurn, turn: Turn, turns_left: int) -> Content | None:
-        plans = [await self._plan(call) for call in parsed.calls]
+        first = 1 + sum(len(turn.calls) for turn in self.trajectory.turns)
+        plans = await self._at_once(self._plan(number, call) for number, call in enumerate(parsed.calls, first))
         turn.calls = [plan.record for plan in plans]
         if self.method.end_on_call_error and any(call.refused() for call in turn.calls):
             self._fail(turn.calls, CallErrorCode.NOT_EXECUTED, "another call of the turn was refused")
             self._end(StopReason.INVALID_ACTION)
             return None
 
-        planned = [await self._take(plan, self._videos.planned) for plan in plans]
+        planned = await self._at_once(self._take(plan, self._videos.planned) for plan in plans)
         observation = escape_special_tokens(self.method.observe(planned, turns_left))
         if reason := await self._refuses(observation):  # checked before anything is decoded
             self._fail(turn.calls, CallErrorCode(reason), "does not fit")
@@ -279,7 +284,7 @@ class Episode:
             plans = [_PlannedCall(record) for record in turn.calls]
             planned = []
 
-        outcomes = [await self._take(plan, self._videos.decode) for plan in plans]
+        outcomes = await self._at_once(self._take(plan, self._videos.decode) for plan in plans)
         errors = [record.error for record in turn.calls if record.error is not None and record.failed()]
         lost = [error for error in errors if error.code not in INTACT_CODES]
         if self.method.end_on_call_error and lost:
@@ -307,8 +312,23 @@ class Episode:
             return None
         return await asyncio.to_thread(self.budget.refuses_observation, observation)
 
-    async def _plan(self, call: ToolCall) -> _PlannedCall:
+    async def _at_once(self, steps: Iterable[Awaitable[_Flagged[_Result]]]) -> list[_Result]:
+        """One step of every call of a turn, at the same time. Results and flags are in the order of the text, and no
+        call is cancelled because another one failed, even where that is a fault of its tool."""
+        ended = await asyncio.gather(*steps, return_exceptions=True)
+        results = []
+        for each in ended:
+            if isinstance(each, BaseException):
+                raise each
+            result, failure = each
+            results.append(result)
+            if failure is not None:
+                self.trajectory.flags.append(failure.value)
+        return results
+
+    async def _plan(self, number: int, call: ToolCall) -> _Flagged[_PlannedCall]:
         started = time.perf_counter()
+        failure: CallErrorCode | None = None
         record = CallRecord(name=call.name, arguments=dict(call.arguments), ok=False, error=call.error)
         plan = ToolPlan()
         pictures: tuple[tuple[ImagePart, ToolPicture], ...] = ()
@@ -317,24 +337,28 @@ class Episode:
             record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r:.80}")
         if record.error is None and tool is not None:
             try:
-                plan = await tool.plan(call.arguments, self._tool_context(record.retrieved_frames, record.model_calls))
+                context = self._tool_context(number, record.retrieved_frames, record.model_calls)
+                plan = await tool.plan(call.arguments, context)
                 pictures = await made_pictures(plan, self.envelope)
                 record.ok, record.result, record.text = True, dict(plan.result), plan.text
                 record.pictures = [picture for _, picture in pictures]
             except CallRejected as rejection:
                 record.error = rejection.error
             except (RetrievalError, ToolModelError, VideoError) as error:  # a tool that asks or looks; not its fault
-                code = failure_code(error)
-                record.error = CallError(code, str(error))
-                self.trajectory.flags.append(code.value)
+                failure = failure_code(error)
+                record.error = CallError(failure, str(error))
         record.latency_ms = (time.perf_counter() - started) * 1e3
-        return _PlannedCall(record, plan.frames, tuple(image for image, _ in pictures))
+        return _PlannedCall(record, plan.frames, tuple(image for image, _ in pictures)), failure
 
-    def _tool_context(self, answers: list[list[int]], exchanges: list[ModelCall] | None) -> ToolContext:
-        """What a tool or selector may know and ask. The answers of the retriever and the exchanges with a model are
-        appended to these lists of its record; None: it may ask no model."""
+    def _tool_context(self, number: int, answers: list[list[int]], exchanges: list[ModelCall] | None) -> ToolContext:
+        """What a tool or selector may know and ask; `number` as in `RecordedByCall`. The answers of the retriever and
+        the exchanges with a model are appended to these lists of its record; None: it may ask no model."""
         infos = tuple(video.info for video in self._videos.opened)
         retriever, model = self.retriever, self.tool_model
+        if isinstance(retriever, RecordedByCall):
+            retriever = retriever.of_call(number)
+        if isinstance(model, RecordedByCall):
+            model = model.of_call(number)
         return ToolContext(
             infos[0],
             self.sample,
@@ -348,23 +372,22 @@ class Episode:
             times_of=self._videos.times_of,
         )
 
-    async def _take(self, plan: _PlannedCall, take: _TakeFrames) -> ToolOutcome:
-        """Plan or decode the frames of a call. A failure, not the policy's, is recorded on it and flags the rollout."""
+    async def _take(self, plan: _PlannedCall, take: _TakeFrames) -> _Flagged[ToolOutcome]:
+        """Plan or decode the frames of a call. A failure is recorded on it."""
         record, info = plan.record, self.trajectory.video
         if not record.ok:
-            return ToolOutcome(record, video=info)
+            return ToolOutcome(record, video=info), None
         if plan.frames is None:
-            return ToolOutcome(record, video=info, pictures=plan.pictures)
+            return ToolOutcome(record, video=info, pictures=plan.pictures), None
         started = time.perf_counter()
         try:
             images = await take(plan.frames)
             record.frames = [image.record for image in images]
-            return ToolOutcome(record, images, info, plan.pictures)
+            return ToolOutcome(record, images, info, plan.pictures), None
         except VideoError as error:
-            code = failure_code(error)
-            self._fail([record], code, str(error))
-            self.trajectory.flags.append(code.value)
-            return ToolOutcome(record, video=info)
+            failure = failure_code(error)
+            self._fail([record], failure, str(error))
+            return ToolOutcome(record, video=info), failure
         finally:
             record.latency_ms += (time.perf_counter() - started) * 1e3
 

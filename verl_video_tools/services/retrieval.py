@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from verl_video_tools.core.errors import RetrievalError
-from verl_video_tools.core.types import Box, FrameRequest, PixelBox, Region, Retriever, Trajectory
+from verl_video_tools.core.types import Box, FrameRequest, PixelBox, RecordedByCall, Region, Retriever, Trajectory
 from verl_video_tools.services.config import RetrievalConfig as RetrievalConfig
 from verl_video_tools.video import Video, decode_frames, open_video
 from verl_video_tools.video.decoding import identify
@@ -208,17 +208,17 @@ class RecordingRetriever:
         return best
 
 
-def recorded_answers(trajectory: Trajectory) -> list[list[int]]:
-    """The answers of the retriever in a rollout, in order: the argument of `RecordedRetriever`."""
-    of_calls = [answer for call in trajectory.calls() for answer in call.retrieved_frames]
-    return [*trajectory.retrieved_frames, *of_calls]
+def recorded_answers(trajectory: Trajectory) -> list[list[list[int]]]:
+    """The answers of the retriever in a rollout: for its initial frames, then for each call; [] if it was not asked."""
+    answers = [trajectory.retrieved_frames, *(call.retrieved_frames for call in trajectory.calls())]
+    return answers if any(answers) else []
 
 
 class RecordedRetriever:
-    """A `core.types.Retriever` that returns recorded answers in their order.
+    """A `core.types.Retriever` that returns the recorded answers of one call in their order.
 
     Args:
-        answers: one list per query of frame indices, the best first (`recorded_answers`).
+        answers: one list per query of frame indices, the best first.
     """
 
     def __init__(self, answers: Iterable[Sequence[int]]) -> None:
@@ -242,3 +242,12 @@ class RecordedRetriever:
                 f"{text!r}; export the rollout again with these settings"
             )
         return answer
+
+
+def recorded_retriever(answers: Sequence[Sequence[Sequence[int]]]) -> RecordedByCall[Retriever]:
+    """What stands in for the retriever where a rollout is replayed.
+
+    Args:
+        answers: as `recorded_answers` gives them.
+    """
+    return RecordedByCall(lambda number: RecordedRetriever(answers[number] if number < len(answers) else ()))

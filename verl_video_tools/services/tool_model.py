@@ -12,8 +12,9 @@ the question, and keeps the rollout out of training.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
@@ -22,7 +23,7 @@ from verl_video_tools.core.errors import CallErrorCode, CallRejected, EndpointEr
 from verl_video_tools.core.messages import Content, Message, content_images, content_text
 from verl_video_tools.core.prompts import read_prompt
 from verl_video_tools.core.reasoning import without_reasoning
-from verl_video_tools.core.services import ModelCall, ModelLimits, ModelReply, ToolModel
+from verl_video_tools.core.services import ModelCall, ModelLimits, ModelReply, RecordedByCall, ToolModel
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.services.chat import to_chat_message
 from verl_video_tools.services.config import ToolModelConfig as ToolModelConfig
@@ -115,8 +116,7 @@ class RecordingToolModel:
     async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
         limits, spent = self._model.limits, self._spent
         if spent.calls >= limits.calls:
-            # Without numbers: replayed, the rollout has other limits, and the model that is trained reads the same.
-            raise CallRejected(CallErrorCode.MODEL_BUDGET, "all that may be asked of this model is used up")
+            raise _used_up()
         spent.calls += 1
         exchange = ModelCall(content_text(content), [image.record for image in content_images(content)])
         self._exchanges.append(exchange)
@@ -136,39 +136,44 @@ class RecordingToolModel:
         return reply
 
 
-def recorded_exchanges(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """The exchanges of a rollout with its tools' model, in order, JSON-able: the argument of `RecordedToolModel`.
-    Without frames: the replay has its own."""
-    exchanges = (exchange for call in trajectory.calls() for exchange in call.model_calls)
-    return [asdict(replace(exchange, frames=[])) for exchange in exchanges]
+def _used_up() -> CallRejected:
+    # Without numbers: the model that is trained reads the same where the rollout is replayed.
+    return CallRejected(CallErrorCode.MODEL_BUDGET, "all that may be asked of this model is used up")
+
+
+def recorded_exchanges(trajectory: Trajectory) -> list[list[dict[str, Any]]]:
+    """The exchanges of a rollout with its tools' model, JSON-able: a list per call, the first one of the initial
+    frames, which ask no model; [] if no call asked. Without frames: the replay has its own."""
+    calls = [[asdict(replace(exchange, frames=[])) for exchange in call.model_calls] for call in trajectory.calls()]
+    return [[], *calls] if any(calls) else []
 
 
 class RecordedToolModel:
-    """A `ToolModel` that gives recorded replies in their order, and refuses what was refused.
+    """A `ToolModel` that gives the recorded replies of one call in their order, and refuses what was refused.
 
     Args:
-        exchanges: as `recorded_exchanges` gives them.
+        exchanges: of the call, one of the lists of `recorded_exchanges`; None: the record does not tell.
     """
 
-    def __init__(self, exchanges: Iterable[Mapping[str, Any]]) -> None:
-        self._exchanges = list(exchanges)
-        self._next = 0
+    limits = ModelLimits(calls=sys.maxsize)
+    """The call's further requests were refused, and are again."""
 
-    @property
-    def limits(self) -> ModelLimits:
-        """As many requests as are recorded: the rollout's further ones were refused."""
-        return ModelLimits(calls=len(self._exchanges))
+    def __init__(self, exchanges: Iterable[Mapping[str, Any]] | None) -> None:
+        self._exchanges = None if exchanges is None else list(exchanges)
+        self._next = 0
 
     async def ask(self, content: Content, deadline_seconds: float) -> ModelReply:
         """The next recorded reply.
 
         Raises:
-            CallRejected: as recorded.
-            ToolModelError: as recorded; or no reply is left, or the next one is for another message: the rollout
+            CallRejected: as recorded; or no reply is left.
+            ToolModelError: as recorded; or the next reply is for another message, or none is recorded: the rollout
                 does not replay.
         """
+        if self._exchanges is None:
+            raise ToolModelError("no reply is recorded; export the rollout again from its record")
         if self._next >= len(self._exchanges):
-            raise ToolModelError("no further reply is recorded; export the rollout again from its record")
+            raise _used_up()
         exchange = self._exchanges[self._next]
         self._next += 1
         request = content_text(content)
@@ -184,6 +189,15 @@ class RecordedToolModel:
             raise ToolModelError(error)
         tokens = int(exchange.get("prompt_tokens", 0)), int(exchange.get("completion_tokens", 0))
         return ModelReply(str(exchange["reply"]), str(exchange.get("model")), *tokens, bool(exchange.get("cut", False)))
+
+
+def recorded_tool_model(exchanges: Sequence[Sequence[Mapping[str, Any]]]) -> RecordedByCall[ToolModel]:
+    """What stands in for the model where a rollout is replayed.
+
+    Args:
+        exchanges: as `recorded_exchanges` gives them.
+    """
+    return RecordedByCall(lambda number: RecordedToolModel(exchanges[number] if number < len(exchanges) else None))
 
 
 SCRIPTED = "scripted"

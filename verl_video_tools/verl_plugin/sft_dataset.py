@@ -33,8 +33,8 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.tokens import RolloutTokens, TokenStream
-from verl_video_tools.services.retrieval import RecordedRetriever
-from verl_video_tools.services.tool_model import RecordedToolModel
+from verl_video_tools.services.retrieval import recorded_retriever
+from verl_video_tools.services.tool_model import recorded_tool_model
 from verl_video_tools.verl_plugin.images import HeldPixelValues, image_grids_N3, position_ids_4L
 from verl_video_tools.verl_plugin.model_tokens import RunModel, run_model
 from verl_video_tools.verl_plugin.settings import plain_dict
@@ -49,7 +49,7 @@ class TrajectorySFTDataset(Dataset):
 
     A row with a column `turn_weights` weighs the loss of each turn's tokens by its number: 0 for mistakes that later
     turns correct. verl's loss is the mean over a batch's tokens by these weights. Calls that find frames by text show
-    those of the column `retrieved_frames` (one list per query, in order): no encoder is asked again. Tools make their
+    those of the column `retrieved_frames` (`recorded_answers`): no encoder is asked again. Tools make their
     pictures again, and a warning names a row whose recorded ones (`picture_digests`) differ. Rows of recorded
     rollouts name the fields of the method that were their own (`settings`: `core.method.rollout_fields` alone, so that
     no row names code or a file) and the frames that were shown first (`initial_frames`): others are an error. Rows that
@@ -181,8 +181,8 @@ class TrajectorySFTDataset(Dataset):
         method = self._method(row)
         if is_picture_row(row):
             return await self._encode_pictures(row, method)
-        retriever = RecordedRetriever(row.get("retrieved_frames") or ())
-        tool_model = RecordedToolModel(json.loads(row.get("model_calls") or "[]"))
+        retriever = recorded_retriever(row.get("retrieved_frames") or ())
+        tool_model = recorded_tool_model(json.loads(row.get("model_calls") or "[]"))
         episode = Episode(method, Sample.from_row(row), self.model.envelope, retriever=retriever, tool_model=tool_model)
         num_turns, reasoning = len(row["turns"]), row.get("reasoning") or [None] * len(row["turns"])
         script = PackedScript(self.model, method.stop, zip(row["turns"], reasoning, strict=True))

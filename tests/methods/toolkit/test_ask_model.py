@@ -19,6 +19,7 @@ from verl_video_tools.core.types import (
     ModelLimits,
     ModelReply,
     PixelEnvelope,
+    RecordedByCall,
     StopReason,
     ToolContext,
     ToolModel,
@@ -33,9 +34,9 @@ from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import ScriptedPolicy
 from verl_video_tools.services.tool_model import (
     FunctionToolModel,
-    RecordedToolModel,
     ScriptedToolModel,
     recorded_exchanges,
+    recorded_tool_model,
 )
 from verl_video_tools.video import Video
 
@@ -47,7 +48,9 @@ def use(monkeypatch: pytest.MonkeyPatch, tool: AskModel | None = None) -> None:
     monkeypatch.setattr(Talking, "more", {AskModel.name: tool or AskModel(num_frames=3)})
 
 
-async def rollout(video: str, turns: list[str], model: ToolModel | None, **settings: Any) -> Trajectory:
+async def rollout(
+    video: str, turns: list[str], model: ToolModel | RecordedByCall[ToolModel] | None, **settings: Any
+) -> Trajectory:
     method = Talking(initial_frames=4, max_calls_per_turn=4, **settings)
     return await Episode(method, sample(video), tool_model=model).run(ScriptedPolicy(turns))
 
@@ -94,7 +97,9 @@ async def test_the_exchange_is_recorded_and_replays_without_a_model(
     assert (third.model_calls, str(third.error).partition(":")[0]) == ([], "model_budget")
     recorded = Trajectory.from_dict(trajectory.to_dict())
     assert recorded == trajectory
-    again = await rollout(make_video(), turns, RecordedToolModel(recorded_exchanges(recorded)), end_on_call_error=False)
+    again = await rollout(
+        make_video(), turns, recorded_tool_model(recorded_exchanges(recorded)), end_on_call_error=False
+    )
     assert [turn.observation for turn in again.turns] == [turn.observation for turn in trajectory.turns]
     assert [str(record.error) for record in again.calls()] == [str(record.error) for record in trajectory.calls()]
 
@@ -103,7 +108,7 @@ async def test_a_record_of_another_question_does_not_replay(
     make_video: MakeVideo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch)
-    asked = RecordedToolModel([{"request": "another?", "reply": "yes"}])
+    asked = recorded_tool_model([[], [{"request": "another?", "reply": "yes"}]])
     trajectory = await rollout(make_video(), [call("ask_model", **MOMENT), ANSWER], asked)
     assert trajectory.flags == ["model_error"] and "export the rollout again" in str(trajectory.calls()[0].error)
 

@@ -14,7 +14,7 @@ from verl_video_tools.core.tool import load_selector
 from verl_video_tools.core.types import FrameRequest, Sample, StopReason, ToolContext, Trajectory
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.rollout.episode import Episode
-from verl_video_tools.services.retrieval import RecordedRetriever, recorded_answers
+from verl_video_tools.services.retrieval import recorded_answers, recorded_retriever
 
 MOST_SIMILAR = "verl_video_tools.methods.toolkit.frames:most_similar"
 
@@ -62,7 +62,7 @@ async def test_frames_most_like_the_question(make_video: MakeVideo) -> None:
     shown = [frame.index for frame in trajectory.initial_frames]
     assert retriever.asked == [("Where is the dog?", 256)]
     assert shown == sorted(shown) and len(shown) == 8 and all(abs(index - 700) < 60 for index in shown)
-    again = await start(make_video(), "framethinker", MOST_SIMILAR, RecordedRetriever(recorded_answers(trajectory)))
+    again = await start(make_video(), "framethinker", MOST_SIMILAR, recorded_retriever(recorded_answers(trajectory)))
     assert again.initial_frames == trajectory.initial_frames
     assert Trajectory.from_dict(trajectory.to_dict()).retrieved_frames == trajectory.retrieved_frames
 

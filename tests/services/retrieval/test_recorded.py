@@ -10,7 +10,12 @@ import pytest
 
 from verl_video_tools.core.errors import RetrievalError
 from verl_video_tools.core.types import CallRecord, Trajectory, Turn
-from verl_video_tools.services.retrieval import RecordedRetriever, RecordingRetriever, recorded_answers
+from verl_video_tools.services.retrieval import (
+    RecordedRetriever,
+    RecordingRetriever,
+    recorded_answers,
+    recorded_retriever,
+)
 
 
 class _LastFirst:
@@ -26,7 +31,7 @@ async def test_what_is_noted_is_given_again_in_order() -> None:
     assert found == [[3, 2], [9, 7]]
     trajectory = Trajectory("m", "q", turns=[Turn("t", [CallRecord("other", {}, ok=True), call])])
     again = Trajectory.from_dict(json.loads(json.dumps(trajectory.to_dict())))
-    recorded = RecordedRetriever(recorded_answers(again))
+    recorded = recorded_retriever(recorded_answers(again)).of_call(2)
     assert [await recorded.best_frames(*query) for query in queries] == found
     with pytest.raises(RetrievalError, match="no frames are recorded for 'c'"):
         await recorded.best_frames("v", [1], "c", 1, 1.0)
