@@ -53,6 +53,6 @@ def sft_lines(folder: Path) -> Iterator[str]:
     yield json.dumps({"columns": {field.name: str(field.type) for field in table.schema}})
     for number, row in enumerate(table.to_pylist()):
         # Which frames an encoder finds most similar may depend on the processor's arithmetic; how many does not.
-        row["retrieved_frames"] = [len(found) for found in row["retrieved_frames"]]
+        row["retrieved_frames"] = [[len(found) for found in of_call] for of_call in row["retrieved_frames"]]
         line = {"id": f"{row['agent_name']}/{number}", "row": row}
         yield json.dumps(line, ensure_ascii=False).replace(str(demo), "FOLDER")
