@@ -27,6 +27,8 @@ def test_a_fault_is_told_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> 
     assert run(["check-method", "tests.testing.test_properties:Mute"]) == 1
     out = capsys.readouterr().out
     assert "  fail            grammar/example_turns_work: no example turn has an answer" in out
+    count = "more properties are not checked, because example_turns_work does not hold"
+    assert out.count("does not hold") == out.count(count) == 1, "one line for one cause"
 
 
 def test_turns_and_settings_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

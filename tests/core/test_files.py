@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -37,6 +40,28 @@ def test_two_writers_do_not_meet(tmp_path: Path) -> None:
         second.write_text("second")
     assert path.read_text() == "first"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    path, other = tmp_path / "rows[1].json", tmp_path / "rows[1].json.old"
+    with whole_file(path) as partial:
+        partial.write_text("of a writer that lives")
+        left = [_leave_partial(file) for file in (path, other)]
+        with whole_file(path) as second:
+            assert not left[0].exists() and left[1].exists() and partial.exists()
+            second.write_text("second")
+    assert path.read_text() == "of a writer that lives"
+    assert set(tmp_path.iterdir()) == {path, left[1]}, "of another file's leftovers nothing is known"
+
+
+def _leave_partial(path: Path) -> Path:
+    """What a process leaves that is killed while it writes a file."""
+    code = "import os, sys; from pathlib import Path; from verl_video_tools.core.files import whole_file\n"
+    code += "with whole_file(Path(sys.argv[1])) as partial:\n"
+    code += " partial.touch(); print(partial, flush=True); os.kill(os.getpid(), 9)"
+    ended = subprocess.run([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    assert ended.returncode == -signal.SIGKILL
+    return Path(ended.stdout.strip())
 
 
 def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:

@@ -187,6 +187,9 @@ def openai(call: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"messages": [{"role": "system", "content": text_part("Crop.")}, asked, call, reply, answered], **fields}
 
 
+ABOUT_AN_IMAGE = [{"from": "human", "value": "<image>\nWho enters?"}, {"from": "gpt", "value": ANSWER}]
+
+
 def text_part(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}]
 
@@ -254,6 +257,7 @@ def test_loss_on_chosen_messages(media: Path, tmp_path: Path) -> None:
          "the user asks again after 'A boy.'; a row holds one question"),
         (sharegpt(videos=["forge.mp4", "coop.mp4"]), "it names several videos, ['forge.mp4', 'coop.mp4']"),
         (sharegpt(videos=[]), "no video: the dialogue names none"),
+        ({"conversations": ABOUT_AN_IMAGE, "images": ["1.jpg"]}, "it shows images and no video, and a row is about a"),
         (sharegpt(videos=["lost.mp4"]), "no video: looked for lost.mp4"),
         (sharegpt({"from": "gpt", "value": TURNS[0], "weight": -1}, OBSERVATION), "turn_weights must hold a number"),
         (sharegpt(answer="<think>So.</think> A boy"), "turn 0 must answer in the strict grammar of longvt"),

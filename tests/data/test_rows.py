@@ -54,6 +54,13 @@ def test_what_is_no_row(given: dict[str, Any], message: str) -> None:
         make_row(**{"question": "Who?", "answer": "a boy", "video_path": "v.mp4", **given})
 
 
+def test_options_that_the_question_lists_are_not_appended_again() -> None:
+    question = "What is it?\nA. a lamp\nB. a chair"
+    row = make_row(question, "B", "v.mp4", options=["a lamp", "a chair"])
+    assert row == make_row(question, "B", "v.mp4")
+    assert row["extra_info"]["question"] == question
+
+
 def test_an_unknown_method() -> None:
     with pytest.raises(UsageError, match="no method 'magic'"):
         make_row("Who?", "a boy", "v.mp4", method="magic")

@@ -105,6 +105,14 @@ def test_subtitles_are_shown_and_said_in_the_protocol(
     assert "2 of 3 questions have subtitles\n" in capsys.readouterr().err
 
 
+def test_rows_that_are_converted_say_how_many_have_subtitles(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["data", "convert", str(video_mme.annotations), str(tmp_path / "rows.parquet"), "--from", "video-mme"]
+    assert run([*command, f"--videos={video_mme.videos}", f"--subtitles={video_mme.subtitles}"]) == 0
+    assert "2 of 3 questions have subtitles\n" in capsys.readouterr().out
+
+
 def test_a_folder_without_any_subtitles_is_refused(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -64,6 +64,17 @@ def test_the_cold_start_of_a_composition_is_of_the_same_file(launcher: Launcher)
     assert "video_tools.compose.file='spatial'" in launcher.programs[0][0]
 
 
+def test_the_cold_start_of_a_family_has_what_the_family_needs(launcher: Launcher) -> None:
+    """Rows that are packed are refused for Qwen3.5."""
+    options = ("+video_tools/model=qwen3_5_grpo", "video_tools.demo.family=qwen3_5")
+    assert launcher.run("grpo", GROUP, *options) == 0
+    cold_start, _ = launcher.programs[0]
+    assert "+video_tools/model=qwen3_5_sft" in cold_start
+    plan = launcher.checked[1][0]
+    assert plan.config.model.use_remove_padding is False
+    assert plan.model_path == f"{launcher.folder}/demo_framethinker/base"
+
+
 def test_a_cold_start_that_fails_ends_the_run(launcher: Launcher) -> None:
     launcher.exit_code = 3
     assert launcher.run("grpo", GROUP) == 3
@@ -250,8 +261,9 @@ def test_a_run_goes_on_from_its_own_checkpoints_alone(launcher: Launcher, monkey
         with pytest.raises(UsageError, match=r"holds checkpoints of a run that was started with .* another OUTPUT_DIR"):
             run(rows, *options)
         assert kept.read_text() == before
-    with pytest.raises(UsageError, match="holds checkpoints"):
-        dry_run(Request("sft", (SFT_GROUP, "model.path=/b")))
+    (foreign,) = dry_run(Request("sft", (SFT_GROUP, "model.path=/b"))).failed
+    assert foreign.group == "checkpoints" and "remove" in foreign.fix
+    assert launcher.checked[-1][1], "a dry run starts nothing, so that it checks the rest as well"
 
     (folder / "moved").mkdir()
     (folder / "moved" / "one.parquet").write_text("one.parquet")

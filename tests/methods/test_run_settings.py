@@ -8,6 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from verl_video_tools.config import config_path
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.run_settings import (
     NAME,
@@ -80,6 +81,25 @@ def test_a_damaged_template_is_left_to_what_loads_the_model(tmp_path: Path) -> N
     assert with_run_settings(tmp_path, "longvt", {}) == {}
     (tmp_path / "tokenizer_config.json").write_bytes(b'{"chat_template": "\xff"}')
     assert with_run_settings(tmp_path, "longvt", {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"methods:\n  longvt: {a: 1\nrows: x", ", line 3, column 5; copy the file anew"),
+        (b"methods: \xff", "can't decode byte 0xff"),
+        (b"", "has no fields below 'methods'"),
+        (b"- methods", "has no fields below 'methods'"),
+        (b"methods: {longvt: {}}", "has no fields below 'mm_processor_kwargs'"),
+        (b"methods: {longvt: 7}\nmm_processor_kwargs: {}", "has 7 in the place of the fields of longvt"),
+    ],
+)
+def test_a_damaged_file_is_one_line_with_its_name(content: bytes, told: str, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(UsageError) as raised:
+        read_run_settings(tmp_path, "longvt")
+    assert str(tmp_path / NAME) in str(raised.value) and told in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_an_exported_model_names_no_folder_of_the_machine(tmp_path: Path) -> None:

@@ -188,12 +188,18 @@ class CheckMethod:
 
 
 def _print(name: str, findings: Iterator[Finding]) -> bool:
-    """Print the findings as they come; returns whether one failed."""
-    counts = Counter[str]()
+    """Print the findings as they come, and then in a line how many a failed one has kept from being checked; returns
+    whether one failed."""
+    counts, unchecked = Counter[str](), Counter[str]()
     print(f"{name}:")
     for finding in findings:
         counts[finding.status] += 1
+        if finding.cause is not None:
+            unchecked[finding.cause] += 1
+            continue
         reason = "" if finding.reason is None else f": {' '.join(finding.reason.split())}"
         print(f"  {finding.status:14}  {finding.group}/{finding.property}{reason}", flush=True)
+    for cause, number in unchecked.items():
+        print(f"  not applicable  {number} more properties are not checked, because {cause} does not hold")
     print(f"{name}: {counts['pass']} pass, {counts['fail']} fail, {counts['not applicable']} not applicable")
     return counts["fail"] > 0

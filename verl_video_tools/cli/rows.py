@@ -138,6 +138,8 @@ class Convert(ExplicitOptions):
             typer.echo(f"skipped {reason}", err=True)
         if (num_more := len(conversion.skipped) - _SKIPPED_SHOWN) > 0:
             typer.echo(f"skipped {num_more} more", err=True)
+        if self.subtitles is not None:
+            typer.echo(f"{conversion.num_with_subtitles} of {conversion.num_written} questions have subtitles")
         typer.echo(f"{self.target}: {conversion.num_written} rows, {len(conversion.skipped)} skipped")
 
     def _convert_table(self) -> Conversion:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import json
 import os
+import platform
 import shutil
 import sys
 import tempfile
@@ -11,6 +14,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +26,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     """A temporary path that replaces `path` when the block ends without an exception.
 
     It is in the same folder, so that the replacement is atomic, and has a unique name, so that several processes may
-    write the same file. The last one stays. A link stays, and the file that it names is replaced. A device or a pipe,
-    such as `/dev/null` or a shell's `>(gzip)`, is written to once the block ends.
+    write the same file. The last one stays. The next writer on this machine removes the temporary file of one that was
+    killed. A link stays, and the file that it names is replaced. A device or a pipe, such as `/dev/null` or a shell's
+    `>(gzip)`, is written to once the block ends.
 
     Raises:
         OSError: as the block does, or the file cannot be replaced.
@@ -36,12 +41,29 @@ def whole_file(path: Path) -> Iterator[Path]:
                 shutil.copyfileobj(content, target)
         return
     path = Path(os.path.realpath(path))
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    _remove_leftovers(path)
+    partial = path.with_name(f".{path.name}.{_machine()}.{os.getpid()}.{uuid.uuid4().hex[:8]}.partial")
     try:
         yield partial
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the temporary paths of `path` whose process has ended: SIGKILL leaves no time to do so."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.{_machine()}.*.partial"):
+        writer = leftover.name.split(".")[-3]
+        if writer.isdecimal() and not Path("/proc", writer).exists():
+            with suppress(OSError):  # another process may remove it first
+                leftover.unlink()
+
+
+@cache
+def _machine() -> str:
+    """Where a process number names one process: the host, and the container on it, since folders are shared."""
+    namespace = os.stat("/proc/self/ns/pid").st_ino
+    return hashlib.sha256(f"{platform.node()} {namespace}".encode()).hexdigest()[:8]
 
 
 def share_weights(folder: Path) -> None:

@@ -19,6 +19,7 @@ from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.data.append import work_through
 from verl_video_tools.data.formats import SOURCE_NAMES, Benchmark, BenchmarkFiles, get_source, read_rows
 from verl_video_tools.data.formats.entries import Row
+from verl_video_tools.data.formats.subtitles import has_subtitles
 from verl_video_tools.data.parquet import ROWS_PER_BATCH, row_writer
 from verl_video_tools.data.picture_rows import turns_fault
 from verl_video_tools.data.rows import ROW_SCHEMA, SFT_SCHEMA
@@ -31,10 +32,11 @@ _DIALOGUES_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Conversion:
-    """How a conversion went: rows written, and for each row left out why."""
+    """How a conversion went: rows written, for each row left out why, and rows that show subtitles."""
 
     num_written: int
     skipped: tuple[str, ...]
+    num_with_subtitles: int = 0
 
 
 def convert_annotations(
@@ -79,7 +81,7 @@ def convert_annotations(
         schema = schema.insert(1, pa.field("agent_name", pa.string()))
     faults: dict[int, str] = {}
     lines: list[dict[str, Any]] = []
-    num_written = 0
+    num_written = num_with_subtitles = 0
     with row_writer(target, schema) as writer:
         good_rows = _good_rows(read_rows(source, files, with_responses=with_responses), faults, method)
         while rows := list(islice(good_rows, ROWS_PER_BATCH)):
@@ -90,6 +92,7 @@ def convert_annotations(
             for _, row in rows:
                 _finish(row, num_written, method_name, split)
                 num_written += 1
+                num_with_subtitles += has_subtitles(row)
             writer.write_table(pa.Table.from_pylist([row for _, row in rows], schema=schema))
         skipped = tuple(f"{files.annotations}: row {number}: {faults[number]}" for number in sorted(faults))
         if not num_written:
@@ -99,7 +102,7 @@ def convert_annotations(
             with writing(records, "name a file in a folder that can be written"):
                 records.parent.mkdir(parents=True, exist_ok=True)
                 write_lines(records, lines)
-    return Conversion(num_written, skipped)
+    return Conversion(num_written, skipped, num_with_subtitles)
 
 
 def _good_rows(

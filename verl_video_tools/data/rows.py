@@ -80,8 +80,8 @@ def make_row(
     The video is not opened, and need not exist yet.
 
     Args:
-        question: the text that the model reads. Options are appended to it, a line each; where `options` is empty, a
-            question that ends with lines such as ``A. a lamp`` has these as its options.
+        question: the text that the model reads. Options are appended to it, a line each, unless it ends with these
+            lines; where `options` is empty, a question that ends with lines such as ``A. a lamp`` has these as options.
         answer: the truth. With options the right one's letter or text; else a text, a number, or ``[start, end]`` in
             seconds.
         video_path: made absolute; links stay as they are. May name a part of the file, ``v.mp4#t=5,10`` in seconds, or
@@ -113,6 +113,8 @@ def make_row(
     if method is not None and method not in method_names():
         raise UsageError(f"there is no method {method!r}; choose one of: {', '.join(method_names())}")
     texts = without_letters(options)
+    if texts and split_options(question)[1] == texts:  # they stand below the question as well
+        question, _ = split_options(question)
     if texts and question_type not in (None, "mc"):
         raise RowError(f"a question with options is of type mc, got {question_type!r}; leave out one of the two")
     if not texts and question_type in (None, "mc"):

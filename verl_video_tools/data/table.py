@@ -21,11 +21,13 @@ from verl_video_tools.core.files import write_text
 from verl_video_tools.core.machine import page
 from verl_video_tools.core.numbers import clock_seconds
 from verl_video_tools.core.sample import check_question, clip_path, read_clip
+from verl_video_tools.core.truths import canonical_letter
 from verl_video_tools.core.types import QuestionType, Sample
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, numbered, read_entries, with_suffixes
 from verl_video_tools.data.formats.fields import (
     find_moved_video,
+    letter_numbered_options,
     split_name,
     split_options,
     tagged_answer,
@@ -146,9 +148,9 @@ class Table(Benchmark):
         truth = segment_of([answer]) if question_type == "segment" else answer
         if not isinstance(truth, list | tuple):
             truth = tagged_answer(as_text(truth))
-            if self.first_option is not None:
-                num_options = len(options or split_options(question)[1])
-                truth = _letter_of_number(truth, num_options, self.first_option)
+            if not options and question_type in (None, "mc"):
+                question, truth = letter_numbered_options(question, truth)
+            truth = self._letter_of_number(truth, options or split_options(question)[1])
         row = make_row(
             question,
             truth,
@@ -167,6 +169,23 @@ class Table(Benchmark):
             raise RowError(str(error)) from error
         return row
 
+    def _letter_of_number(self, answer: str, options: Sequence[str]) -> str:
+        """The letter of an option by its number; any other answer as it is."""
+        if not answer.isdecimal() or not options:
+            return answer
+        if self.first_option is None:
+            if canonical_letter(answer, options) is None:
+                raise RowError(
+                    f"the answer {answer} is none of the options; if it is the number of one, say which number the "
+                    "first option has: --first-option 0 or 1"
+                )
+            return answer
+        place = int(answer) - self.first_option
+        if not 0 <= place < len(options):
+            last = self.first_option + len(options) - 1
+            raise RowError(f"the answer is option {answer}, but the options are {self.first_option} to {last}")
+        return string.ascii_uppercase[place]
+
     def _video(self, entry: Entry) -> str:
         """The path of a video file, of a folder of frames with its rate, or of a list of frames."""
         timing = (self._cell(entry, name) for name in ("fps", "times"))
@@ -177,6 +196,8 @@ class Table(Benchmark):
         if _is_list_of_frames(names):
             frames = tuple(find_table_video(video_name_of(name), self.folders, moved=moved) for name in names)
         else:
+            if isinstance(names, list) and len(names) == 1:  # as other trainers name the one video of a question
+                (cell,) = names
             path = find_table_video(video_name_of(cell), self.folders, moved=moved)
             if not path.is_dir():
                 return str(path)  # a video file has times of its own
@@ -407,16 +428,6 @@ def _parsed(value: Any) -> Any:
     except (ValueError, RecursionError):
         parsed = None
     return text if parsed is None else parsed
-
-
-def _letter_of_number(answer: str, num_options: int, first: int) -> str:
-    """The letter of an option by its number; any other answer as it is."""
-    if not answer.isdecimal() or not num_options:
-        return answer
-    number = int(answer)
-    if not first <= number < first + num_options:
-        raise RowError(f"the answer is option {number}, but the options are {first} to {first + num_options - 1}")
-    return string.ascii_uppercase[number - first]
 
 
 def segment_of(values: Sequence[Any]) -> tuple[float, float] | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.files import hold_output
 from verl_video_tools.core.machine import list_gpus, page
-from verl_video_tools.launch.checks.report import ROWS_OF_A_START, PlannedRun, Report
+from verl_video_tools.launch.checks.report import ROWS_OF_A_START, Check, PlannedRun, Report, Status
 from verl_video_tools.launch.data import export_expert, export_rollouts, make_demo, run_methods
 from verl_video_tools.launch.environment import CPU, Variables, quoted, ray_options, read_variables, run_environment
 from verl_video_tools.verl_plugin.checkpoints import LAST_CHECKPOINT
@@ -100,6 +101,8 @@ def train(request: Request) -> int:
         UsageError: the request does not make a run.
     """
     plan = _plan_with_rows(request)
+    if foreign := _foreign_checkpoints(plan):
+        raise UsageError(f"{foreign.detail}. {foreign.fix}")
     report = _check(plan, thorough=False)
     if problems := report.problems():
         print(f"{MARK} {plan.config.trainer.experiment_name}:{problems}", file=sys.stderr, flush=True)
@@ -127,7 +130,9 @@ def dry_run(request: Request) -> Report:
     Raises:
         UsageError: the request does not make a run.
     """
-    return _check(_plan_with_rows(request), thorough=True)
+    plan = _plan_with_rows(request)
+    report, foreign = _check(plan, thorough=True), _foreign_checkpoints(plan)
+    return replace(report, checks=[*report.checks, foreign]) if foreign else report
 
 
 # ---------------------------------------------------------------------------------------------------------------- plan
@@ -318,7 +323,6 @@ def _plan_with_rows(request: Request) -> Plan:
     if plan.is_synthetic and not plan.config.video_tools.demo.is_made:
         make_demo(plan.config)
     _make_rows(plan)
-    _refuse_foreign_checkpoints(plan)
     return plan
 
 
@@ -383,12 +387,16 @@ def _cold_start(plan: Plan) -> int:
         return 0
     folder = _cold_start_folder(plan)
     verbose = {"VERBOSE": "1"} if plan.variables.is_verbose else {}
+    overrides = plan.request.overrides
+    kept = [option for option in overrides if option.startswith("hydra.searchpath=")]
+    # What a family needs beside its weights, such as unpacked rows; the synthetic world has its own tiny model.
+    kept += [option.replace("_grpo", "_sft") for option in overrides if option.startswith("+video_tools/model=")]
     demo, composition = plan.config.video_tools.demo, plan.config.video_tools.get("compose")
     return train(
         Request(
             "sft",
             (
-                *(option for option in plan.request.overrides if option.startswith("hydra.searchpath=")),
+                *kept,
                 f"+video_tools={folder.name}",
                 f"trainer.default_local_dir={quoted(folder)}",
                 f"video_tools.demo_dir={quoted(plan.config.video_tools.demo_dir)}",
@@ -407,23 +415,21 @@ def _has_checkpoint(plan: Plan) -> bool:
     return (plan.folder / LAST_CHECKPOINT).exists()
 
 
-def _refuse_foreign_checkpoints(plan: Plan) -> None:
-    """Refuse to resume from checkpoints of another model or of other rows.
-
-    Raises:
-        UsageError: the first start in this folder had another model or other rows.
-    """
-    if plan.variables.node_rank:  # the first node checks what all share
-        return
-    if plan.request.smoke_test and _has_checkpoint(plan):
-        raise UsageError(f"{plan.folder} holds checkpoints, from which a smoke test would go on; name an empty folder")
+def _foreign_checkpoints(plan: Plan) -> Check | None:
+    """What stops a run whose folder holds checkpoints of another model or of other rows; None where nothing does."""
+    if plan.variables.node_rank or not _has_checkpoint(plan):  # the first node checks what all share
+        return None
+    failed = partial(Check, "checkpoints", "folder", Status.FAILED, "")
+    if plan.request.smoke_test:
+        return failed(f"{plan.folder} holds checkpoints, from which a smoke test would go on", "Name an empty folder")
     origin, path = _origin(plan), plan.folder / STARTED_WITH
-    if _has_checkpoint(plan) and path.exists() and path.read_text() != origin:
-        raise UsageError(
+    if path.exists() and path.read_text() != origin:
+        return failed(
             f"{plan.folder} holds checkpoints of a run that was started with {path.read_text().strip()!r} and not "
-            f"with {origin.strip()!r}. Give this one another OUTPUT_DIR. To resume from them nevertheless, "
-            f"remove {path}"
+            f"with {origin.strip()!r}",
+            f"Give this one another OUTPUT_DIR. To resume from them nevertheless, remove {path}",
         )
+    return None
 
 
 def _note_origin(plan: Plan) -> None:

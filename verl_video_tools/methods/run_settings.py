@@ -91,9 +91,25 @@ def copy_run_settings(source: Path, target: Path) -> None:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """Everything that the folder's file says, in its own words; empty where there is no file."""
+    """Everything that the folder's file says, in its own words; empty where there is no file.
+
+    Raises:
+        UsageError: the file is damaged.
+    """
     path = folder / NAME
-    content: Any = OmegaConf.to_container(OmegaConf.load(path)) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    advice = "copy the file anew from where the model comes from"
+    try:
+        content: Any = OmegaConf.to_container(OmegaConf.load(path))
+    except Exception as error:  # YAML's parser and OmegaConf have errors of many kinds, which name the line
+        raise UsageError(f"cannot read {path}: {' '.join(str(error).split())}; {advice}") from error
+    for section in ("methods", "mm_processor_kwargs"):
+        if not isinstance(content, dict) or not isinstance(content.get(section), dict):
+            raise UsageError(f"{path} has no fields below {section!r}, which a run writes; {advice}")
+    for method, fields_of_method in content["methods"].items():
+        if not isinstance(fields_of_method, dict):
+            raise UsageError(f"{path} has {fields_of_method!r:.80} in the place of the fields of {method}; {advice}")
     return dict(content)
 
 

@@ -29,12 +29,14 @@ class Finding:
 
     Attributes:
         reason: why the property failed or was not checked; None if it holds.
+        cause: the failed property without which this one was not checked, if there is one.
     """
 
     property: str
     group: str
     status: Status
     reason: str | None = None
+    cause: str | None = None
 
 
 def check_method(
@@ -93,7 +95,8 @@ def check(each: Property, subject: Subject, broken: dict[str, str]) -> Finding:
     """
     if causes := [broken[name] for name in each.requires if name in broken]:
         broken[each.name] = causes[0]
-        return Finding(each.name, each.group, "not applicable", f"not checked: {causes[0]} does not hold")
+        reason = f"not checked: {causes[0]} does not hold"
+        return Finding(each.name, each.group, "not applicable", reason, causes[0])
     try:
         each.check(subject)
     except NotApplicable as reason:

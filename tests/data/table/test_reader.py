@@ -91,6 +91,45 @@ def test_answers_that_are_numbers_of_options(first: int, has_lines: bool, tmp_pa
     assert truths == ["A", "B", "C", "B"]
 
 
+@pytest.mark.parametrize("instruction", ["", "\nAnswer with the number."])
+def test_options_that_the_question_numbers_get_letters(instruction: str, tmp_path: Path) -> None:
+    touch(tmp_path, "videos/a.mp4")
+    numbered, steps = "What?\n1. a lamp\n2. a chair" + instruction, "How many steps?\n1. cut\n2. fry\nCount them all."
+    records = [
+        {"question": numbered, "answer": "2"},
+        {"question": numbered, "answer": 1},
+        {"question": numbered, "answer": "3"},
+        {"question": numbered, "answer": "2", "type": "numeric"},
+        {"question": steps, "answer": "2"},
+    ]
+    table = write_jsonl(tmp_path / "qa.jsonl", [{"type": None, "video": "videos/a.mp4", **asked} for asked in records])
+    assert convert(table, tmp_path / "rows.parquet", "--yes") == 0
+    rows = read_rows(tmp_path / "rows.parquet")
+    read = [(row["extra_info"]["question_type"], row["reward_model"]["ground_truth"]) for row in rows]
+    assert read == [("mc", "B"), ("mc", "A"), ("numeric", "3"), ("numeric", "2"), ("numeric", "2")]
+    assert rows[0]["extra_info"]["question"] == "What?\nA. a lamp\nB. a chair"
+    assert rows[3]["extra_info"]["question"].startswith(numbered), "only an answer among them makes them options"
+
+
+def test_numbers_of_options_without_their_first_say_what_to_give(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    touch(tmp_path, "videos/a.mp4")
+    records = [{**QUESTIONS[0], "answer": answer} for answer in ("1", "B")]
+    assert convert(write_jsonl(tmp_path / "qa.jsonl", records), tmp_path / "rows.parquet", "--yes") == 0
+    assert "row 0: the answer 1 is none of the options; if it is" in capsys.readouterr().err
+    assert read_rows(tmp_path / "rows.parquet")[0]["reward_model"]["ground_truth"] == "B"
+
+
+@pytest.mark.parametrize("cell", [["videos/a.mp4"], '["videos/a.mp4"]'])
+def test_a_list_of_one_video_is_that_video(cell: Any, tmp_path: Path) -> None:
+    """As LLaMA-Factory, EasyR1 and verl name the videos of a question."""
+    touch(tmp_path, "videos/a.mp4")
+    table = write_jsonl(tmp_path / "qa.jsonl", [{**QUESTIONS[0], "video": cell}])
+    assert convert(table, tmp_path / "rows.parquet", "--yes") == 0
+    assert read_rows(tmp_path / "rows.parquet")[0]["extra_info"]["video_path"] == str(tmp_path / "videos/a.mp4")
+
+
 def test_types_that_were_guessed_are_listed(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spans = [{"question": "When?", "answer": text, "video": "videos/a.mp4"} for text in ("0:32-0:38", "a while")]
     write_jsonl(tmp_path / "qa.jsonl", [*QUESTIONS, *spans])

@@ -183,10 +183,10 @@ def test_open_questions_need_a_judge_that_answers(
     asked = copy.deepcopy(rows[:4])
     for row in asked[:num_open]:
         row["extra_info"] |= {"question_type": "open", "options": []}
-        row["reward_model"]["ground_truth"] = "a yellow circle"
+        row["reward_model"]["ground_truth"] = f"a yellow circle {row['extra_info']['index']}"
     file = f"data.train_files={write_rows(asked)}"
     without = checks_of(file, thorough=False)["training rows"]
-    assert without.status is Status.FAILED and "needs a judge" in without.detail
+    assert without.status is Status.FAILED and without.detail.count("needs a judge") == 1, "once for all rows"
     assert without.fix.startswith("set video_tools.judge.base_url=URL for open questions")
     with JudgeServer() as server:
         good = checks_of(file, f"{CUSTOM}.judge.base_url={server.base_url}")

@@ -358,6 +358,9 @@ class Messages(Dialogues):
         for videos in (entry.get("videos"), _asked_videos(messages)):
             if isinstance(videos, list) and len(videos) > 1:
                 raise RowError(f"it names several videos, {videos!r:.120}; a row of a dialogue has one")
+        shows_images = any(message.images or "<image>" in message.text for message in messages)
+        if shows_images and files.questions is None and not any(self.video_names(entry, messages)):
+            raise RowError("it shows images and no video, and a row is about a video; name theirs in 'videos'")
         row = super().sft_row(entry, files)
         truth, extra_info = row["reward_model"]["ground_truth"], row["extra_info"]
         if extra_info["question_type"] == "open":  # as of a table without types

@@ -25,6 +25,7 @@ from verl_video_tools.data.formats.entries import (
 _OPTION_LINE = re.compile(
     rf"\s*(?:[-*\u2022]\s+)?(?:Options?:)?\s*(\*\*)?{LABEL_OPEN}([A-Z\uff21-\uff3a]|[a-z]){LABEL_END}(?(1)\*\*\s*)(.*\S)\s*"
 )
+_NUMBERED_LINE = re.compile(r"\s*(?:[-*\u2022]\s+)?\(?([1-9]\d?)[.):]\s+(.*\S)\s*")
 # What stands below the options and says how to answer, which a method's own prompt does: "Please respond with only the
 # letter of the correct answer.", "The best answer is:", "Answer with the option's letter ...".
 _INSTRUCTION = re.compile(
@@ -156,6 +157,26 @@ def split_options(text: str) -> tuple[str, list[str]]:
     return text.strip(), []
 
 
+def letter_numbered_options(text: str, answer: str) -> tuple[str, str]:
+    """Question and answer with letters in the place of numbers, where a line ``1. text``, ``2. text``, ... for each
+    option ends the question, and the answer is one of these numbers; else as they are."""
+    lines = text.rstrip().splitlines()
+    matches = [_NUMBERED_LINE.fullmatch(line) for line in lines]
+    firsts = [place for place, match in enumerate(matches) if match and match[1] == "1"]
+    if not firsts or not answer.isdecimal():
+        return text, answer
+    options: list[str] = []
+    for match in matches[firsts[-1] :]:
+        if match is None or match[1] != str(len(options) + 1):
+            break
+        options.append(match[2])
+    below = lines[firsts[-1] + len(options) :]
+    if not 2 <= len(options) <= 26 or not 1 <= int(answer) <= len(options) or _without_instructions(below):
+        return text, answer
+    lettered = [f"{letter}. {option}" for letter, option in zip(string.ascii_uppercase, options, strict=False)]
+    return "\n".join(lines[: firsts[-1]] + lettered), string.ascii_uppercase[int(answer) - 1]
+
+
 def _without_instructions(lines: Sequence[str]) -> list[str]:
     """Without those at the end that say how to answer, or nothing."""
     others = list(lines)
@@ -167,8 +188,9 @@ def _without_instructions(lines: Sequence[str]) -> list[str]:
 def question_of_text(text: str, answer: str) -> dict[str, Any]:
     """Of a question with its option lines, if it has any, and of its answer, tagged or not: what `benchmark_row` takes
     as `question`, `options`, `truth` and `question_type`."""
-    question, options = split_options(without_media_marks(text))
-    truth, question_type = truth_and_type(tagged_answer(answer), options)
+    question, answer = letter_numbered_options(without_media_marks(text), tagged_answer(answer))
+    question, options = split_options(question)
+    truth, question_type = truth_and_type(answer, options)
     return {"question": question, "options": options, "truth": truth, "question_type": question_type}
 
 

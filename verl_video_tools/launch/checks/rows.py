@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -44,6 +46,8 @@ START_SECONDS = 2.0
 DECODE_SECONDS, ENCODE_SECONDS = 30.0, 35.0
 """The same of a thorough check: to decode initial frames, or to encode rows of fine-tuning."""
 _NUM_NAMED = 3
+_OWN_LABEL = re.compile(r"row index=\S+ split=\S+: ")
+"""With which errors of a row begin, whose place in its file is known here."""
 _SFT_FIX = f"vvt data export-sft writes such rows; {page('cold-start')} says what they hold"
 
 
@@ -140,11 +144,12 @@ def _check_split(run: PlannedRun, split: str, files: Sequence[str]) -> Iterator[
         row = sampled.rows[label]
         if problem := row_fault(row, method, judge, validate=validate) or _missing_file(run, row):
             problems[label] = problem
-    lacks_judge = judge is None and not validate and any(_is_open(sampled.rows[label]) for label in problems)
+    unjudged = [label for label in problems if judge is None and not validate and _is_open(sampled.rows[label])]
+    problems |= dict.fromkeys(unjudged, "an open question needs a judge and none is configured")
     fix = " && ".join(f"vvt data validate {file} --out good.parquet" for file in files)
-    if lacks_judge:
+    if unjudged:
         fix = f"set video_tools.judge.base_url=URL for open questions ({page('judge')}); for the rest {fix}"
-    num_rows = 0 if lacks_judge else len(sampled.rows)  # those of other agent loops are theirs to judge
+    num_rows = 0 if unjudged else len(sampled.rows)  # those of other agent loops are theirs to judge
     yield _verdict(run, f"{split} rows", sampled.summary, problems, num_rows, "cannot be used", fix)
     usable = {label: method for label, method in method_of.items() if label not in problems}
     if run.model is not None and usable:
@@ -258,8 +263,12 @@ def _verdict(
     `num_rows`."""
     if not problems:
         return Check("rows", name, Status.OK, summary)
-    named = [f"{label}: {problem}" for label, problem in list(problems.items())[:_NUM_NAMED]]
-    if more := len(problems) - len(named):
+    labels_of: dict[str, list[str]] = {}
+    for label, problem in problems.items():  # one is said once, with the rows that have it
+        labels_of.setdefault(_OWN_LABEL.sub("", problem), []).append(label)
+    shown = {problem: labels[:_NUM_NAMED] for problem, labels in islice(labels_of.items(), _NUM_NAMED)}
+    named = [f"{', '.join(labels)}: {problem}" for problem, labels in shown.items()]
+    if more := len(problems) - sum(map(len, shown.values())):
         named.append(f"and {more} others")
     rows = "1 row" if len(problems) == 1 else f"{len(problems)} rows"
     is_read_only = name.startswith("validation") and not validates(run.config)
