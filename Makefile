@@ -77,7 +77,7 @@ test-cluster: install  ## test a Ray cluster of two machines in network namespac
 test-gpu: install  ## run the tests that need a GPU; without one they are skipped
 	$(PYTEST) -m gpu tests/gpu
 
-first-gpu: install  ## the first hour on a GPU: doctor, test-gpu, two GRPO steps of METHOD=... with the weights of MODEL=..., a page
+first-gpu: install  ## the first hour on a GPU: doctor, attention, memory, test-gpu, weight transfer, two GRPO steps of METHOD=... with the weights of MODEL=..., a page; without a GPU what needs none
 	python -m benchmarks.first_gpu $(if $(MODEL),--model $(MODEL)) $(if $(filter command line environment,$(origin METHOD)),--method $(METHOD))
 
 lint: install  ## run ruff (rules and format), mypy and import-linter

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -73,14 +74,22 @@ def measure_decode(video: LongVideo, folder: Path, num_rollouts: int) -> Rate:
     return Rate("decode", num_frames / seconds[SHARED], num_frames / seconds["qwen"], "frames", "qwen-vl-utils")
 
 
+def picture_prompts(processor: Any, num_prompts: int) -> list[dict[str, Any]]:
+    """Prompts for vLLM, with random pictures that are the same at every call."""
+    content = [*({"type": "image"} for _ in range(PICTURES_PER_PROMPT)), {"type": "text", "text": "what is shown"}]
+    text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    shape = (num_prompts, PICTURES_PER_PROMPT, PICTURE_HEIGHT, PICTURE_WIDTH, 3)
+    pictures = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    return [{"prompt": text, "multi_modal_data": {"image": [*map(Image.fromarray, each)]}} for each in pictures]
+
+
 def measure_tokens(model: str, num_prompts: int, tokens_per_prompt: int) -> tuple[Rate, float]:
     """Tokens generated per second, and pictures that vLLM took in per second meanwhile."""
     from transformers import AutoProcessor
     from vllm import LLM, SamplingParams
 
     processor = AutoProcessor.from_pretrained(model)
-    content = [*({"type": "image"} for _ in range(PICTURES_PER_PROMPT)), {"type": "text", "text": "what is shown"}]
-    text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    first, *prompts_with_pictures = picture_prompts(processor, num_prompts + 1)
     engine = LLM(
         model,
         max_model_len=2048,
@@ -90,20 +99,11 @@ def measure_tokens(model: str, num_prompts: int, tokens_per_prompt: int) -> tupl
         seed=0,
     )
     sampling = SamplingParams(max_tokens=tokens_per_prompt, ignore_eos=True)
-    rng = np.random.default_rng(0)
-
-    def prompt_with_pictures() -> dict:
-        shape = (PICTURE_HEIGHT, PICTURE_WIDTH, 3)
-        pictures = [Image.fromarray(rng.integers(0, 256, shape, np.uint8)) for _ in range(PICTURES_PER_PROMPT)]
-        return {"prompt": text, "multi_modal_data": {"image": pictures}}
-
-    length = len(engine.generate([prompt_with_pictures()], sampling, use_tqdm=False)[0].prompt_token_ids)
+    length = len(engine.generate([first], sampling, use_tqdm=False)[0].prompt_token_ids)
     words = processor.tokenizer.encode("red circle ", add_special_tokens=False) * length
     seconds = []
-    for prompts in (
-        [prompt_with_pictures() for _ in range(num_prompts)],
-        [{"prompt_token_ids": words[:length]} for _ in range(num_prompts)],
-    ):
+    texts = [{"prompt_token_ids": words[:length]} for _ in range(num_prompts)]
+    for prompts in (prompts_with_pictures, texts):
         started = time.perf_counter()
         engine.generate(prompts, sampling, use_tqdm=False)
         seconds.append(time.perf_counter() - started)

@@ -13,7 +13,9 @@ from verl_video_tools.records.report import LOG_NAMES, read_log
 
 GiB, GB = 2**30, 1e9
 GAP_BOUND = 0.02
-"""Mean difference of probabilities that bfloat16 may make between engine and actor, as in tests/gpu/test_engine.py."""
+"""Mean difference of probabilities that bfloat16 may make between engine and actor, as in tests/gpu/test_engine.py.
+
+With `top_p` below 1 the engine's probabilities are those of the tokens that may be sampled, up to 1 - `top_p` more."""
 NEAR = 4 / 3
 """A figure is near its plan where neither is more than this times the other."""
 STAGES = {
@@ -67,22 +69,22 @@ def read_figures(run: GrpoRun, folder: Path, used_bytes: float) -> list[Figure]:
         return []
     last = steps[max(steps)]
     found = [Figure("steps", "", len(steps))]
-    found += gap_figures(steps)
+    found += gap_figures(steps, GAP_BOUND + 1 - run.top_p)
     found += memory_figures(run, last, used_bytes)
     return found + token_figures(last) + time_figures(last)
 
 
-def gap_figures(steps: Mapping[int, Mapping[str, float]]) -> list[Figure]:
+def gap_figures(steps: Mapping[int, Mapping[str, float]], mean_bound: float) -> list[Figure]:
     """Engine against actor. A gap that was not measured, verl's not-a-number, is beyond the bound."""
     found = []
-    for kind, bound in (("mean", GAP_BOUND), ("max", None)):
+    for kind, bound in (("mean", mean_bound), ("max", None)):
         name = f"training/rollout_probs_diff_{kind}"
         values = [step[name] for step in steps.values() if name in step]
         if not values:
             found.append(Figure(name, "probability", float("nan"), verdict="not logged"))
             continue
         within = all(value <= (bound or 1.0) for value in values)
-        verdict = "" if bound is None else f"{'within' if within else 'BEYOND'} {bound}"
+        verdict = "" if bound is None else f"{'within' if within else 'BEYOND'} {bound:.2g}"
         worst = max(values, key=lambda value: (value != value, value))
         found.append(Figure(name, "probability", worst, verdict=verdict))
     return found

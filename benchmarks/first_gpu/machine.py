@@ -74,6 +74,11 @@ def _output(*command: str) -> str:
         return ""
 
 
+def used_bytes() -> float:
+    """In use on the GPU that has the most, by all processes; 0 without a GPU."""
+    return MiB * max((float(row[0]) for row in query("memory.used") if row[0].isdigit()), default=0.0)
+
+
 class UsedMemory:
     """While the block runs: the most bytes in use on one GPU, by all processes, looked at every two seconds."""
 
@@ -95,9 +100,9 @@ class UsedMemory:
 
     def _look(self) -> None:
         while True:
-            used = [float(row[0]) for row in query("memory.used") if row[0].isdigit()]
+            used = used_bytes()
             if not used:  # no GPU
                 return
-            self.most_bytes = max(self.most_bytes, MiB * max(used))
+            self.most_bytes = max(self.most_bytes, used)
             if self._ended.wait(self._interval_seconds):
                 return

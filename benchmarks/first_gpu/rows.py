@@ -10,9 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from benchmarks.video.long_files import LongVideo, write_long_video
 from verl_video_tools.core.types import VideoInfo
 
@@ -24,6 +21,9 @@ OPTIONS = ("It grows.", "It moves to the left.", "It changes colour.", "It disap
 
 def make_rows(video: LongVideo, folder: Path, method: str, num_rows: int) -> Path:
     """Write video and rows (docs/rows.md); each row asks about another minute, so that no two prompts are alike."""
+    import pyarrow as pa  # parts without rows run where it is missing
+    import pyarrow.parquet as pq
+
     folder.mkdir(parents=True, exist_ok=True)
     path = write_long_video(video, folder).resolve()
     duration_seconds = video.copy_seconds * video.copies

@@ -25,7 +25,7 @@ import torch
 from benchmarks.entropy import provide_cross_entropy
 from benchmarks.gpu_model import actor, host
 from benchmarks.gpu_model.lengths import METHODS, lengths_of
-from benchmarks.gpu_model.meter import Measured, Meter
+from benchmarks.gpu_model.meter import Measured, Meter, section
 from benchmarks.gpu_model.random_model import TINY, configuration, random_model
 from verl_video_tools.launch.plan import ModelShape, find_model
 from verl_video_tools.synthetic import base_model_dir
@@ -72,28 +72,6 @@ def as_json(lines: Sequence[Measured]) -> list[dict[str, Any]]:
     return [asdict(line) | {"ratio": line.ratio} for line in lines]
 
 
-def table(name: str, device: str, lines: Sequence[Measured]) -> str:
-    """The lines as Markdown, with the ratio of measured to planned bytes."""
-
-    def cell(value: float | None, scale: float = 1.0) -> str:
-        return "" if value is None else f"{value / scale:.3g}"
-
-    head = ("part", "case", "s", "GB", "planned", "ratio", "note")
-    rows = [f"{name} on {device}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for line in lines:
-        cells = (
-            line.part,
-            line.case,
-            cell(line.seconds),
-            cell(line.extra_bytes, 1e9),
-            cell(line.planned_bytes, 1e9),
-            cell(line.ratio),
-            line.note,
-        )
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
-
-
 def measure_all(names: Sequence[str], out: Path) -> int:
     """Each model in a process of its own, which frees the GPU; how many failed."""
     failed = 0
@@ -126,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.compiler.set_stance("force_eager")  # compiling takes longer than everything else
         torch.set_num_threads(1)
     lines = measure_model(names[0], device, 1 if device == "cuda" else SHORTEN_ON_CPU)
-    print(table(names[0], device, lines), flush=True)
+    print(section(f"Parts of {names[0]} on {device}", lines), flush=True)
     result = {"model": names[0], "device": device, "lines": as_json(lines)}
     options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0

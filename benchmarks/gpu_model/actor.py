@@ -60,8 +60,8 @@ def measure_vision(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths
     case = f"{lengths.method}, {lengths.images} images, {lengths.image_tokens:,} tokens"
     memory = vision_saved_bytes(shape, lengths.image_tokens, frozen=False)
     memory += vision_layer_bytes(shape, lengths.image_tokens)
-    meter.add("vision tower, forward", case, torch.no_grad()(forward))
-    meter.add("vision tower, update", case, update, memory)
+    meter.add("vision tower, forward", case, torch.no_grad()(forward), tokens=lengths.image_tokens)
+    meter.add("vision tower, update", case, update, memory, lengths.image_tokens)
 
 
 def positions(lengths: list[int], device: str) -> torch.Tensor:
@@ -91,9 +91,9 @@ def measure_text(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths) 
     """The layers over a rollout."""
     forward, update = text_calls(model, shape, lengths.tokens, meter.device)
     case = f"{lengths.method}, {lengths.tokens:,} tokens"
-    meter.add("language model, forward", case, torch.no_grad()(forward))
+    meter.add("language model, forward", case, torch.no_grad()(forward), tokens=lengths.tokens)
     memory = text_saved_bytes(shape, lengths.tokens) + text_layer_bytes(shape, lengths.tokens)
-    meter.add("language model, update", case, update, memory)
+    meter.add("language model, update", case, update, memory, lengths.tokens)
 
 
 def measure_head(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths) -> None:

@@ -1,24 +1,35 @@
-"""Peak memory of an update on a CPU, beside the plan: `python -m benchmarks.gpu_model.memory` prints a table of docs.
+"""Peak memory of an update beside the plan, of models of both families with random weights.
 
-Models of both families with random weights and the proportions of real ones, in bfloat16 with gradient checkpointing,
-as verl trains them. Bytes are counted by torch's profiler, and are the same on every run. Weights and their gradients
-are there before, and do not count. The head of the whole update is the product with the vocabulary and a cross entropy
-that allocates what flash-attn's does.
+    python -m benchmarks.gpu_model.memory            # on a CPU: a table of docs
+    python -m benchmarks.gpu_model.memory --fused    # on a GPU: published widths with few layers; a part of first-gpu
+
+They are in bfloat16 with gradient checkpointing, as verl trains them. On a CPU they have the proportions of real ones,
+bytes are counted by torch's profiler, and are the same on every run. Weights and their gradients are there before, and
+do not count. The head of the whole update is the product with the vocabulary and a cross entropy that allocates what
+flash-attn's does, or verl's fused head, which is loaded without the rest of verl, since that imports Ray.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.entropy import CrossEntropy, peak_bytes
+from benchmarks.entropy import CrossEntropy
 from benchmarks.gpu_model.actor import positions, text_calls, vision_calls
+from benchmarks.gpu_model.meter import Measured, Meter, section
 from benchmarks.gpu_model.random_model import configuration, random_model
 from verl_video_tools.launch.plan import (
+    FRAGMENTATION,
+    FUSED_BYTES,
+    FUSED_TOKENS,
     ModelShape,
     RunOptions,
     logits_bytes,
@@ -33,6 +44,8 @@ PUBLISHED = {"qwen2_5_vl": "qwen2.5-vl-7b", "qwen3_vl": "qwen3-vl-8b"}
 GRID = (12, 20)
 """Patches of an image: LongVT's 280x168 with 14 pixels a patch."""
 IMAGE_ID = 5
+SPECIAL_LAYERS = {"qwen2_5_vl": "fullatt_block_indexes", "qwen3_vl": "deepstack_visual_indexes"}
+"""Those of the tower that see whole images, or whose output the language model gets, too."""
 BLOCK_ROWS = 4
 """Of the cross entropy: flash-attn has its blocks in registers, so that they must not count here."""
 
@@ -47,24 +60,6 @@ class Sizes:
     intermediate: int = 2048
     vocabulary: int = 8192
     vision_hidden: int = 320
-
-
-@dataclass(frozen=True)
-class Line:
-    """Bytes of a part of an update, beyond what was there before."""
-
-    family: str
-    part: str
-    tokens: int
-    images: int
-    sizes: Sizes
-    measured: int
-    planned: float
-
-    @property
-    def error(self) -> float:
-        """Of the plan."""
-        return self.planned / self.measured - 1
 
 
 def scaled_configuration(family: str, sizes: Sizes) -> dict[str, Any]:
@@ -98,75 +93,147 @@ def scaled_configuration(family: str, sizes: Sizes) -> dict[str, Any]:
     return config
 
 
-def whole_update(model: Any, shape: ModelShape, tokens: int, images: int) -> Callable[[], None]:
+def few_layers(family: str, layers: int) -> dict[str, Any]:
+    """A published configuration with its widths and this many layers in each part; the tower's last one is special."""
+    config = configuration(PUBLISHED[family])
+    config["text_config"]["num_hidden_layers"] = config["vision_config"]["depth"] = layers
+    config["vision_config"][SPECIAL_LAYERS[family]] = [layers - 1]
+    config["image_token_id"] = IMAGE_ID
+    return config
+
+
+def load_fused_head() -> Any:
+    """verl's `FusedLinearForPPO()`, or None where verl is not installed."""
+    package = find_spec("verl")
+    if package is None or package.origin is None:
+        return None
+    file = Path(package.origin).parent / "utils" / "experimental" / "torch_functional.py"
+    spec = spec_from_file_location("benchmarks.gpu_model.fused_head", file)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.FusedLinearForPPO()
+
+
+def head_losses(model: Any, hidden_1LC: torch.Tensor, labels_L: torch.Tensor, fused: Any) -> torch.Tensor:
+    """Log-probabilities, or their negatives, of one sequence."""
+    if fused is not None:
+        found: torch.Tensor = fused(hidden_1LC, model.lm_head.weight, labels_L[None])[0]
+    else:
+        found = CrossEntropy.apply(model.lm_head(hidden_1LC[0]), labels_L, False, BLOCK_ROWS)
+    return found
+
+
+def head_call(model: Any, shape: ModelShape, tokens: int, device: str, fused: Any) -> Callable[[], None]:
+    """Forward and backward of the head alone."""
+    hidden_1LC = torch.randn(1, tokens, shape.hidden, device=device, dtype=torch.bfloat16, requires_grad=True)
+    labels_L = torch.randint(shape.vocabulary, (tokens,), device=device)
+
+    def update() -> None:
+        hidden_1LC.grad = None
+        head_losses(model, hidden_1LC, labels_L, fused).sum().backward()
+
+    return update
+
+
+def whole_update(
+    model: Any, shape: ModelShape, tokens: int, images: int, device: str, fused: Any
+) -> Callable[[], None]:
     """Of one sequence whose first tokens are images: vision tower, language model, log-probabilities, and back."""
     height, width = GRID
-    grid_N3 = torch.tensor([[1, height, width]] * images)
+    grid_N3 = torch.tensor([[1, height, width]] * images, device=device)
     size = 3 * shape.temporal_patch * shape.patch**2
-    pixels = torch.randn(images * height * width, size, dtype=torch.bfloat16)
-    ids_1L = torch.full((1, tokens), IMAGE_ID + 4)
+    pixels = torch.randn(images * height * width, size, device=device, dtype=torch.bfloat16)
+    ids_1L = torch.full((1, tokens), IMAGE_ID + 4, device=device)
     ids_1L[0, : images * height * width // shape.merge**2] = IMAGE_ID
-    labels = torch.randint(shape.vocabulary, (tokens,))
+    labels_L = torch.randint(shape.vocabulary, (tokens,), device=device)
 
-    def losses() -> torch.Tensor:
+    def update() -> None:
         hidden_1LC = model.model(
             input_ids=ids_1L,
-            position_ids=positions([tokens], "cpu"),
+            position_ids=positions([tokens], device),
             pixel_values=pixels.clone(),
             image_grid_thw=grid_N3,
             mm_token_type_ids=(ids_1L == IMAGE_ID).int(),
             use_cache=False,
         ).last_hidden_state
-        found: torch.Tensor = CrossEntropy.apply(model.lm_head(hidden_1LC[0]), labels, False, BLOCK_ROWS)
-        return found
+        head_losses(model, hidden_1LC, labels_L, fused).sum().backward()
 
-    return lambda: losses().sum().backward()
+    return update
 
 
-def measure(family: str, tokens: int, images: int, sizes: Sizes) -> Iterator[Line]:
-    """Language model, vision tower, and the whole update of one model."""
-    config = scaled_configuration(family, sizes)
-    shape, model = shape_of(family, config), random_model(config, "cpu", "sdpa")
+def measure(
+    meter: Meter, family: str, config: dict[str, Any], tokens: int, images: int, fused: Any = None
+) -> dict[str, Measured]:
+    """Language model, vision tower, the head if it is fused, and the whole update of one model, by part."""
+    device = meter.device
+    shape, model = shape_of(family, config), random_model(config, device, "sdpa")
     image_tokens = images * GRID[0] * GRID[1] // shape.merge**2
     kept, vision_kept = text_saved_bytes(shape, tokens), vision_saved_bytes(shape, image_tokens, frozen=False)
     layer, vision_layer = text_layer_bytes(shape, tokens), vision_layer_bytes(shape, image_tokens)
-    largest = max(layer, vision_layer, logits_bytes(shape, tokens, RunOptions()))
+    head = logits_bytes(shape, tokens, RunOptions(fused_head=fused is not None))
+    inside = max(layer, vision_layer, head)
     parts = {
-        "language model": (text_calls(model, shape, tokens, "cpu")[1], kept + layer),
-        "vision tower": (vision_calls(model, shape, images, GRID, "cpu")[1], vision_kept + vision_layer),
-        "whole": (whole_update(model, shape, tokens, images), kept + vision_kept + largest),
+        "language model": (text_calls(model, shape, tokens, device)[1], kept + layer, tokens),
+        "vision tower": (vision_calls(model, shape, images, GRID, device)[1], vision_kept + vision_layer, image_tokens),
+        "fused head": (head_call(model, shape, tokens, device, fused), head, tokens),
+        "whole": (whole_update(model, shape, tokens, images, device, fused), kept + vision_kept + inside, tokens),
     }
-    for part, (update, planned) in parts.items():
-        update()  # what is made once, such as positions
-        yield Line(family, part, tokens, images, sizes, peak_bytes(update), planned)
+    if fused is None:
+        del parts["fused head"]
+    case = f"{family}, {shape.hidden} x {shape.layers}, {images} images, {tokens:,} tokens"
+    before = len(meter.lines)
+    for part, (update, planned, tokens_of_part) in parts.items():
+        meter.add(part, case, update, planned, tokens_of_part)
     gc.collect()
+    return {line.part: line for line in meter.lines[before:]}
 
 
 LARGE = Sizes(hidden=1024, layers=8, head_dim=128, intermediate=4096, vocabulary=16_384, vision_hidden=640)
 UNSEEN = Sizes(hidden=768, layers=6, head_dim=64, intermediate=3072, vocabulary=24_000, vision_hidden=480)
 CASES = ((512, 3, Sizes()), (1536, 20, Sizes()), (512, 4, LARGE), (640, 5, UNSEEN))
 """Tokens, images and sizes. The last was measured once the formula was final."""
+SMALL = Sizes(hidden=128, intermediate=512, vocabulary=2048, vision_hidden=128)
+"""For processors that take seconds for a product in bfloat16."""
+FEW_LAYERS, FEW_TOKENS, FEW_IMAGES = 2, 16_384, 160
+"""On a GPU."""
 
 
-HEAD = (
-    "| family | width x layers, size of a head | tokens | images | part | measured | planned | error |\n"
-    "|---|---|---|---|---|---|---|---|"
-)
+def measure_fused(device: str) -> str:
+    """A section of the page of first-gpu, with the constants of the plan that follow."""
+    meter, fused = Meter(device), load_fused_head()
+    constants: list[Sequence[str]] = []
+    for family in PUBLISHED:
+        config, tokens, images = scaled_configuration(family, SMALL), 128, 1
+        if device == "cuda":
+            config, tokens, images = few_layers(family, FEW_LAYERS), FEW_TOKENS, FEW_IMAGES
+        lines = measure(meter, family, config, tokens, images, fused)
+        if fused is not None:
+            head, logits = lines["fused head"], min(tokens, FUSED_TOKENS) * config["text_config"]["vocab_size"]
+            per_logit = FUSED_BYTES + ((head.extra_bytes or math.nan) - (head.planned_bytes or 0)) / logits
+            constants.append((f"FUSED_BYTES, {family}", str(FUSED_BYTES), f"{per_logit:.1f}"))
+        if device == "cuda":
+            reserved = torch.cuda.max_memory_reserved() / torch.cuda.max_memory_allocated()
+            constants.append((f"FRAGMENTATION, {family}", str(FRAGMENTATION), f"{reserved:.2f}"))
+    if fused is None:
+        meter.skip("fused head", "verl is not installed; the whole update has all logits")
+    return section(f"Memory of an update on {device}", meter.lines, constants)
 
 
-def row(line: Line) -> str:
-    """Markdown."""
-    sizes = line.sizes
-    return (
-        f"| {line.family} | {sizes.hidden} x {sizes.layers}, {sizes.head_dim} | {line.tokens:,} | {line.images} "
-        f"| {line.part} | {line.measured / 1e6:.1f} MB | {line.planned / 1e6:.1f} MB | {line.error:+.1%} |"
-    )
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fused", action="store_true", help="the part `memory` of first-gpu")
+    fused = parser.parse_args(arguments).fused
+    torch.set_num_threads(1)
+    if fused:
+        print(measure_fused("cuda" if torch.cuda.is_available() else "cpu"))
+        return
+    meter = Meter("cpu")
+    for family in PUBLISHED:
+        for tokens, images, sizes in CASES:
+            measure(meter, family, scaled_configuration(family, sizes), tokens, images)
+    print(section("Memory of an update", meter.lines))
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    print(HEAD)
-    for family in PUBLISHED:
-        for case in CASES:
-            for line in measure(family, *case):
-                print(row(line), flush=True)
+    main()

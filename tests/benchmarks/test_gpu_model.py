@@ -12,10 +12,9 @@ import pytest
 import torch
 
 from benchmarks.entropy import VARIANTS
-from benchmarks.gpu_model import __main__ as gpu_model
 from benchmarks.gpu_model.actor import positions
 from benchmarks.gpu_model.lengths import METHODS, grid_of, lengths_of
-from benchmarks.gpu_model.meter import Measured, Meter
+from benchmarks.gpu_model.meter import Measured, Meter, section
 from benchmarks.gpu_model.random_model import ROPE, configuration, random_model
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.launch.plan import find_model, known_models
@@ -61,11 +60,12 @@ def test_memory_that_runs_out_is_a_line() -> None:
     assert found.extra_bytes == 4000
 
 
-def test_table() -> None:
-    line = Measured("language model, update", "longvt", 3.0, 6e9, 4e9)
-    text = gpu_model.table("qwen2.5-vl-7b", "cuda", [line])
-    assert text.startswith("qwen2.5-vl-7b on cuda")
-    assert text.splitlines()[-1] == "| language model, update | longvt | 3 | 6 | 4 | 1.5 |  |"
+def test_section() -> None:
+    line = Measured("language model, update", "longvt", 3.0, 6e9, 4e9, tokens=6000)
+    text = section("Parts", [line], [("FRAGMENTATION", "1.1", "1.2")])
+    assert text.startswith("## Parts\n\n| part |")
+    assert "\n| language model, update | longvt | 3 | 2e+03 | 6 | 4 | 1.5 |  |\n\n" in text
+    assert text.endswith("| FRAGMENTATION | 1.1 | 1.2 |")
 
 
 def test_lengths_of_real_rollouts() -> None:

@@ -27,10 +27,10 @@ import pytest
 import torch
 from verl.models.transformers.monkey_patch import apply_monkey_patch
 
-from benchmarks.gpu_model.memory import GRID, IMAGE_ID, PUBLISHED, Sizes, scaled_configuration
-from benchmarks.gpu_model.random_model import configuration, random_model
+from benchmarks.gpu_model.memory import GRID, IMAGE_ID, SPECIAL_LAYERS, Sizes, few_layers, scaled_configuration
+from benchmarks.gpu_model.random_model import random_model
 from tests.verl_plugin.varlen_kernel import kernel_on_cpus, relative_error
-from verl_video_tools.verl_plugin import packed_attention
+from verl_video_tools.verl_plugin import packed_attention, varlen
 
 LAYERS = 2
 SMALL = Sizes(hidden=256, layers=LAYERS, head_dim=64, intermediate=512, vocabulary=2048, vision_hidden=160)
@@ -70,15 +70,11 @@ class Row:
 
 
 def model_configuration(family: str, width: str) -> dict[str, Any]:
-    if width == "small":
-        config = scaled_configuration(family, SMALL)
-    else:
-        config = configuration(PUBLISHED[family])
-        config["text_config"]["num_hidden_layers"] = config["vision_config"]["depth"] = LAYERS
-        config["image_token_id"] = IMAGE_ID
-    # One layer of Qwen2.5-VL's tower sees windows, and one sees whole pictures.
-    name = "fullatt_block_indexes" if family == "qwen2_5_vl" else "deepstack_visual_indexes"
-    config["vision_config"][name] = [1]
+    """With one layer of the tower that sees whole pictures, or whose output the language model gets, too."""
+    if width == "released":
+        return few_layers(family, LAYERS)
+    config = scaled_configuration(family, SMALL)
+    config["vision_config"][SPECIAL_LAYERS[family]] = [LAYERS - 1]
     return config
 
 
@@ -178,7 +174,7 @@ def compare(family: str, width: str, tokens: int, folder: Path) -> Found:
 def main() -> None:
     """Command line: see the module's docstring."""
     family, width, tokens, folder = sys.argv[1:]
-    pytest.MonkeyPatch().setattr(packed_attention, "has_kernel", lambda device: True)
+    pytest.MonkeyPatch().setattr(varlen, "has_kernel", lambda device: True)
     if width == "released":
         torch.set_num_threads(os.cpu_count() or 1)
     found = compare(family, width, int(tokens), Path(folder))

@@ -25,7 +25,7 @@ from transformers.masking_utils import sdpa_mask
 
 from tests.verl_plugin.packing import FUSED, gradients
 from tests.verl_plugin.varlen_kernel import kernel_on_cpus
-from verl_video_tools.verl_plugin import packed_attention
+from verl_video_tools.verl_plugin import varlen
 
 UNPACKED = "rounded_by_hand"
 MICRO_BATCHES = {"packed": 2, "packed, one by one": 4, "packed" + FUSED: 2}
@@ -69,7 +69,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     AttentionInterface.register(UNPACKED, rounded)
     AttentionMaskInterface.register(UNPACKED, sdpa_mask)
-    pytest.MonkeyPatch().setattr(packed_attention, "has_kernel", lambda device: True)
+    pytest.MonkeyPatch().setattr(varlen, "has_kernel", lambda device: True)
     found = {"unpacked": gradients(model_dir, "fp32", attention=UNPACKED, micro_batch_size=1)}
     for name, micro_batches in MICRO_BATCHES.items():
         with kernel_on_cpus() as calls:

@@ -22,7 +22,7 @@ from tests.verl_plugin.harness import model_dir
 from tests.verl_plugin.one_call_per_layer import LAYERS, MICRO_BATCHES, TOWER_HEADS, make_model_with_released_heads
 from tests.verl_plugin.ranks import run_apart, run_ranks
 from tests.verl_plugin.varlen_kernel import kernel_on_cpus, relative_error
-from verl_video_tools.verl_plugin import packed_attention
+from verl_video_tools.verl_plugin import packed_attention, varlen
 
 Found = dict[str, dict[str, Any]]
 
@@ -105,7 +105,7 @@ def tolerance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param == "cpu":
         yield 1e-5
         return
-    monkeypatch.setattr(packed_attention, "has_kernel", lambda device: True)
+    monkeypatch.setattr(varlen, "has_kernel", lambda device: True)
     with kernel_on_cpus() as calls:
         yield 0.01  # bfloat16
     assert calls.forward == 1
@@ -148,7 +148,7 @@ def test_no_sequence_attends_to_another(
     qkv, ends = random_heads(lengths, num_heads, size), ends_of(lengths)
     scale = size**-0.5
     expected = masked_attention(qkv, lengths, causal, scale)
-    packed = packed_attention.flash_attn_varlen_func(*qkv, ends, ends, softmax_scale=scale, causal=causal)
+    packed = varlen.flash_attn_varlen_func(*qkv, ends, ends, softmax_scale=scale, causal=causal)
     assert packed.dtype == torch.float32
     assert relative_error(expected, packed) <= tolerance
     weights = torch.randn(packed.shape, generator=torch.Generator().manual_seed(1))
@@ -163,7 +163,7 @@ def test_no_sequence_attends_to_another(
 def test_rows_of_one_length_are_one_call(tolerance: float) -> None:
     lengths = [6, 6, 6]
     qkv = random_heads(lengths, (4, 2, 2), 16)
-    rows = packed_attention.flash_attn_func(*(it.unflatten(0, (3, 6)) for it in qkv), softmax_scale=0.25, causal=True)
+    rows = varlen.flash_attn_func(*(it.unflatten(0, (3, 6)) for it in qkv), softmax_scale=0.25, causal=True)
     assert rows.shape == (3, 6, 4, 16)
     assert relative_error(masked_attention(qkv, lengths, True, 0.25), rows.flatten(0, 1)) <= tolerance
 
@@ -171,22 +171,22 @@ def test_rows_of_one_length_are_one_call(tolerance: float) -> None:
 @pytest.mark.parametrize(("dtype", "kept"), [(torch.float16, True), (torch.bfloat16, True), (torch.float32, False)])
 def test_the_kernel_gets_half_precision(dtype: torch.dtype, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """In whatever precision a model computes; autocast chooses where the inputs are whole."""
-    monkeypatch.setattr(packed_attention, "has_kernel", lambda device: True)
+    monkeypatch.setattr(varlen, "has_kernel", lambda device: True)
     qkv = random_heads([4], (2, 2, 2), 8, dtype)
     with kernel_on_cpus() as calls:
         for autocast in (None, torch.float16):
             with torch.autocast("cpu", autocast) if autocast else nullcontext():
-                found = packed_attention.flash_attn_varlen_func(*qkv, ends_of([4]), ends_of([4]))
+                found = varlen.flash_attn_varlen_func(*qkv, ends_of([4]), ends_of([4]))
             assert found.dtype == dtype
     assert calls.dtypes == ([dtype, dtype] if kept else [torch.bfloat16, torch.float16])
 
 
 def test_a_head_that_is_not_contiguous_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_attention, "has_kernel", lambda device: True)
+    monkeypatch.setattr(varlen, "has_kernel", lambda device: True)
     q = torch.randn(4, 8, 2, dtype=torch.bfloat16).transpose(1, 2)
     assert q.stride(-1) != 1
     with kernel_on_cpus() as calls:
-        packed_attention.flash_attn_varlen_func(q, q, q, ends_of([4]), ends_of([4]))
+        varlen.flash_attn_varlen_func(q, q, q, ends_of([4]), ends_of([4]))
     assert calls.forward == 1
 
 
@@ -201,7 +201,7 @@ def test_the_double_refuses_what_the_kernel_refuses() -> None:
             (torch.zeros(3, 3, 8).half(), torch.zeros(3, 2, 8).half(), "must divide|be a multiple"),
         ):
             with pytest.raises((RuntimeError, ValueError), match=fault):  # torch's function, or the kernel below it
-                varlen_attn(q, k, k, ends, ends, 3, 3, **packed_attention._GROUPED)
+                varlen_attn(q, k, k, ends, ends, 3, 3, **varlen._GROUPED)
         with pytest.raises(RuntimeError, match="int32"):
             varlen_attn(half, half, half, ends.long(), ends.long(), 3, 3)
 
@@ -210,7 +210,7 @@ def test_the_double_refuses_what_the_kernel_refuses() -> None:
 def test_windows_and_dropout_are_refused(option: dict[str, Any]) -> None:
     tokens, ends = torch.zeros(3, 1, 8), torch.tensor([0, 3])
     with pytest.raises(NotImplementedError, match="neither a sliding window nor dropout"):
-        packed_attention.flash_attn_varlen_func(tokens, tokens, tokens, ends, ends, **option)
+        varlen.flash_attn_varlen_func(tokens, tokens, tokens, ends, ends, **option)
 
 
 @pytest.mark.parametrize(

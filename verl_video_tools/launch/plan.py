@@ -734,7 +734,12 @@ KEYS = {
 
 
 def recipe_options(method: Method) -> RunOptions:
-    """The options of a method's recipe on real data, from its config group; its lengths are those of `recipe_budget`.
+    """The options of a method's recipe on real data."""
+    return run_options(recipe_config(method))
+
+
+def recipe_config(method: Method) -> Any:
+    """A method's config group above that of all recipes; its lengths are those of `recipe_budget`.
 
     A method whose package has its own config groups gets what all recipes share.
     """
@@ -746,7 +751,7 @@ def recipe_options(method: Method) -> RunOptions:
     config = OmegaConf.merge(*(OmegaConf.load(path) for path in paths if path.exists()))
     budget = method.recipe_budget
     lengths = {"max_prompt_length": budget.prompt_tokens, "max_response_length": budget.response_tokens}
-    return run_options(OmegaConf.merge(config, {"data": lengths}))
+    return OmegaConf.merge(config, {"data": lengths})
 
 
 def run_options(config: Any) -> RunOptions:
