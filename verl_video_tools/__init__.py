@@ -3,4 +3,4 @@
 Importing the package loads nothing else; see `verl_video_tools.verl_plugin.plugin` for what verl finds by entry point.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -49,7 +49,7 @@ class Demo:
     needle: Annotated[
         bool,
         typer.Option(
-            "--needle", help="Videos of 1 to 10 minutes whose questions depend on events between the first frames."
+            "--needle", help="Videos of 1 to 10 minutes whose questions depend on events between the initial frames."
         ),
     ] = False
     spatial: Annotated[

@@ -234,7 +234,7 @@ class ExportSFT(ExplicitOptions):
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Rollouts: lowest IoU of the last segment shown with the annotated one; 0 keeps all.",
+            help="Rollouts: lowest IoU of the last segment shown and the annotated segment; 0 keeps all.",
         ),
     ] = 0.0
     well_formed: Annotated[

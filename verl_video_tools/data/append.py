@@ -1,5 +1,4 @@
-"""Files that grow by whole lines, so that a run which was killed goes on where it stopped, and the work that fills
-them."""
+"""Files that grow by whole lines, and the work that fills them. A run that was killed continues where it stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ Progress = Callable[[int, int], None]
 
 
 def no_progress(num_done: int, num_items: int, note: str = "") -> None:
-    """A `Progress` that nobody sees."""
+    """A `Progress` that shows nothing."""
 
 
 _LINE_START = b'{"step": '
@@ -30,11 +29,12 @@ _LINE_START = b'{"step": '
 
 @contextmanager
 def appended(path: Path) -> Iterator[BinaryIO]:
-    """The file of records, locked, behind its last whole line: what a killed run left of a line is cut off, and so are
-    the zero bytes that a file may end in after a loss of power.
+    """Open and lock the file of records, positioned after its last whole line. An incomplete line of a killed run is
+    cut off, as are the zero bytes in which a file may end after a loss of power.
 
     Raises:
-        UsageError: it cannot be written, another process writes it, or it is a file of another kind; that is untouched.
+        UsageError: the file cannot be written, another process writes it, or it is a file of another kind, which
+            stays unchanged.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,8 @@ def appended(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Keep other processes that call this for the folder away. Raises UsageError if one is there already."""
+    """Lock the folder against other processes that call this function for it. Raises UsageError if another process
+    holds the lock."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -78,7 +79,8 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def append_record(file: BinaryIO, record: Mapping[str, Any]) -> None:
-    """Write one line at once. Values that JSON does not have become texts; half a surrogate pair stays an escape."""
+    """Write one line at once. Values that JSON does not have become strings, and half of a surrogate pair stays
+    escaped."""
     line = json.dumps(record, ensure_ascii=False, default=str)
     file.write(line.encode(errors="backslashreplace") + b"\n")
     file.flush()
@@ -93,12 +95,12 @@ async def work_through(
     num_done: int = 0,
     stopped: str = "",
 ) -> None:
-    """Await `work` for each item. The first failure cancels what is under way.
+    """Await `work` for each item. The first failure cancels all running work.
 
     Args:
-        concurrency: items under way at a time.
+        concurrency: number of items in work at a time.
         progress: called after each item.
-        num_done: items that an earlier run has done.
+        num_done: number of items that an earlier run has done.
         stopped: appended to the message of an EndpointError, with the numbers of items done and of all items filled in.
 
     Raises:

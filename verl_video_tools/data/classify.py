@@ -1,7 +1,8 @@
 """Sort questions by whether looking again helps (VideoBrain, arXiv 2602.04094, 3.2).
 
-A base model answers without tools, a teacher with them. Where both are right the first frames suffice; where only the
-teacher is, whether it called a tool separates missing frames from a base model that is too weak.
+A base model answers without tools, and a teacher answers with tools. If both are right, the initial frames suffice.
+If only the teacher is right, its tool calls decide: with a call, the base model lacked frames; without a call, it is
+too weak.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ _LEARNABLE: tuple[Category, ...] = ("direct", "adaptive", "active")
 
 @dataclass(frozen=True)
 class Evaluator:
-    """A model, and what it is shown and may do.
+    """A model with the method whose loop it runs in.
 
     Attributes:
-        method: whose loop runs; `methods.direct.Direct` for none.
+        method: the method whose loop runs; `methods.direct.Direct` has no tools.
     """
 
     method: Method
@@ -77,14 +78,15 @@ async def evaluate(
     retry_flagged: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> tuple[Rollouts, Rollouts]:
-    """Let both models answer each row once, side by side, going on where an earlier run into `folder` stopped.
+    """Let both models answer each row once, in parallel. The run continues where an earlier run into `folder`
+    stopped.
 
     Args:
         folder: gets `base.jsonl` and `teacher.jsonl`: records of `data.generate`, with labelled answers.
         judge: for open questions.
         retriever: for a teacher that finds frames by text.
         tool_model: for a teacher whose tools ask a model.
-        retry_flagged: make those rollouts again that are recorded as failed.
+        retry_flagged: repeat the rollouts that are recorded as failed.
         settings: as `generate` takes them.
 
     Returns:
@@ -121,8 +123,8 @@ async def evaluate(
 
 
 def classify(base: Rollouts, teacher: Rollouts) -> tuple[dict[int, str], list[dict[str, Any]]]:
-    """The letter of each row, by its place in the file, and the failures (`row`, `model`, `reason`) that leave other
-    rows without one: an endpoint, a judge or a video failed, and no model was wrong.
+    """The letter of each row by its place in the file, and the failures (`row`, `model`, `reason`). A row has no
+    letter if an endpoint, a judge or a video failed, since then no model was wrong.
 
     Raises:
         UsageError: an answer has no label.
@@ -157,7 +159,7 @@ def letter_of(*, base_right: bool, teacher_right: bool, teacher_called: bool) ->
 
 
 def _is_right(record: Record) -> bool:
-    """A partly right answer is not right."""
+    """Whether the answer is fully right. A partly right answer does not count."""
     label = record.get("answer_label")
     if label is None:
         raise UsageError(f"row {record['uid']}: its record has no answer_label; `vvt data classify` did not make it")

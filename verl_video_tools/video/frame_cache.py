@@ -22,7 +22,7 @@ BYTES_VARIABLE = "VVT_FRAME_CACHE_BYTES"
 """Environment variable: the capacity of each process's cache. A variable, since every worker process reads it."""
 
 DEFAULT_BYTES = 1 << 30
-"""The first frames of eight FrameMind groups on all rungs of its ladder, the largest of the recipes."""
+"""The initial frames of eight FrameMind groups on all rungs of its ladder, the largest of the recipes."""
 
 ENTRY_BYTES = 1024
 """Counted for each frame beside its pixels: key, labels and array."""

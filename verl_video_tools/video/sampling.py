@@ -1,4 +1,4 @@
-"""Which frames or times to look at: pure functions on numbers, no video needed."""
+"""Functions that choose frames or times. They work on numbers and need no video."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 def linspace_indices(first: int, last: int, count: int) -> tuple[int, ...]:
     """`count` frame indices spread evenly over [first, last], both ends included, truncated to integers.
 
-    Sorted and without repetition, so that fewer than `count` come back where the range holds fewer frames. This is the
+    The indices are sorted and distinct, so there are fewer than `count` if the range holds fewer frames. This is the
     rule of FrameThinker and VideoBrain: evenly spaced float64 positions, each truncated.
 
     Raises:

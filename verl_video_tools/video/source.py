@@ -86,7 +86,7 @@ NEVER = Deadline(None, "")
 
 
 class LostFileError(UnreadableVideoError):
-    """The file changed, is gone, or its file system gave an error: what was opened is of no more use."""
+    """The file changed, is gone, or its file system gave an error. The opened file cannot be used any more."""
 
 
 def open_container(path: str | os.PathLike[str]) -> InputContainer:
@@ -176,7 +176,7 @@ class VideoSource:
 
     @property
     def stream(self) -> VideoStream:
-        """Of the file as it is open now. Do not keep it: it ends with `close` and `rewind`."""
+        """The video stream of the open file. Do not keep it, because `close` and `rewind` end it."""
         self.wake()
         return self._stream
 

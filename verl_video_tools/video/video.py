@@ -48,7 +48,7 @@ EVEN_TOLERANCE_SECONDS = 0.002
 
 
 class FileIdentity(NamedTuple):
-    """A file as it was at one time; a file that is written again becomes another one."""
+    """A file at one time. A file that is written again has another identity."""
 
     path: str
     """Absolute, symbolic links resolved."""
@@ -61,11 +61,11 @@ class FileIdentity(NamedTuple):
 
 
 def file_identity(path: str | os.PathLike[str]) -> FileIdentity:
-    """Identity of the file that is at `path` now, or of a part of it (`core.sample`).
+    """Identity of the file that is at `path` now, or of a part of the file (`core.sample`).
 
     Raises:
         VideoNotFoundError: there is no such file.
-        UnreadableVideoError: the file system does not let us look, or the path can be none.
+        UnreadableVideoError: the file system denies access, or `path` is not a valid path.
     """
     clip = read_clip(path)
     part = "" if clip.seconds is None else "{} to {}".format(*clip.seconds)
@@ -85,13 +85,14 @@ def file_identity(path: str | os.PathLike[str]) -> FileIdentity:
 
 @contextmanager
 def report_as_unreadable(path: Path) -> Iterator[None]:
-    """For a block that reads a file: what nobody foresaw becomes a `VideoError`, the original is its cause and logged.
+    """Turn unexpected errors of a block that reads a file into a `VideoError`. The original error is its cause and
+    is logged.
 
-    PyAV raises errors of Python's own on odd files. A rollout, and the commands, are ready for a `VideoError`; anything
-    else would cost the whole group of rollouts, and unflagged.
+    PyAV raises Python's built-in errors for some files. Rollouts and commands handle a `VideoError`. Any other error
+    would end the whole group of rollouts without a flag.
 
     Raises:
-        UnreadableVideoError: the block raised what is not an error of this package.
+        UnreadableVideoError: the block raised an error that is not one of this package.
     """
     try:
         yield
@@ -256,13 +257,14 @@ class Video:
         return self.frames(FrameRequest(*self._size(width, height), indices=tuple(indices)), deadline)
 
     def timestamps_seconds(self) -> npt.NDArray[np.float64]:
-        """Presentation times of all frames, from the first one: float64, shape (num_frames,). Nothing is decoded."""
+        """Presentation times of all frames in seconds after the first frame, float64 of shape (num_frames,). Nothing
+        is decoded."""
         frame_pts = self._reader.index.frame_pts[self._frames.start : self._frames.stop]
         return np.array([self._seconds_of(pts) for pts in frame_pts.tolist()], dtype=np.float64)
 
     @property
     def is_random_access(self) -> bool:
-        """Whether a frame is reached from a key frame near it, and not only by decoding all that comes before."""
+        """Whether decoding can start at a key frame near a frame, instead of at the start of the file."""
         return self._reader.index.is_random_access
 
     def frames(self, request: FrameRequest, deadline: Deadline = NEVER) -> FrameBatch:
@@ -273,7 +275,7 @@ class Video:
         """Frames of several requests in one pass: each frame is decoded once and scaled to every requested size.
 
         Raises:
-            VideoError: as `frames_at`; one request that cannot be met fails all.
+            VideoError: as `frames_at`. If one request cannot be met, all fail.
         """
         views = [self.views_of(request) for request in requests]
         decoded = self.decode({view for each in views for view in each}, deadline)
@@ -283,7 +285,7 @@ class Video:
         ]
 
     def views_of(self, request: FrameRequest) -> list[FrameView]:
-        """What has to be decoded for a request, in its order.
+        """The views that must be decoded for a request, in its order.
 
         Raises:
             FrameRangeError: a time, an index or the region is outside the video.
@@ -338,12 +340,13 @@ class Video:
         return list(dict.fromkeys(indices)) if request.unique else indices
 
     def planned(self, request: FrameRequest) -> list[FrameRecord]:
-        """What a request will show, indices and presentation times and all but pixels; nothing is decoded.
+        """The frames that a request will show: indices, presentation times and sizes, without pixels. Nothing is
+        decoded.
 
-        Decoding shows the same, but where a frame turns out to be damaged and another replaces it.
+        Decoding shows the same frames, unless a frame is damaged and another one replaces it.
 
         Raises:
-            VideoError: see `indices_of`; or the region leaves the frame.
+            VideoError: as `indices_of`, or the region leaves the frame.
         """
         region = self.region_of(request)
         return [
@@ -357,7 +360,7 @@ class Video:
             self._close()
 
     def release(self) -> None:
-        """Free the file and the decoder until the next call needs them; where each frame is stays known.
+        """Free the file and the decoder until the next call needs them. The index of frames is kept.
 
         Does nothing while a call is under way.
         """
@@ -370,12 +373,12 @@ class Video:
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed for good."""
+        """Whether `close` was called."""
         return self._source is None
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds the file now."""
+        """Whether the file is open now."""
         source = self._source
         return source is not None and source.is_open
 

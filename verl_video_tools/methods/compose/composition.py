@@ -33,7 +33,7 @@ PROMPT_VALUES = ("duration", "initial_frames", "max_turns", "tools")
 
 
 def _yaml(text: str) -> Any:
-    """Dictionaries and lists. OmegaConf refuses a key that stands twice."""
+    """The content of a YAML file as dictionaries and lists. OmegaConf refuses a key that stands twice."""
     return OmegaConf.to_container(OmegaConf.create(text), resolve=True)
 
 
@@ -66,7 +66,7 @@ prompt; `frame` shows a whole frame and `picture` a part of one; `observation` a
 
 @dataclass(frozen=True, kw_only=True)
 class _Sections:
-    """The keys of a file; sections are still as they were written."""
+    """The keys of a file. Its sections are not read yet."""
 
     initial_frames: object
     reward: object
@@ -79,7 +79,7 @@ class _Sections:
 
 @dataclass(frozen=True, eq=False)
 class Composition:
-    """What one file says.
+    """The content of one file.
 
     Attributes:
         file: as the user named it.
@@ -101,19 +101,20 @@ class Composition:
 
     @property
     def name(self) -> str:
-        """Of the file, without its folder and ending."""
+        """The name of the file, without its folder and suffix."""
         return Path(self.file).stem
 
 
 @cache
 def load_composition(file: str) -> Composition:
-    """The composition of a file; read once per process, so that no edit changes a run that is under way.
+    """The composition of a file. Each process reads a file once, so that no edit changes a run that is under way.
 
     Args:
         file: path of a YAML file, or one of the names `PACKAGED`.
 
     Raises:
-        UsageError: it cannot be read, or something in it makes no sense; names the file, the key and what is allowed.
+        UsageError: the file cannot be read, or a value in it is wrong; the message names the file, the key and what
+            is allowed.
     """
     path = _FOLDER / f"{file}.yaml" if file in PACKAGED else Path(file)
     try:
@@ -186,7 +187,7 @@ def _read_terms(entries: object, tools: Collection[str]) -> tuple[Term, ...]:
 
 
 def _read_messages(texts: object) -> dict[str, vt.Template]:
-    """All messages, with the texts of the file in the places of the packaged ones."""
+    """All messages. The texts of the file replace the packaged ones."""
     replacements = _mapping({} if texts is None else texts, "messages")
     _check_names(replacements, MESSAGES, "messages", "message")
     templates = dict(MESSAGES)
@@ -221,7 +222,7 @@ def _mapping(values: object, where: str) -> dict[str, Any]:
 
 
 def _entries(values: object, where: str) -> list[tuple[str, dict[str, Any]]]:
-    """The mappings of a list, each with its place."""
+    """The mappings of a list, each with its place in the file."""
     if values is not None and not isinstance(values, list):
         raise vt.UsageError(f"{where} takes a list of `- {{name: ...}}`, got {values!r:.80}")
     places = [(f"{where}[{number}]", entry) for number, entry in enumerate(values or [])]
@@ -232,7 +233,7 @@ def _read(part: type[Part], values: object, where: str) -> Part:
     """An instance of a dataclass from its keys in the file.
 
     Args:
-        values: None where the file has no such section.
+        values: None if the file has no such section.
 
     Raises:
         UsageError: an unknown key, a missing one, or a value of the wrong type or outside its range.
@@ -252,7 +253,7 @@ def _read_named(
     """A part that is one of several: `key` names its class, and the other keys are its fields.
 
     Raises:
-        UsageError: there is no such part, or as `_read`.
+        UsageError: there is no such part; also as `_read` raises it.
     """
     fields_of_part = _mapping(values, where)
     name = str(fields_of_part.pop(key, None))

@@ -20,10 +20,10 @@ from verl_video_tools.methods.toolkit.grammar import tools_section
 
 @dataclass(frozen=True, kw_only=True, init=False)
 class Compose(vt.Method):
-    """What the file says; a field that the configuration sets wins over the file.
+    """A method that its file describes. A field that the configuration sets takes precedence over the file.
 
-    The file is the user's configuration, and so is all that it names, Python paths included. Rows and records cannot
-    name one: `core.method.rollout_fields` holds no text.
+    The user trusts the file and everything that it names, including Python paths, as a part of the configuration. Rows
+    and records cannot name a file: `core.method.rollout_fields` holds no text.
     """
 
     name: ClassVar[str] = "compose"
@@ -58,10 +58,10 @@ class Compose(vt.Method):
         tools_section: str | None = None,
         **overrides: Any,
     ) -> None:
-        """Read the file; `overrides`, fields of `Method`, win over it.
+        """Read the file. `overrides` are fields of `Method`, and take precedence over the file.
 
         Raises:
-            UsageError: the file or a field makes no sense.
+            UsageError: the file or a field has a wrong value.
         """
         composition = load_composition(file)
         turns = asdict(composition.turns)
@@ -97,7 +97,7 @@ class Compose(vt.Method):
 
     @property
     def composition(self) -> Composition:
-        """What the file says."""
+        """The content of the file."""
         return load_composition(self.file)
 
     @property
@@ -125,7 +125,7 @@ class Compose(vt.Method):
         }
 
     def for_session(self, session_id: int, group_size: int, validate: bool) -> Compose:
-        """With a ladder the rollout's rung: its number in the group decides."""
+        """With a ladder, the method with the rollout's rung. The rollout's number in the group selects the rung."""
         if validate or self.rung is not None or not isinstance(self.composition.initial_frames, Ladder):
             return self
         return replace(self, num_rungs=group_size, rung=session_id % group_size + 1)
@@ -136,7 +136,7 @@ class Compose(vt.Method):
         return self.composition.initial_frames.request(info, envelope, self.rung, self.num_rungs)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
-        """The system prompt; then the message `user`."""
+        """The system prompt, and then the message `user`."""
         schemas = [
             vt.tool_schema(tool.name, tool.description, tool.parameters, tool.optional)
             for tool in self.composition.descriptions.values()
@@ -162,7 +162,7 @@ class Compose(vt.Method):
         return self.composition.tools
 
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
-        """What answers the calls of a turn, in their order."""
+        """The observation: answers to the calls of a turn, in the order of the calls."""
         return vt.joined(map(self._answer, outcomes), ("\n",))
 
     def _answer(self, outcome: vt.ToolOutcome) -> vt.Content:
@@ -183,10 +183,10 @@ class Compose(vt.Method):
     def _labelled(
         self, images: Sequence[vt.ImagePart], video: vt.VideoInfo | None, unit: vt.BoxUnit = "pixels"
     ) -> vt.Content:
-        """Each frame on a line of its own in the message `frame`; a part of a frame in `picture`.
+        """Each frame on a line of its own, in the message `frame`. A part of a frame is in the message `picture`.
 
         Args:
-            unit: of the boxes in labels of parts.
+            unit: the unit of the boxes in the labels of parts.
         """
         return vt.joined((self._labelled_frame(image, video, unit) for image in images), ("\n",))
 
@@ -202,7 +202,7 @@ class Compose(vt.Method):
     async def components(
         self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
     ) -> dict[str, float]:
-        """The terms of the file, with this config's weight of `accuracy`.
+        """The values of the reward terms in the file, with this config's weight of `accuracy`.
 
         Raises:
             JudgeError: the judge gave no verdict.

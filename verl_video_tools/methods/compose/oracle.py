@@ -41,7 +41,7 @@ _HURRIED_SHARE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeOracle(PlanningOracle):
-    """The oracle policy of a composition. Questions without options want one that answers in words."""
+    """The oracle policy of a composition. Questions without options need `answers_in_words`."""
 
     takes_open_questions: ClassVar[bool] = True
     answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think>\n<answer>{answer}</answer>"
@@ -51,7 +51,7 @@ class ComposeOracle(PlanningOracle):
     method: Compose = field(default_factory=Compose)
 
     def __post_init__(self) -> None:
-        """Raises UsageError where the composition has tools, and `crop_video` is not among them."""
+        """Raises UsageError if the composition has tools without `crop_video`."""
         super().__post_init__()
         tools = self.method.composition.tools
         if tools and self._crop is None:
@@ -108,7 +108,7 @@ class ComposeOracle(PlanningOracle):
         return native_call(thought, crop.name, arguments), crop.frame_numbers(start, end, video_info(spec))
 
     def _card_script(self, rng: random.Random, spec: VideoSpec, question: Question, crop: CropVideo) -> Script:
-        """Whole frames show where a card is, and a zoom what is on it; without a zoom the oracle guesses."""
+        """Whole frames show where a card is, and a zoom shows what is on it. Without a zoom the oracle guesses."""
         errs = rng.random() < self.imperfection
         if errs and rng.random() < self.skip_rate:
             return Script("direct", (self._card_answer(rng, question, "nothing", None),))
@@ -129,7 +129,7 @@ class ComposeOracle(PlanningOracle):
         return Script("zoom", (turn, native_call(seen, zoom.name, arguments), answer))
 
     def _card_answer(self, rng: random.Random, question: Question, seen: str, thing: str | None) -> str:
-        """The turn that names the thing, or guesses where it was not seen or is no option."""
+        """The turn that names the thing. It guesses if the thing was not seen or is not among the options."""
         letters = {text: letter for letter, text in question.options.items()}
         answer = self._answer_to(question, letters.get(thing or "") or rng.choice(list(question.options)))
         return self.answer_turn.format(thought=seen, answer=answer)

@@ -23,7 +23,7 @@ class FramePlan(ABC):
     def request(
         self, info: vt.VideoInfo, envelope: vt.PixelEnvelope, rung: int | None, num_rungs: int
     ) -> vt.FrameRequest:
-        """The frames of a video. `rung` and `num_rungs` are those of `Compose`."""
+        """The request for the initial frames of a video. `rung` and `num_rungs` are those of `Compose`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ class Uniform(FramePlan):
     """Frames spread evenly from the first of the video to the last.
 
     Attributes:
-        num_frames: how many; all of a shorter video.
-        min_pixels, max_pixels: area of a frame in pixels.
+        num_frames: number of frames; a shorter video shows all of its frames.
+        min_pixels, max_pixels: bounds on the area of a frame in pixels.
     """
 
     num_frames: int
@@ -52,11 +52,12 @@ class Uniform(FramePlan):
 
 @dataclass(frozen=True, kw_only=True)
 class Ladder(FramePlan):
-    """FrameMind's ladder: the rollouts of a group see from many small frames to few large ones. Without a rung, as in
-    validation, there are as many frames as on the first.
+    """FrameMind's ladder: the rollouts of a group see different numbers of frames, from many small ones to few large
+    ones. Without a rung, as in validation, there are as many frames as on the first rung.
 
     Attributes:
-        low, high: first and last rung: number of frames, and side in pixels of the square that each is scaled to.
+        low, high: first and last rung, as the number of frames and the side in pixels of the square that each frame
+            is scaled to.
     """
 
     low: Rung = (64, 224)
@@ -87,7 +88,7 @@ TERMS = {
 
 @dataclass(frozen=True)
 class ScoringContext:
-    """A rollout that is scored, and what terms read besides.
+    """A rollout that is scored, and further values that terms read.
 
     Attributes:
         parameters: names of the arguments that each tool takes. A tool reads nothing else that a policy writes into a
@@ -100,7 +101,7 @@ class ScoringContext:
     parameters: Mapping[str, Collection[str]]
 
     def executed_calls(self, tools: Collection[str] = ()) -> list[vt.CallRecord]:
-        """Executed calls of these tools; of all tools where none is named."""
+        """Executed calls of these tools, or of all tools if none is named."""
         return [call for call in self.trajectory.executed_calls() if not tools or call.name in tools]
 
 
@@ -123,14 +124,14 @@ class Term(ABC):
 
     @abstractmethod
     async def value(self, rollout: ScoringContext) -> float:
-        """What the rollout earns, before weight and gates.
+        """The value that the rollout earns, before weight and gates.
 
         Raises:
             JudgeError: the judge gave no verdict.
         """
 
     def gate_factor(self, value: float) -> float:
-        """What the gated terms are multiplied by."""
+        """The factor by which the gated terms are multiplied."""
         if self.gate_from is not None:
             return float(value >= self.gate_from)
         return min(max(value, 0.0), 1.0)
@@ -201,11 +202,11 @@ def _repeats_a_call(rollout: ScoringContext) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolUse(Term):
-    """1 for a rollout with an executed call; further calls earn no more.
+    """The value is 1 for a rollout with an executed call. Further calls earn no more.
 
     Attributes:
         tools: names of those that count; empty: all.
-        min_frames: different frames that the call must have shown.
+        min_frames: number of different frames that the call must have shown.
     """
 
     tools: tuple[str, ...] = ()
@@ -218,7 +219,7 @@ class ToolUse(Term):
 
 @dataclass(frozen=True, kw_only=True)
 class Calls(Term):
-    """The number of executed calls; with a weight below 0 their price."""
+    """The number of executed calls. With a weight below 0 each call has a price."""
 
     async def value(self, rollout: ScoringContext) -> float:
         return float(len(rollout.executed_calls()))
@@ -226,8 +227,8 @@ class Calls(Term):
 
 @dataclass(frozen=True, kw_only=True)
 class TemporalOverlap(Term):
-    """Intersection over union of the best executed call with the row's annotated segment; 0 for a row without one, and
-    for a question whose answer is a segment.
+    """Intersection over union of the best executed call with the row's annotated segment. The value is 0 for a row
+    without a segment, and for a question whose answer is a segment.
 
     Attributes:
         tools: names of those whose calls count; empty: all.
@@ -244,7 +245,8 @@ class TemporalOverlap(Term):
 
 
 def _segment_of(call: vt.CallRecord) -> tuple[float, float]:
-    """Seconds that an executed call was about: those of its result, else from the first frame shown to the last."""
+    """The segment of an executed call in seconds: that of its result, otherwise from the first frame shown to the
+    last."""
     if "start_time" in call.result:
         return call.result["start_time"], call.result["end_time"]
     times = [frame.timestamp_seconds for frame in call.frames]
