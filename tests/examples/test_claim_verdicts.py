@@ -207,7 +207,8 @@ def test_the_page_shows_the_claims_as_they_are_decided() -> None:
     _, table, rest = re.split("<!-- claims: (?:begin|end) -->\n", page)
     assert table.strip() == report.plan_table()
     least, bound = (round(-100 * value) for value in (learning_runs.LEAST, learning_runs.BOUND))
-    assert f"interval above -{bound}, mean at\nleast -{least}." in rest and {*learning_runs.SEEDS.values()} == {3}
+    rest = " ".join(rest.split())
+    assert f"interval above -{bound}, mean at least -{least}." in rest and {*learning_runs.SEEDS.values()} == {3}
     rft = PLANS["longvt"].rft
     assert rft is not None and (rft.cold_share, rft.last_share, rft.epochs) == (0.5, 0.5, 1)
     assert f"learning rate {rft.learning_rate:.0e}, one epoch".replace("e-04", "e-4") in rest
