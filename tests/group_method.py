@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from verl_video_tools.core.types import ContextPolicy, Sample, Trajectory
+from verl_video_tools.core.types import Sample, Trajectory
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker import FrameThinker
 
@@ -29,15 +29,15 @@ class FrameThinkerInGroups(FrameThinker):
 
     wanted_rate: float = 0.6
     length_weight: float = 0.25
-    context: ContextPolicy = "append"
+    context: Literal["append", "last_evidence", "initial_plus_last"] = "append"
     prompt_variants: int = 1
     """Different system prompts in a group, in turn."""
     prompt_variant: int = 0
     frames_per_rollout: tuple[int, ...] = ()
     """Initial frames of the rollouts of a group, in turn; none: the run's."""
 
-    def context_policy(self) -> ContextPolicy:
-        return self.context
+    def context_policy(self) -> vt.ContextPolicy:
+        return getattr(vt, self.context)
 
     def for_session(self, session_id: int, group_size: int, validate: bool) -> FrameThinkerInGroups:
         if validate:

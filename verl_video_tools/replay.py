@@ -29,7 +29,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.records.view import write_rollout
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn, Policy, ScriptedPolicy
-from verl_video_tools.rollout.tokens import TokenBudget, rollout_tokens
+from verl_video_tools.rollout.tokens import RolloutTokens, TokenBudget
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 from verl_video_tools.services.tool_model import EndpointToolModel, ToolModelConfig
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
@@ -174,7 +174,7 @@ class _TokenizedScript:
         self._end_of_turn_id = model.end_of_turn_id
         self._turns = iter(turns)
         self._max_turn_tokens = method.max_turn_tokens
-        self._tokens = rollout_tokens(method.context_policy(), model.counter, self._end_of_turn_id)
+        self._tokens = RolloutTokens(model.counter, self._end_of_turn_id, method.context_policy())
         self.budget = TokenBudget(
             tokens=self._tokens,
             prompt_length=method.recipe_budget.prompt_tokens,
@@ -193,7 +193,9 @@ class _TokenizedScript:
         truncated = len(ids) + 1 > max_tokens  # one for the end of the turn
         ids = ids[:max_tokens] if truncated else [*ids, self._end_of_turn_id]
         self._tokens.current.append_turn(ids, None)
-        return AssistantTurn(self._tokenizer.decode(ids) if truncated else text, truncated)
+        turn = AssistantTurn(self._tokenizer.decode(ids) if truncated else text, truncated)
+        self._tokens.end_turn(turn.text)
+        return turn
 
     async def fits_detached(self, messages: Sequence[Message]) -> bool:
         return self.budget.tokens_detached(messages) > 0

@@ -65,7 +65,7 @@ def test_replies_reach_the_rows_and_are_read_again(tmp_path: Path) -> None:
     path = exported(tmp_path, lines)
     written = pq.read_table(path).to_pylist()
     assert [list(map(len, json.loads(row["model_calls"]))) for row in written] == [[], [0, 1, 1]]
-    stream = dataset(path).stream(1)
+    (stream,) = dataset(path).sequences(1)
     text = tokenizer().decode(stream.ids)
     assert "a red hob" in text and "no_reply" in text
     trained = tokenizer().decode(
@@ -84,4 +84,4 @@ def test_a_reply_to_another_question_is_an_error(tmp_path: Path) -> None:
     _, (asked,) = json.loads(made.rows[0]["model_calls"])
     made.rows[0]["model_calls"] = json.dumps([[], [{**asked, "request": "another"}]])
     with pytest.raises(RowError, match=r"a call failed: model_error: .*export the rollout again"):
-        made.stream(0)
+        made.sequences(0)

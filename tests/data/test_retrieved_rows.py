@@ -133,7 +133,7 @@ async def test_the_agent_loop_asks_the_retriever_of_its_configuration(monkeypatc
 def test_the_data_set_shows_the_frames_that_the_row_names(parquet: Path) -> None:
     written = pq.read_table(parquet).to_pylist()
     assert [row["retrieved_frames"] for row in written] == [[[], [[59, 57, 55, 53]]]] * 2
-    images = make_dataset(parquet).stream(0).images
+    images = make_dataset(parquet).sequences(0)[0].images
     assert [image.record.index for image in images[-4:]] == [53, 55, 57, 59]
 
 
@@ -142,5 +142,5 @@ def test_answers_that_do_not_fit_the_calls_are_an_error(parquet: Path, answers: 
     dataset = make_dataset(parquet)
     dataset.rows[0]["retrieved_frames"] = answers
     with pytest.raises(RowError, match=r"a call failed: retrieval_error: .*export the rollout again"):
-        dataset.stream(0)
+        dataset.sequences(0)[0]
     assert asyncio.run(dataset._encode(dataset.rows[1])).images  # the others are not affected

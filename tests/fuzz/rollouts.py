@@ -30,7 +30,7 @@ from verl_video_tools.core.types import (
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.token_policy import TokenPolicy
-from verl_video_tools.rollout.tokens import TokenBudget, TokenCounter, check_invariants, rollout_tokens
+from verl_video_tools.rollout.tokens import RolloutTokens, TokenBudget, TokenCounter, check_invariants
 
 NUM_FRAMES, SECONDS = 60, 4.0
 REASONS = {*StopReason} - {StopReason.VIDEO_ERROR, StopReason.ABORTED, StopReason.SCRIPT_EXHAUSTED}
@@ -81,7 +81,7 @@ class Rollouts(Surface):
         if case["asked"]:
             sample = type(sample)(**{**vars(sample), "question": case["asked"]})
         server = ScriptedServer([_tokens(text, odd) for text, odd in zip(case["turns"], case["odd"], strict=True)])
-        tokens = rollout_tokens(method.context_policy(), self.counter, END)
+        tokens = RolloutTokens(self.counter, END, method.context_policy())
         budget = TokenBudget(tokens, 200_000, case["response_tokens"], case["images"])
         policy = Listening(
             method, server, tokens, budget, byte_tokens.decode, "id", _none, {}, {}, frozenset({END}), True

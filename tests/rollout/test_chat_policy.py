@@ -17,8 +17,8 @@ from tests.videos.files import write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import IMAGE_MARK, Method, Sample, StopReason
 from verl_video_tools.methods import get_method
+from verl_video_tools.methods.toolkit.contexts import DROPPED_MARK
 from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig, Usage
-from verl_video_tools.rollout.observation import DROPPED_MARK
 from verl_video_tools.services.chat import restore_stop
 from verl_video_tools.services.endpoint import Completion
 

@@ -306,10 +306,10 @@ def test_fine_tuning_makes_them_again_and_warns_of_others(
     pq.write_table(table_of_rows(rows), path)
     dataset = make_dataset(str(path))
     with caplog.at_level(logging.WARNING):
-        shown = dataset.stream(0).images
+        shown = dataset.sequences(0)[0].images
         assert sum(image.record.digest is not None for image in shown) == 2 and not caplog.records
         monkeypatch.setattr(Draw, "offset", 1)
-        make_dataset(str(path)).stream(0)
+        make_dataset(str(path)).sequences(0)
     assert (
         "row index=7" in caplog.text
         and "2 of the 2 pictures that tools made in its rollout are other ones" in caplog.text

@@ -23,7 +23,11 @@ from verl_video_tools.testing.world import World
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
 EXAMPLES = ["examples.add_a_method.frugal:Frugal", "examples.add_a_tool.look_around:LongVTLookAround"]
-GROUP = {"group_rewards_follow_the_rollout", "turn_rewards_stay_with_their_turns"}
+GROUP = {
+    "contexts_follow_from_the_dialogue",
+    "group_rewards_follow_the_rollout",
+    "turn_rewards_stay_with_their_turns",
+}
 STOP = {"stop_strings_end_a_call"}
 NOT_APPLICABLE = {
     "framethinker": GROUP | STOP,

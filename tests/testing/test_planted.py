@@ -19,6 +19,7 @@ CLEAN = [
     rollout_and_reward.Brief,
     rollout_and_reward.Curious,
     rollout_and_reward.Looking,
+    rollout_and_reward.Remembering,
 ]
 """Correct methods with parts that no packaged method has; the faults of these parts are planted in subclasses."""
 

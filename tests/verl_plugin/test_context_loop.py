@@ -1,9 +1,10 @@
-"""Rollouts with a training sequence per turn: what each turn is sampled from and trained on, and what verl stores."""
+"""Rollouts of several training sequences: what each turn is sampled from and trained on, and what verl stores."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,13 +14,14 @@ from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.trainer.ppo.v1 import agent_loop_tq
 
-from tests.context_method import NAME, FrameThinkerWithContext
+from tests.context_method import NAME, NOTE, FrameThinkerWithContext
 from tests.turns.framethinker import answer, choose, get
 from tests.verl_plugin.harness import (
     LARGE_PIXELS,
     QUESTION,
     Rollout,
     ScriptedServer,
+    Spelt,
     Unended,
     make_row,
     model_dir,
@@ -29,8 +31,8 @@ from tests.verl_plugin.harness import (
     video,
 )
 from verl_video_tools.core.types import RolloutLimits, StopReason, Trajectory
+from verl_video_tools.methods.toolkit.contexts import DROPPED_MARK
 from verl_video_tools.replay import areplay
-from verl_video_tools.rollout.observation import DROPPED_MARK
 from verl_video_tools.rollout.tokens import placeholder_runs
 from verl_video_tools.verl_plugin.agent_loop_worker import BackgroundLoop, VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.settings import unpack_record
@@ -54,19 +56,30 @@ def prompt_text(sequence: Rollout) -> str:
 
 
 @pytest.mark.parametrize(
-    ("context", "num_images"), [("last_evidence", [8] * 4), ("initial_plus_last", [8, 16, 16, 16])]
+    ("context", "num_turns", "num_images"),
+    [("last_evidence", [1, 2, 1], [8] * 4), ("initial_plus_last", [3, 1], [8, 16, 16, 16])],
 )
-async def test_each_turn_is_a_sequence(context: str, num_images: list[int]) -> None:
+async def test_a_sequence_ends_where_images_are_dropped(
+    context: str, num_turns: list[int], num_images: list[int]
+) -> None:
+    """The second turn is answered in words, which drops none."""
     result = await rollout(context=context, server=ScriptedServer(TURNS, global_steps=[3, 3, 4, 4]))
     assert (result.trajectory.stop_reason, result.trajectory.flags) == (StopReason.ANSWER, [])
-    assert len(result.sequences) == 4
-    for number, (sequence, request) in enumerate(zip(result.sequences, result.server.requests, strict=True)):
-        output = sequence.output
-        assert output.prompt_ids == request["prompt_ids"]
-        assert output.response_ids == result.server.returned[number]
-        assert output.response_mask == [1] * len(output.response_ids)
-        assert output.response_logprobs == result.server.returned_logprobs[number]
-        assert len(sequence.images) == request["num_images"] == num_images[number]
+    assert [request["num_images"] for request in result.server.requests] == num_images
+    assert len(result.sequences) == len(num_turns)
+    turns = zip(result.server.requests, result.server.returned, result.server.returned_logprobs, strict=True)
+    for sequence, number in zip(result.sequences, num_turns, strict=True):
+        output, end = sequence.output, len(sequence.output.prompt_ids)
+        for request, returned, logprobs in islice(turns, number):
+            start = len(request["prompt_ids"])
+            mask = [0] * len(output.prompt_ids) + output.response_mask
+            assert mask[end:start] == [0] * (start - end)
+            end = start + len(returned)
+            assert sequence.ids[:end] == request["prompt_ids"] + returned
+            assert mask[start:end] == [1] * len(returned)
+            place = slice(start - len(output.prompt_ids), end - len(output.prompt_ids))
+            assert output.response_logprobs is not None and output.response_logprobs[place] == logprobs
+        assert end == len(sequence.ids)
         assert output.num_turns == 9
         assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (3, 4)
     assert len({request["request_id"] for request in result.server.requests}) == 1
@@ -106,6 +119,19 @@ async def test_a_rollout_of_one_turn_is_the_same_under_every_policy() -> None:
     assert all(other.ids == first.ids and len(other.outputs) == 1 for other in others)
 
 
+async def test_text_that_the_policy_wrote_is_its_memory() -> None:
+    """Each turn is sampled from the prompt, the thoughts so far and the last observation, and trained on once."""
+    spelt = "<think>bright <|im_end|> there</think><action>choose frames between 20 and 60</action>"
+    result = await rollout([Spelt(spelt), choose(100, 140), answer("B")], context="notes")
+    assert (result.trajectory.stop_reason, result.trajectory.flags) == (StopReason.ANSWER, [])
+    assert [request["num_images"] for request in result.server.requests] == [8, 16, 16]
+    texts = list(map(prompt_text, result.sequences))
+    assert [text.count(NOTE) for text in texts] == [0, 1, 2]
+    assert f"{NOTE}bright < |im_end|> there" in texts[1] and "choose frames between 20 and 60</action>" not in texts[1]
+    for sequence, returned in zip(result.sequences, result.server.returned, strict=True):
+        assert sequence.output.response_ids == returned and sequence.output.response_mask == [1] * len(returned)
+
+
 class FaultyTurn(ScriptedServer):
     """Returns a log-probability too many with one of its turns."""
 
@@ -130,10 +156,10 @@ async def test_a_fault_in_any_sequence_flags_the_rollout(faulty: int) -> None:
 # -------------------------------------------------------------------------------------------------------------- budgets
 
 
-async def test_the_response_budget_is_one_turns() -> None:
-    result = await rollout([choose(20, 60), get("0:03"), answer("B")])
+async def test_the_response_budget_is_one_sequences() -> None:
+    result = await rollout([choose(20, 60), choose(100, 140), answer("B")])
     longest = max(len(returned) for returned in result.server.returned)
-    again = await rollout([choose(20, 60), get("0:03"), answer("B")], response_length=longest)
+    again = await rollout([choose(20, 60), choose(100, 140), answer("B")], response_length=longest)
     assert again.trajectory.stop_reason is StopReason.ANSWER
     appended = await rollout([choose(20, 60)], context="append", response_length=longest)
     assert appended.trajectory.stop_reason is StopReason.RESPONSE_BUDGET
@@ -148,11 +174,11 @@ async def test_the_prompt_of_the_next_turn_has_to_fit(slack: int) -> None:
         return
     assert result.trajectory.stop_reason is StopReason.PROMPT_BUDGET
     assert str(result.trajectory.calls()[-1].error).startswith("prompt_budget: ")
-    assert len(result.outputs) == 3  # what was sampled is trained on
+    assert len(result.outputs) == 2  # what was sampled is trained on
     assert result.trajectory.flags == []
 
 
-async def test_the_image_limit_is_one_turns() -> None:
+async def test_the_image_limit_is_one_sequences() -> None:
     assert (await rollout(max_images=8)).trajectory.stop_reason is StopReason.ANSWER
     limited = await rollout(context="initial_plus_last", max_images=15)
     assert limited.trajectory.stop_reason is StopReason.IMAGE_BUDGET
@@ -173,7 +199,7 @@ class RewardWorker:
         return {"reward_score": 0.75, "reward_extra_info": {"score": 0.75}}
 
 
-async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_verl_stores_a_row_for_each_sequence_with_the_rollouts_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     result = await rollout(mm_processor_kwargs=LARGE_PIXELS)
     worker, reward_worker = object.__new__(VideoAgentLoopWorker.__ray_actor_class__), RewardWorker()
     worker.processor, worker.tokenizer, worker.mm_processor_kwargs = processor(), tokenizer(), LARGE_PIXELS
@@ -201,7 +227,7 @@ async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypa
     await worker._agent_loop_postprocess(result.outputs, validate=False, **make_row("video.mp4"))
     assert [trajectory.answer for trajectory in reward_worker.trajectories] == ["B"]  # scored once
     assert processed == [output.response_ids for output in result.outputs]  # for training, and not for the score
-    assert list(stored) == [f"u_0_{turn}" for turn in range(4)]
+    assert list(stored) == [f"u_0_{number}" for number in range(3)]
     for row, output in zip(stored.values(), result.outputs, strict=True):
         assert row["prompts"].tolist() == output.prompt_ids
         assert row["response_mask"].tolist() == output.response_mask

@@ -245,7 +245,7 @@ async def test_rollouts_of_our_own_loop(monkeypatch: pytest.MonkeyPatch, context
     ]
     fields = {"context": context, "time_bonus": 0.0, "wanted_rate": 0.75}
     queue = await run_own_group(monkeypatch, scripts, fields)
-    num_sequences = [1, 1, 3, 2] if context == "last_evidence" else [1] * 4
+    num_sequences = [1, 1, 3, 1] if context == "last_evidence" else [1] * 4
     assert len(queue.rows) == sum(num_sequences)
     # Two of four looked, 0.75 are wanted.
     assert list(by_rollout(queue).values()) == pytest.approx([1.0, 0.0, 0.25 - 0.25, 1.25 - 0.125])

@@ -321,8 +321,8 @@ def test_a_row_of_a_recorded_rollout_shows_what_that_was_shown(dataset: Trajecto
     row = dataset.rows[one_of_each_template(dataset)[0]]
     settings = json.dumps({"initial_frames": 3, "initial_frames_long": 3, "call_frames": 3, "call_frames_long": 3})
     own = make_dataset(write([{**row, "settings": settings}], tmp_path / "own.parquet"))
-    shown = dataset.stream(one_of_each_template(dataset)[0]).images
-    assert len(own.stream(0).images) < len(shown)
+    shown = dataset.sequences(one_of_each_template(dataset)[0])[0].images
+    assert len(own.sequences(0)[0].images) < len(shown)
 
     recorded = {**row, "settings": settings, "initial_frames": json.dumps([0, 1, 2, 3])}
     with pytest.raises(RowError, match=r"first shown 4 frames \(0, 1, 2, ...\), and is replayed with 3 frames \(0, "):
@@ -431,11 +431,40 @@ def test_cache_is_bounded(sft_parquet: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(started) == 4
 
 
-def test_a_context_policy_of_several_sequences_is_refused(sft_parquet: str, tmp_path: Path) -> None:
-    table = pq.read_table(sft_parquet).slice(0, 2)
-    names = pa.array([context_method.NAME] * 2)
-    path = str(tmp_path / "rows.parquet")
-    pq.write_table(table.set_column(table.column_names.index("agent_name"), "agent_name", names), path)
-    with pytest.raises(UsageError, match="context policy last_evidence"):
-        make_dataset(path)
-    make_dataset(path, video_tools={context_method.NAME: {"context": "append"}})
+@pytest.mark.parametrize("truncation", ["error", "skip"])
+@pytest.mark.parametrize("context", ["last_evidence", "notes"])
+async def test_a_row_under_a_context_policy_is_several_items(
+    dataset: TrajectorySFTDataset, tmp_path: Path, context: str, truncation: str
+) -> None:
+    """Those of the same rollout in reinforcement learning, each turn with its weight."""
+    fields = {"context": context}
+    first, second = (dataset.rows[index] for index in one_of_each_template(dataset)[1:3])
+    weights = [0.0, *[2.0] * (len(second["turns"]) - 1)]
+    rows = [
+        {**first, "agent_name": context_method.NAME, "turn_weights": [1.0] * len(first["turns"])},
+        {**second, "agent_name": context_method.NAME, "turn_weights": weights},
+    ]
+    path = write(rows, tmp_path / "rows.parquet")
+
+    def items() -> list[dict[str, Any]]:  # the data set runs an event loop of its own
+        made = make_dataset(path, truncation=truncation, video_tools={context_method.NAME: fields})
+        return [made[index] for index in range(len(made))]
+
+    made = await asyncio.to_thread(items)
+    rollouts = [
+        await run_loop(
+            row["turns"],
+            row={**row, "uid": "u", "session_id": 0},
+            method=context_method.NAME,
+            method_fields=fields,
+        )
+        for row in rows
+    ]
+    sequences = [sequence for rollout in rollouts for sequence in rollout.sequences]
+    assert len(sequences) > len(rows)
+    assert [item["input_ids"].tolist() for item in made] == [sequence.ids for sequence in sequences]
+    masks = [[0] * len(each.output.prompt_ids) + each.output.response_mask for each in sequences]
+    num_first = len(rollouts[0].outputs)
+    assert [item["loss_mask"].tolist() for item in made[:num_first]] == masks[:num_first]
+    assert made[num_first]["loss_mask"].max() == 0.0  # the first turn of the second row
+    assert made[-1]["loss_mask"].tolist() == [2.0 * keep for keep in masks[-1]]

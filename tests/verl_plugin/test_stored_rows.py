@@ -112,7 +112,7 @@ async def roll_out(context: str, family: Architecture) -> tuple[Rollout, list[Ro
 async def test_rows_equal_verls(context: str, family: Architecture, queue: Queue) -> None:
     """Bit for bit, in the precision in which the actor reads them: each sequence shows the images of its turns."""
     rollout, rows = await roll_out(context, family)
-    assert len(rows) == len(rollout.outputs) == (1 if context == "append" else 3)
+    assert len(rows) == len(rollout.outputs) == (1 if context == "append" else 2)
     blocks = queue.kv_list()[PARTITION_ID]
     assert len(blocks) == 2 and blocks["u_3-called"]["shared"] is False
     for row, sequence in zip(rows, rollout.sequences, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, reduce
 from operator import add
@@ -22,9 +22,14 @@ from verl_video_tools.core.trajectory import ParsedTurn, StopReason, ToolOutcome
 
 Compat = Literal["strict", "reference"]
 
-ContextPolicy = Literal["append", "last_evidence", "initial_plus_last"]
-"""The images of a rollout that a later turn still sees: all; only those of the last observation; these and the initial
-frames. Texts stay in every case."""
+ContextPolicy = Callable[[Sequence[Message]], Sequence[Message]]
+"""Takes the dialogue so far (the prompt, then turns of the assistant and the user messages that answer them), and
+returns the messages that the next turn sees. The rules are at `Method.context_policy`."""
+
+
+def append(dialogue: Sequence[Message]) -> Sequence[Message]:
+    """The context policy under which a turn sees the whole dialogue."""
+    return dialogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +209,14 @@ class Method(ABC):
         return None
 
     def context_policy(self) -> ContextPolicy:
-        """The images that later turns see. Every policy but `append` makes one training sequence per turn."""
-        return "append"
+        """What later turns see (docs/write-a-method.md): the whole dialogue, or what a function makes of it.
+
+        The function returns messages of the dialogue, or new ones with texts and images from it: first system and user
+        messages, then turns of the assistant, each with the user message that answers it. It is also called before
+        images are decoded, and its result must depend on the dialogue alone. A training sequence goes on as long as the
+        result only adds the last turn and what answers it to what that turn has seen; otherwise a new one begins.
+        """
+        return append
 
     # ----------------------------------------------------------------------------------------------------------- reward
 

@@ -20,6 +20,7 @@ from verl_video_tools.core.method import Compat as Compat
 from verl_video_tools.core.method import ContextPolicy as ContextPolicy
 from verl_video_tools.core.method import Method as Method
 from verl_video_tools.core.method import RolloutLimits as RolloutLimits
+from verl_video_tools.core.method import append as append
 from verl_video_tools.core.regions import Box as Box
 from verl_video_tools.core.regions import BoxUnit as BoxUnit
 from verl_video_tools.core.regions import PixelBox as PixelBox

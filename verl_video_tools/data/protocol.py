@@ -55,7 +55,7 @@ async def generation_settings(
         "prompt_digest": prompt_digest(method.prompt_file),
         "templates_digest": templates_digest(method.templates_file),
         **({} if (parts := method.provenance()) is None else {"provenance": parts}),
-        "context": method.context_policy(),
+        "context": method.context_policy().__name__,
         "sampling": {**policy.sampling(), "seed": seed},
         "pictures": _pictures(policy, method),
         "judge": None if judge is None else await _judge(judge),

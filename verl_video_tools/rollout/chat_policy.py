@@ -29,7 +29,7 @@ from verl_video_tools.core.types import (
     VideoInfo,
 )
 from verl_video_tools.rollout.episode import Episode
-from verl_video_tools.rollout.observation import visible_messages
+from verl_video_tools.rollout.observation import next_context
 from verl_video_tools.rollout.opened_reasoning import OpenedReasoning
 from verl_video_tools.rollout.policy import AssistantTurn, until_stop
 from verl_video_tools.services.chat import restore_stop, to_chat_message
@@ -303,7 +303,8 @@ class _Dialogue:
     num_generated_tokens: int = 0
     usage: Usage = field(default_factory=Usage)
     _messages: list[Message] = field(default_factory=list)
-    _encoded: list[dict[str, Any]] = field(default_factory=list)
+    _encoded: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """By the identity of the messages."""
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn:
         if not self._messages:
@@ -321,12 +322,9 @@ class _Dialogue:
         return turn
 
     async def _sampled_turn(self, number: int) -> AssistantTurn:
-        visible = visible_messages(self.episode.method.context_policy(), self._messages)
-        encoded = [  # what has lost its images is text, and cheap to encode
-            done if seen is whole else to_chat_message(seen)
-            for whole, seen, done in zip(self._messages, visible, self._encoded, strict=True)
-        ]
-        request: dict[str, Any] = {"messages": encoded}
+        seen = next_context(self.episode.method.context_policy(), self._messages)
+        encoded = self._encoded | await self._encode([message for message in seen if id(message) not in self._encoded])
+        request: dict[str, Any] = {"messages": [encoded[id(message)] for message in seen]}
         if self.seed is not None:
             request["seed"] = self.seed + number
         method, trajectory = self.episode.method, self.episode.trajectory
@@ -363,10 +361,13 @@ class _Dialogue:
             )
 
     async def _add(self, messages: Sequence[Message]) -> None:
+        self._messages += messages
+        self._encoded |= await self._encode(messages)
+
+    async def _encode(self, messages: Sequence[Message]) -> dict[int, dict[str, Any]]:
         quality, as_video = self.chat.config.jpeg_quality, self.episode.method.initial_frames_as_video
         encode = partial(to_chat_message, jpeg_quality=quality, as_video=as_video)
-        self._messages += messages
-        self._encoded += await asyncio.to_thread(lambda: [encode(message) for message in messages])
+        return await asyncio.to_thread(lambda: {id(message): encode(message) for message in messages})
 
 
 def _may_stop_in_reasoning(completion: Completion, stop: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from verl_video_tools.core.errors import FrameRangeError, RetrievalError, VideoError
+from verl_video_tools.core.errors import FrameRangeError, RetrievalError, UsageError, VideoError
 from verl_video_tools.core.tool import load_selector
 from verl_video_tools.core.types import (
     CacheUse,
@@ -41,9 +41,6 @@ from verl_video_tools.video.pictures import made_picture, planned_picture, read_
 
 _SPECIAL_OPENING = re.compile(r"<\|(?=\w+\|>)", re.ASCII)
 
-DROPPED_MARK = "[dropped]"
-"""Stands where an image was shown to an earlier turn, so that its label does not seem to belong to what follows."""
-
 
 # ---------------------------------------------------------------------------------------------------------------- texts
 
@@ -67,27 +64,47 @@ def escape_messages(messages: Sequence[Message]) -> list[Message]:
     return [Message(message.role, escape_special_tokens(message.content)) for message in messages]
 
 
-def visible_messages(policy: ContextPolicy, messages: Sequence[Message]) -> list[Message]:
-    """The messages so far as the next turn sees them; one that loses nothing is returned as the same object.
+def next_context(policy: ContextPolicy, dialogue: Sequence[Message]) -> list[Message]:
+    """What the next turn of a dialogue sees; the first one sees the prompt.
 
-    A context policy drops images. Texts stay under every policy: system prompt, question, assistant turns, labels and
-    facts of observations.
+    Messages of the dialogue are returned as the same objects. In the texts of others special tokens are escaped.
 
-    The last observation is the last message that shows images: after a refused call, or one that is answered in words
-    alone, a policy still sees the evidence before it. The initial frames are in the first one.
+    Raises:
+        UsageError: the policy shows an image that the dialogue does not, or returns messages in a wrong order.
     """
-    if policy == "append":
-        return list(messages)
-    showing = [number for number, message in enumerate(messages) if content_images(message.content)]
-    visible = {*showing[-1:], *(showing[:1] if policy == "initial_plus_last" else ())}
-    return [
-        _without_images(message) if number in showing and number not in visible else message
-        for number, message in enumerate(messages)
+    messages = list(dialogue)
+    if prompt_length(messages) == len(messages):
+        return messages
+    whole = {id(message) for message in messages}
+    images = [image for message in messages for image in content_images(message.content)]
+    seen = [
+        message
+        if id(message) in whole
+        else Message(message.role, with_pixels(escape_special_tokens(message.content), images))
+        for message in policy(tuple(messages))
     ]
+    start = prompt_length(seen)
+    roles = [message.role for message in seen]
+    if not start or roles[start:] != ["assistant", "user"] * ((len(seen) - start) // 2):
+        raise UsageError(
+            f"a context policy returned messages of {roles}; return those of a prompt (system, user), then turns "
+            "(assistant), each with the user message that answers it"
+        )
+    return seen
 
 
-def _without_images(message: Message) -> Message:
-    return Message(message.role, tuple(part if isinstance(part, str) else DROPPED_MARK for part in message.content))
+def is_same_message(one: Message, other: Message) -> bool:
+    """Whether a model reads the same. Pixels are those of the record, and may not be decoded yet."""
+
+    def read(content: Content) -> list[str | FrameRecord]:
+        return [part if isinstance(part, str) else part.record for part in content]
+
+    return one is other or (one.role == other.role and read(one.content) == read(other.content))
+
+
+def prompt_length(context: Sequence[Message]) -> int:
+    """Number of messages before the first turn of the assistant."""
+    return next((number for number, message in enumerate(context) if message.role == "assistant"), len(context))
 
 
 # --------------------------------------------------------------------------------------------------------------- prompt

@@ -65,6 +65,7 @@ class TokenPolicy:
         if is_observation:
             started = time.perf_counter()
         turn = await self._sampled_turn(self.tokens.current, self.budget.tokens_left())
+        self.tokens.end_turn(turn.text)
         self.policy_seconds += time.perf_counter() - started
         return turn
 

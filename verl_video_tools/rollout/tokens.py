@@ -8,16 +8,17 @@ p prompt, a sampled, E sampled end of turn, n newline that closes the turn, o ob
 placeholder runs), g header of the next assistant turn. A turn that ends without E (stop string, cut) gets one appended
 with mask 0. The last token of a sequence is always a sampled one.
 
-A rollout is one such sequence, or one for each of its turns. A token sequence cannot forget an image. So a context
-policy under which later turns see fewer images than earlier ones gives each turn a sequence of its own: its prompt is
-all that the turn sees, its response the turn alone.
+A rollout is one such sequence, or several. A token sequence cannot forget. So where a context policy shows a turn
+something else than the sequence so far and an observation, a new sequence begins: its prompt is all that this turn
+sees.
 
     append          p p I I p | a a a E n o I I o g | a a E
     last_evidence   p p I I p | a a a E
                     p p d p a a a E n o I I o g | a a E
 
-I is an image, d the mark of a dropped one. Sampled tokens enter later prompts as they were sampled, never encoded anew
-from text. The same classes build training sequences for SFT, so that both are equal by construction.
+I is an image, d the mark of a dropped one. Sampled tokens enter later prompts as they were sampled; only a turn whose
+text the context policy has changed is encoded anew. The same classes build training sequences for SFT, so that both are
+equal by construction.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ from verl_video_tools.core.types import (
     PixelEnvelope,
     RolloutLimits,
     StopReason,
+    append,
     content_images,
+    content_text,
 )
-from verl_video_tools.rollout.observation import visible_messages
+from verl_video_tools.rollout.observation import is_same_message, next_context, prompt_length
 from verl_video_tools.video import image_tokens
 
 
@@ -215,21 +218,21 @@ class ModelTokens:
 # ---------------------------------------------------------------------------------------------------- whole rollouts
 
 
-def rollout_tokens(policy: ContextPolicy, counter: TokenCounter, end_of_turn_id: int) -> RolloutTokens:
-    """Empty sequences for a rollout under `policy`."""
-    if policy == "append":
-        return RolloutTokens(counter, end_of_turn_id)
-    return SequencePerTurn(counter, end_of_turn_id, policy)
-
-
 @dataclass
 class RolloutTokens:
-    """All turns and observations of a rollout in one training sequence. Grows like a `TokenStream`."""
+    """The turns and observations of a rollout in its training sequences, in the contexts that `policy` gives them."""
 
     counter: TokenCounter
     end_of_turn_id: int
+    policy: ContextPolicy = append
     current: TokenStream = field(init=False)
     """The sequence that the next turn is sampled from, and appended to."""
+    _finished: list[TokenStream] = field(default_factory=list)
+    _dialogue: list[Message] = field(default_factory=list)
+    _seen: list[Message] = field(default_factory=list)
+    """What `current` holds."""
+    _turn_ids: dict[int, list[int]] = field(default_factory=dict)
+    """Of turns in the dialogue, by the identity of their messages: two turns may have the same text."""
 
     def __post_init__(self) -> None:
         self.current = TokenStream(self.counter)
@@ -237,7 +240,7 @@ class RolloutTokens:
     @property
     def sequences(self) -> list[TokenStream]:
         """What is trained on, in order of turns."""
-        return [self.current]
+        return [*self._finished, self.current]
 
     def append(self, messages: Sequence[Message]) -> None:
         """Append what `Policy.turn` is given: the prompt, and from then on observations."""
@@ -247,67 +250,79 @@ class RolloutTokens:
             self.start(messages)
 
     def start(self, messages: Sequence[Message]) -> None:
+        self._dialogue, self._seen = list(messages), list(messages)
         self.current.start(messages)
+
+    def end_turn(self, text: str) -> None:
+        """Add the turn that was just appended to `current` to the dialogue.
+
+        Args:
+            text: what context policies read of it.
+        """
+        turn = Message("assistant", (text,))
+        self._turn_ids[id(turn)] = self.current.sampled_turns[-1]
+        self._dialogue.append(turn)
+        self._seen.append(turn)
 
     def append_observation(self, content: Content) -> None:
         """Make `current` what the next turn is sampled from."""
-        self.current.append_observation(content, self.end_of_turn_id)
+        seen = self._next_context(content)
+        if self._goes_on(seen):
+            self.current.append_observation(seen[-1].content, self.end_of_turn_id)
+        else:
+            self._finished.append(self.current)
+            self.current = self._new_sequence(seen)
+        self._dialogue.append(Message("user", content))
+        self._seen = seen
 
     def lengths_with(self, content: Content) -> RolloutLimits:
         """What `append_observation` would make of `current`, at most. Images may come without pixels."""
-        stream = self.current
-        # Two more: the end of the turn, if it lacks one, and the newline after it.
-        return RolloutLimits(
-            prompt_tokens=len(stream.prompt_ids),
-            response_tokens=len(stream.response_ids) + 2 + self.counter.observation(content),
-            images=len(stream.images) + len(content_images(content)),
-        )
-
-
-@dataclass
-class SequencePerTurn(RolloutTokens):
-    """A sequence for each turn, with the images that `policy` leaves it."""
-
-    policy: ContextPolicy
-    _finished: list[TokenStream] = field(default_factory=list)
-    _prompt: list[Message] = field(default_factory=list)
-    _observations: list[Message] = field(default_factory=list)
-
-    @property
-    def sequences(self) -> list[TokenStream]:
-        return [*self._finished, self.current]
-
-    def start(self, messages: Sequence[Message]) -> None:
-        self._prompt = list(messages)
-        self.current.start(messages)
-
-    def append_observation(self, content: Content) -> None:
-        self._finished.append(self.current)
-        self._observations.append(Message("user", content))
-        prompt, observations = self._visible(self._observations)
-        seen = TokenStream(self.counter)
-        seen.start(prompt)
-        for turn_ids, observation in zip(self._turns(), observations, strict=True):
-            seen.append_context(turn_ids)
-            seen.append_observation(observation.content, self.end_of_turn_id)
-        self.current = TokenStream(self.counter, prompt_ids=seen.ids, images=seen.images)
-
-    def lengths_with(self, content: Content) -> RolloutLimits:
-        prompt, observations = self._visible([*self._observations, Message("user", content)])
-        turns = [*self._turns(), self.current.response_ids]
+        stream, seen = self.current, self._next_context(content)
+        if self._goes_on(seen):
+            content = seen[-1].content  # which the policy may have changed
+            # Two more: the end of the turn, if it lacks one, and the newline after it.
+            return RolloutLimits(
+                prompt_tokens=len(stream.prompt_ids),
+                response_tokens=len(stream.response_ids) + 2 + self.counter.observation(content),
+                images=len(stream.images) + len(content_images(content)),
+            )
+        prompt, turns = self._parts(seen)
         num_tokens = self.counter.prompt(prompt)
-        for turn_ids, observation in zip(turns, observations, strict=True):
+        for turn_ids, answer in turns:
             num_boundary = 1 if turn_ids[-1:] == [self.end_of_turn_id] else 2  # end of the turn, newline after it
-            num_tokens += len(turn_ids) + num_boundary + self.counter.observation(observation.content)
-        images = [image for message in (*prompt, *observations) for image in content_images(message.content)]
-        return RolloutLimits(prompt_tokens=num_tokens, response_tokens=0, images=len(images))
+            num_tokens += len(turn_ids) + num_boundary + self.counter.observation(answer)
+        num_images = sum(len(content_images(message.content)) for message in seen)
+        return RolloutLimits(num_tokens, response_tokens=0, images=num_images)
 
-    def _turns(self) -> list[list[int]]:
-        return [stream.response_ids for stream in self._finished]
+    def _next_context(self, content: Content) -> list[Message]:
+        return next_context(self.policy, [*self._dialogue, Message("user", content)])
 
-    def _visible(self, observations: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-        visible = visible_messages(self.policy, [*self._prompt, *observations])
-        return visible[: len(self._prompt)], visible[len(self._prompt) :]
+    def _goes_on(self, seen: Sequence[Message]) -> bool:
+        """Whether a context only adds a message to what `current` holds."""
+        return len(seen) == len(self._seen) + 1 and all(map(is_same_message, self._seen, seen))
+
+    def _new_sequence(self, seen: Sequence[Message]) -> TokenStream:
+        """A sequence whose prompt is this context."""
+        prompt, turns = self._parts(seen)
+        stream = TokenStream(self.counter)
+        stream.start(prompt)
+        for turn_ids, answer in turns:
+            stream.append_context(turn_ids)
+            stream.append_observation(answer, self.end_of_turn_id)
+        return TokenStream(self.counter, prompt_ids=stream.ids, images=stream.images)
+
+    def _parts(self, seen: Sequence[Message]) -> tuple[Sequence[Message], list[tuple[list[int], Content]]]:
+        """The prompt of a context, and its turns with what answers each."""
+        start = prompt_length(seen)
+        turns = zip(seen[start::2], seen[start + 1 :: 2], strict=True)
+        return seen[:start], [(self._ids_of(turn), answer.content) for turn, answer in turns]
+
+    def _ids_of(self, turn: Message) -> list[int]:
+        """As they were sampled; of a turn that the policy has changed, its text encoded."""
+        if (sampled := self._turn_ids.get(id(turn))) is not None:
+            return sampled
+        encoded = self.counter.builder.tokenizer.encode(content_text(turn.content), add_special_tokens=False)
+        return [*encoded, self.end_of_turn_id]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,20 @@ from functools import cached_property
 from typing import Any
 
 from verl_video_tools.core.errors import CallError, CallErrorCode, GroupScoreError, JudgeError, UsageError
-from verl_video_tools.core.types import CallRecord, QuestionType, Sample, StopReason, Trajectory
+from verl_video_tools.core.types import (
+    CallRecord,
+    Content,
+    ImagePart,
+    Message,
+    QuestionType,
+    Sample,
+    StopReason,
+    Trajectory,
+    append,
+    content_text,
+)
 from verl_video_tools.methods.breakdown import group_rewards
+from verl_video_tools.rollout.observation import is_same_message, next_context
 from verl_video_tools.synthetic.seconds import WorldJudge
 from verl_video_tools.testing.subject import NotApplicable, Rollout, Subject, fail, holds, no_error
 from verl_video_tools.testing.world import FailingJudge, without_annotations
@@ -39,6 +51,33 @@ def rollouts_end(subject: Subject) -> None:
             raise fail(f"a rollout of the kind {rollout.kind!r} ends with", end, "run its turns by `vvt replay`")
         with no_error("JSON of the record", "keep numbers and texts in results and arguments"):
             json.dumps(trajectory.to_dict(), allow_nan=False)
+
+
+@holds("reward", requires=("rollouts_end",))
+def contexts_follow_from_the_dialogue(subject: Subject) -> None:
+    """The context policy returns the same messages for the same dialogue, also before images are decoded, and shows no
+    image that is not in it, because budgets are checked first and fine-tuning repeats the contexts."""
+    policy = subject.method.context_policy()
+    if policy is append:
+        raise NotApplicable("each turn sees the whole dialogue")
+    for rollout in subject.rollouts:
+        dialogue = subject.dialogue(rollout)
+        for number, turn in enumerate(dialogue[:-1]):
+            if turn.role != "assistant":
+                continue
+            what = f"the context after message {number} of a rollout of the kind {rollout.kind!r}"
+            decoded = dialogue[: number + 2]
+            planned = [Message(each.role, _without_pixels(each.content)) for each in decoded]
+            with no_error(what, "see docs/write-a-method.md#what-later-turns-see"):
+                first, *others = [next_context(policy, each) for each in (decoded, decoded, planned)]
+            for other in others:
+                if len(other) != len(first) or not all(map(is_same_message, first, other)):
+                    texts = [content_text(message.content) for message in other]
+                    raise fail(f"{what}, made again,", texts, "use the dialogue alone, and no pixels")
+
+
+def _without_pixels(content: Content) -> Content:
+    return tuple(part if isinstance(part, str) else ImagePart(part.record) for part in content)
 
 
 @holds("config", requires=("config_is_a_frozen_dataclass", "rollouts_end"))

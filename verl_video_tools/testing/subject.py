@@ -34,7 +34,7 @@ from verl_video_tools.core.types import (
 from verl_video_tools.rollout.cost import planned_images
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.observation import shown_frames
-from verl_video_tools.rollout.policy import ScriptedPolicy
+from verl_video_tools.rollout.policy import AssistantTurn, ScriptedPolicy
 from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.synthetic.seconds import WorldJudge
 from verl_video_tools.testing.world import RankingRetriever, World, tool_model, without_file
@@ -170,6 +170,20 @@ class PlannedCall:
     @property
     def frames(self) -> FrameRequest | None:
         return None if self.plan is None else self.plan.frames
+
+
+class _Listening(ScriptedPolicy):
+    """Keeps the dialogue."""
+
+    def __init__(self, turns: Iterable[str]) -> None:
+        super().__init__(turns)
+        self.dialogue: list[Message] = []
+
+    async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
+        self.dialogue += messages
+        if (turn := await super().turn(messages)) is not None:
+            self.dialogue.append(Message("assistant", (turn.text,)))
+        return turn
 
 
 @dataclass(frozen=True)
@@ -369,8 +383,16 @@ class Subject:
 
     def run(self, turns: Sequence[str], sample: Sample | None = None) -> Trajectory:
         """One rollout on the world's video."""
-        episode = Episode(self.method, sample or self.sample, retriever=RankingRetriever(), tool_model=tool_model())
-        return asyncio.run(episode.run(ScriptedPolicy(turns)))
+        return asyncio.run(self._episode(sample or self.sample).run(ScriptedPolicy(turns)))
+
+    def _episode(self, sample: Sample) -> Episode:
+        return Episode(self.method, sample, retriever=RankingRetriever(), tool_model=tool_model())
+
+    def dialogue(self, rollout: Rollout) -> list[Message]:
+        """What the policy of a rollout is shown and writes."""
+        policy = _Listening(rollout.turns)
+        asyncio.run(self._episode(rollout.sample).run(policy))
+        return policy.dialogue
 
     @cached_property
     def rollouts(self) -> list[Rollout]:

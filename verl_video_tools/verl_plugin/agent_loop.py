@@ -30,10 +30,10 @@ from verl_video_tools.core.types import (
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.token_policy import TokenPolicy
 from verl_video_tools.rollout.tokens import (
+    RolloutTokens,
     TokenBudget,
     TokenStream,
     pil_images,
-    rollout_tokens,
 )
 from verl_video_tools.services.tool_model import connected
 from verl_video_tools.verl_plugin import retrieval_actor
@@ -124,7 +124,7 @@ class VideoAgentLoop(AgentLoopBase):
         register_group_scoring(self.run_method, sample, validate)
         batch_size = self.data_config.get("val_batch_size" if validate else "train_batch_size") or _ALL_ROWS
         request_id = str(RequestId.of(uid, session_id, len(group), batch_size))
-        tokens = rollout_tokens(method.context_policy(), self.model.counter, self.end_of_turn_id)
+        tokens = RolloutTokens(self.model.counter, self.end_of_turn_id, method.context_policy())
         budget = TokenBudget(
             tokens=tokens,
             prompt_length=self.rollout_config.prompt_length,

@@ -14,6 +14,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -27,7 +28,7 @@ from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.prompts import other_prompt, prompt_digest
 from verl_video_tools.core.reasoning import opens_reasoning, with_reasoning
 from verl_video_tools.core.sample import row_name
-from verl_video_tools.core.types import Message, Method, Sample, StopReason, Trajectory
+from verl_video_tools.core.types import Message, Method, Sample, StopReason, Trajectory, append
 from verl_video_tools.data.picture_rows import is_picture_row, picture_messages, weights_of_turns
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
@@ -46,6 +47,9 @@ DEFAULT_CACHE_MIB = 1024
 
 class TrajectorySFTDataset(Dataset):
     """Scripted trajectories as token sequences; the loss is on what the assistant writes, `<|im_end|>` included.
+
+    A row is one sequence, or several under a context policy that begins new ones: an item of the data set is a
+    sequence. To know how many there are, such rows are all tokenised once before training.
 
     A row with a column `turn_weights` weighs the loss of each turn's tokens by its number: 0 for mistakes that later
     turns correct. verl's loss is the mean over a batch's tokens by these weights. Calls that find frames by text show
@@ -109,27 +113,23 @@ class TrajectorySFTDataset(Dataset):
         self._method_fields: Mapping[str, Mapping[str, Any]] = options.get("video_tools") or {}
         self._methods: dict[tuple[str, str], Method] = {}
         cache_bytes = int(options.get("trajectory_cache_mib", DEFAULT_CACHE_MIB)) << 20
-        self._cache: BoundedCache[int, TokenStream] = BoundedCache(cache_bytes, _num_bytes)
+        self._cache: BoundedCache[int, list[TokenStream]] = BoundedCache(cache_bytes, _num_bytes)
         self.rows = _read_rows([parquet_files] if isinstance(parquet_files, str) else parquet_files, max_samples)
-        self._places: Sequence[int] = range(len(self.rows))
-        """Place of each row in the files, by which the cache has it: a row's number changes where long ones are left
-        out."""
         for row in self.rows:
             self._method(row)  # a mistake in the options or in a row should show before training starts
             _check_weights(row)
         self._warn_of_other_prompts()
-        if truncation == "skip":
-            self._drop_long_rows()
+        self._skips_long = truncation == "skip"
         batch_size = int(options.get("train_batch_size", 1))
-        if len(self.rows) < batch_size:
+        if (self._skips_long or len(self.rows) < batch_size) and len(self) < batch_size:
             # verl leaves incomplete batches out, and then divides by the number of the others.
             raise UsageError(
-                f"{parquet_files}: {len(self.rows)} rows do not fill one batch of {batch_size}; "
+                f"{parquet_files}: {len(self)} rows do not fill one batch of {batch_size}; "
                 "give more rows, or lower data.train_batch_size"
             )
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._items)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         """One sequence of L tokens, as verl's collator takes it for `pad_mode=no_padding`.
@@ -141,16 +141,19 @@ class TrajectorySFTDataset(Dataset):
         Raises:
             RowError: names the row; its turns do not replay, or the sequence is longer than `max_length`.
         """
-        model, stream = self.model, self.stream(index)
+        number, place = self._items[index]
+        model, row, sequences = self.model, self.rows[number], self.sequences(number)
+        stream = sequences[place]
         ids = stream.ids
         if len(ids) > self.max_length:
             raise RowError(
-                f"{_where(self.rows[index])}: {len(ids)} tokens, but data.max_length={self.max_length}; raise it, or "
+                f"{_where(row)}: {len(ids)} tokens, but data.max_length={self.max_length}; raise it, or "
                 "leave such rows out with data.truncation=skip"
             )
         loss_mask = torch.tensor([0] * len(stream.prompt_ids) + stream.response_mask, dtype=torch.float32)
         lengths = torch.tensor([len(turn) for turn in stream.sampled_turns])
-        weights = torch.tensor(weights_of_turns(self.rows[index]), dtype=torch.float32)
+        first = sum(len(earlier.sampled_turns) for earlier in sequences[:place])
+        weights = torch.tensor(weights_of_turns(row)[first : first + len(lengths)], dtype=torch.float32)
         loss_mask[loss_mask.bool()] = weights.repeat_interleave(lengths)
         inputs: dict[str, Any] = {}
         if stream.images:
@@ -166,18 +169,23 @@ class TrajectorySFTDataset(Dataset):
             "multi_modal_inputs": inputs,
         }
 
-    def stream(self, index: int) -> TokenStream:
+    def sequences(self, number: int) -> list[TokenStream]:
         """Tokens, mask and pictures of one row, from the cache where possible."""
-        row = self.rows[index]
-        place = self._places[index]
-        if (stream := self._cache.get(place)) is None:
-            stream = asyncio.run(self._encode(row))
-            self._cache.put(place, stream)
-        return stream
+        if (sequences := self._cache.get(number)) is None:
+            sequences = asyncio.run(self._encode(self.rows[number]))
+            self._cache.put(number, sequences)
+        return sequences
 
     # -------------------------------------------------------------------------------------------------------- internals
 
-    async def _encode(self, row: Mapping[str, Any]) -> TokenStream:
+    @cached_property
+    def _items(self) -> list[tuple[int, int]]:
+        """Number of the row, and of the sequence in it."""
+        if self._skips_long or any(self._method(row).context_policy() is not append for row in self.rows):
+            return self._counted_items()
+        return [(number, 0) for number in range(len(self.rows))]
+
+    async def _encode(self, row: Mapping[str, Any]) -> list[TokenStream]:
         method = self._method(row)
         if is_picture_row(row):
             return await self._encode_pictures(row, method)
@@ -185,7 +193,7 @@ class TrajectorySFTDataset(Dataset):
         tool_model = recorded_tool_model(json.loads(row.get("model_calls") or "[]"))
         episode = Episode(method, Sample.from_row(row), self.model.envelope, retriever=retriever, tool_model=tool_model)
         num_turns, reasoning = len(row["turns"]), row.get("reasoning") or [None] * len(row["turns"])
-        script = PackedScript(self.model, method.stop, zip(row["turns"], reasoning, strict=True))
+        script = PackedScript(self.model, method, zip(row["turns"], reasoning, strict=True))
         trajectory = await episode.run(script)
         if not trajectory.turns:
             raise RowError(f"{_where(row)}: {trajectory.error}")
@@ -203,18 +211,19 @@ class TrajectorySFTDataset(Dataset):
             )
         return self._checked(script)
 
-    async def _encode_pictures(self, row: Mapping[str, Any], method: Method) -> TokenStream:
+    async def _encode_pictures(self, row: Mapping[str, Any], method: Method) -> list[TokenStream]:
         try:
             messages = picture_messages(row, method, self.model.envelope)
         except RowError as error:
             raise RowError(f"{_where(row)}: {error}") from error
-        script = PackedScript(self.model, method.stop, [(row["turns"][0], None)])
+        script = PackedScript(self.model, method, [(row["turns"][0], None)])
         await script.turn(messages)
         return self._checked(script)
 
-    def _checked(self, script: PackedScript) -> TokenStream:
-        self.model.check(script.tokens.current)
-        return script.tokens.current
+    def _checked(self, script: PackedScript) -> list[TokenStream]:
+        for stream in script.tokens.sequences:
+            self.model.check(stream)
+        return script.tokens.sequences
 
     def _method(self, row: Mapping[str, Any]) -> Method:
         """The method of a row, with the fields (JSON) that were its rollout's own."""
@@ -225,12 +234,6 @@ class TrajectorySFTDataset(Dataset):
                 method = method_of_rollout(method, _rollout_fields(settings))
             except UsageError as error:
                 raise RowError(f"{_where(row)}: {error}") from error
-            if method.context_policy() != "append":
-                raise UsageError(
-                    f"{name} is configured with the context policy {method.context_policy()}, which makes a sequence "
-                    "of each turn; a row of this data set is one sequence. Fine-tune with the policy append: the turns "
-                    "are the same, and reinforcement learning may then use the other policy"
-                )
             self._methods[name, settings] = method
         return self._methods[name, settings]
 
@@ -244,31 +247,35 @@ class TrajectorySFTDataset(Dataset):
             if difference is not None:
                 logger.warning("%d of %d rows: %s", count, len(self.rows), difference)
 
-    def _lengths(self) -> list[int]:
-        """Tokens of each row. With worker processes it is they who decode: this process has to stay without decode
-        threads until the trainer forks its own workers, since threads do not survive a fork."""
+    def _lengths(self) -> list[list[int]]:
+        """Tokens of each row's sequences. With worker processes it is they who decode: this process has to stay without
+        decode threads until the trainer forks its own workers, since threads do not survive a fork."""
         return list(DataLoader(_Lengths(self), batch_size=None, num_workers=self._num_workers))
 
-    def _drop_long_rows(self) -> None:
+    def _counted_items(self) -> list[tuple[int, int]]:
+        """Of all rows, or of those that are short enough."""
         lengths = self._lengths()
-        long = [index for index, length in enumerate(lengths) if length > self.max_length]
-        if not long:
-            return
+        long = [number for number, of_row in enumerate(lengths) if self._skips_long and max(of_row) > self.max_length]
+        if long:
+            self._tell_of_long_rows(long, lengths)
+        left_out = set(long)
+        kept = [number for number in range(len(lengths)) if number not in left_out]
+        return [(number, place) for number in kept for place in range(len(lengths[number]))]
+
+    def _tell_of_long_rows(self, long: Sequence[int], lengths: Sequence[Sequence[int]]) -> None:
         if len(long) == len(self.rows):
             raise RowError(
                 f"all {len(long)} rows are longer than data.max_length={self.max_length} tokens "
-                f"(the shortest has {min(lengths)})"
+                f"(the shortest has {min(map(max, lengths))})"
             )
         logger.warning(
             "%d of %d rows are longer than data.max_length=%d tokens and are left out: %s%s",
             len(long),
             len(self.rows),
             self.max_length,
-            ", ".join(_where(self.rows[index]) for index in long[:5]),
+            ", ".join(_where(self.rows[number]) for number in long[:5]),
             " ..." if len(long) > 5 else "",
         )
-        self._places = [place for place, length in enumerate(lengths) if length <= self.max_length]
-        self.rows = [self.rows[place] for place in self._places]
 
 
 def _rollout_fields(settings: str) -> Mapping[str, Any]:
@@ -312,21 +319,23 @@ def _compare_pictures(row: Mapping[str, Any], replayed: Trajectory) -> None:
 
 
 class _Lengths(Dataset):
-    """Sequence lengths of a data set, by index."""
+    """Lengths of the sequences of a data set's rows."""
 
     def __init__(self, dataset: TrajectorySFTDataset) -> None:
         self._dataset = dataset
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return len(self._dataset.rows)
 
-    def __getitem__(self, index: int) -> int:
-        return len(self._dataset.stream(index).ids)
+    def __getitem__(self, number: int) -> list[int]:
+        return [len(stream.ids) for stream in self._dataset.sequences(number)]
 
 
-def _num_bytes(stream: TokenStream) -> int:
-    pixels = sum(image.pixels_HWC.nbytes for image in stream.images if image.pixels_HWC is not None)
-    return pixels + 64 * len(stream.response_ids) + 8 * len(stream.prompt_ids)  # pointers and floats of the lists
+def _num_bytes(sequences: Sequence[TokenStream]) -> int:
+    shown = {id(image.pixels_HWC): image.pixels_HWC for stream in sequences for image in stream.images}
+    pixels = sum(array.nbytes for array in shown.values() if array is not None)
+    # pointers and floats of the lists
+    return pixels + sum(64 * len(stream.response_ids) + 8 * len(stream.prompt_ids) for stream in sequences)
 
 
 def _read_rows(paths: Sequence[str], max_samples: int) -> list[dict[str, Any]]:
@@ -373,14 +382,14 @@ class PackedScript:
     """A policy that writes recorded turns, and packs them with what it is shown into a training sequence.
 
     Args:
-        stop: stop strings of the method; a turn that ends with one has no end-of-turn token.
+        method: a turn that ends with one of its stop strings has no end-of-turn token.
         turns: texts, each with the native reasoning before it.
     """
 
-    def __init__(self, model: RunModel, stop: tuple[str, ...], turns: Iterable[tuple[str, str | None]]) -> None:
-        self.tokens = RolloutTokens(model.counter, model.end_of_turn_id)
+    def __init__(self, model: RunModel, method: Method, turns: Iterable[tuple[str, str | None]]) -> None:
+        self.tokens = RolloutTokens(model.counter, model.end_of_turn_id, method.context_policy())
         self._tokenizer = model.tokenizer
-        self._stop = stop
+        self._stop = method.stop
         self._turns = iter(turns)
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
@@ -404,3 +413,4 @@ class PackedScript:
         if not whole.endswith(self._stop):
             ids.append(self.tokens.end_of_turn_id)
         stream.append_turn(ids, None)
+        self.tokens.end_turn(text)

@@ -29,7 +29,7 @@ from verl_video_tools.core.types import (
     content_text,
 )
 from verl_video_tools.data.sft import execute
-from verl_video_tools.methods import get_method
+from verl_video_tools.methods import get_method, toolkit
 from verl_video_tools.methods.framemind import FrameMind, resolution_ladder
 from verl_video_tools.replay import replay
 from verl_video_tools.video import Video, envelope_of, image_tokens
@@ -354,7 +354,7 @@ def test_prompt() -> None:
 
 def test_budget_of_the_recipe() -> None:
     assert FrameMind.recipe_budget == RolloutLimits(prompt_tokens=12_288, response_tokens=16_384, images=128)
-    assert FrameMind(context="last_evidence").context_policy() == "last_evidence"
+    assert FrameMind(context="last_evidence").context_policy() is toolkit.last_evidence
 
 
 # ------------------------------------------------------------------------------------ DRFS-GRPO, with verl's functions

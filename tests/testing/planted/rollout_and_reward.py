@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+from uuid import uuid4
 
 from tests.group_method import relative_length_penalty
 from tests.testing.planted import caught_by
@@ -264,3 +265,53 @@ class SilentJudgeIsWrong(FrameMind):
             return await super().components(trajectory, sample, judge)
         except Exception:
             return self.no_components()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembering(LongVT):
+    """Later turns see their own words as text, and the last observation."""
+
+    name: ClassVar[str] = "remembering"
+
+    def context_policy(self) -> vt.ContextPolicy:
+        return self.remember
+
+    def remember(self, dialogue: Sequence[vt.Message]) -> list[vt.Message]:
+        written = [vt.content_text(message.content) for message in dialogue if message.role == "assistant"]
+        return [*dialogue[:2], vt.Message("user", (*written, *dialogue[-1].content))]
+
+
+@caught_by("contexts_follow_from_the_dialogue")
+@dataclass(frozen=True, kw_only=True)
+class RemembersPixels(Remembering):
+    """What is remembered depends on pixels, which are not there where the budget is checked."""
+
+    name: ClassVar[str] = "remembers_pixels"
+
+    def remember(self, dialogue: Sequence[vt.Message]) -> list[vt.Message]:
+        images = [image for message in dialogue for image in vt.content_images(message.content)]
+        bright = sum(image.pixels_HWC is not None for image in images)
+        return [*super().remember(dialogue)[:-1], vt.Message("user", (f"{bright} images",))]
+
+
+@caught_by("contexts_follow_from_the_dialogue")
+@dataclass(frozen=True, kw_only=True)
+class ForgetsAtRandom(Remembering):
+    """Each time another note."""
+
+    name: ClassVar[str] = "forgets_at_random"
+
+    def remember(self, dialogue: Sequence[vt.Message]) -> list[vt.Message]:
+        return [*super().remember(dialogue)[:-1], vt.Message("user", (f"note {uuid4()}", *dialogue[-1].content))]
+
+
+@caught_by("contexts_follow_from_the_dialogue")
+@dataclass(frozen=True, kw_only=True)
+class ShowsForeignImages(Remembering):
+    """An image that no message has shown."""
+
+    name: ClassVar[str] = "shows_foreign_images"
+
+    def remember(self, dialogue: Sequence[vt.Message]) -> list[vt.Message]:
+        foreign = vt.ImagePart(vt.FrameRecord(10_000, 2_000.0, 28, 28))
+        return [*dialogue[:2], vt.Message("user", (foreign,))]

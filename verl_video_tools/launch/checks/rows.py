@@ -25,7 +25,7 @@ from verl_video_tools.core.types import Content, Message, Method, Sample, StopRe
 from verl_video_tools.data.parquet import count_rows, row_batches
 from verl_video_tools.launch.checks.report import Check, PlannedRun, Status, one_line
 from verl_video_tools.rollout.episode import Episode
-from verl_video_tools.rollout.tokens import TokenBudget, rollout_tokens
+from verl_video_tools.rollout.tokens import RolloutTokens, TokenBudget
 from verl_video_tools.verl_plugin.model_tokens import RunModel
 from verl_video_tools.verl_plugin.run_checks import (
     CHECKED_COLUMNS,
@@ -221,19 +221,20 @@ def check_sequences(run: PlannedRun) -> Iterator[Check]:
         return
     end, longest, problems = time.monotonic() + ENCODE_SECONDS, 0, {}
     encoded = 0
-    for index in range(0, len(dataset), max(1, len(dataset) // run.num_rows)):
+    num_rows = len(dataset.rows)
+    for number in range(0, num_rows, max(1, num_rows // run.num_rows)):
         if encoded and time.monotonic() > end:
             break
         encoded += 1
         try:
-            length = len(dataset.stream(index).ids)
+            length = max(len(stream.ids) for stream in dataset.sequences(number))
         except (VideoToolsError, ValueError, KeyError, TypeError) as error:
-            problems[f"row {index}"] = one_line(error)
+            problems[f"row {number}"] = one_line(error)
             continue
         longest = max(longest, length)
         if length > int(data.max_length) and data.truncation != "skip":
-            problems[f"row {index}"] = f"{length:,} tokens, the run allows {int(data.max_length):,}"
-    summary = f"{encoded:,} of {len(dataset):,} encoded; {longest:,} tokens at most, of {int(data.max_length):,}"
+            problems[f"row {number}"] = f"{length:,} tokens, the run allows {int(data.max_length):,}"
+    summary = f"{encoded:,} of {num_rows:,} encoded; {longest:,} tokens at most, of {int(data.max_length):,}"
     fix = f"set data.max_length={longest} or data.truncation=skip for long rows; {_SFT_FIX}"
     yield _verdict(run, "sequences", summary, problems, encoded, "cannot be trained on", fix)
 
@@ -345,7 +346,7 @@ class PromptMeter:
             return Prompt(problem=one_line(error))
 
     async def _prompt(self, sample: Sample, method: Method, *, decodes: bool) -> Prompt:
-        tokens = rollout_tokens(method.context_policy(), self.model.counter, self.model.end_of_turn_id)
+        tokens = RolloutTokens(self.model.counter, self.model.end_of_turn_id, method.context_policy())
         limits = self.prompt_length, self.response_length, self.max_images
         budget = _CountingBudget(TokenBudget(tokens, *limits), decodes)
         episode = Episode(method, sample, self.model.envelope, budget, _FirstFrames())

@@ -220,7 +220,7 @@ class FrameMind(vt.Method):
     summary (paper B.1), or a call (paper 3.2). Calls of a turn that ends the rollout are not executed."""
     max_calls_per_turn: int = 2
     """Number of calls of one turn that are executed; further calls are refused with `multiple_calls` (ours, gap 2)."""
-    context: vt.ContextPolicy = "append"
+    context: Literal["append", "last_evidence", "initial_plus_last"] = "append"
     """Frames that later turns see (gap 10). `append`: all frames, with one training sequence per rollout (paper E.1).
     `last_evidence`: those of the last observation (paper eq. 1). `initial_plus_last`: these and the initial frames."""
 
@@ -287,7 +287,7 @@ class FrameMind(vt.Method):
         return replace(self, num_rungs=group_size, rung=session_id % group_size + 1)
 
     def context_policy(self) -> vt.ContextPolicy:
-        return self.context
+        return getattr(vt, self.context)
 
     def ladder(self) -> list[Rung]:
         return resolution_ladder(self.num_rungs, self.low, self.high)

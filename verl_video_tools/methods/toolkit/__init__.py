@@ -50,6 +50,8 @@ from verl_video_tools.core.types import (
     Turn,
     Verification,
     VideoInfo,
+    append,
+    content_images,
     content_text,
     segment_of,
 )
@@ -71,6 +73,7 @@ from verl_video_tools.methods.toolkit.calls import (
     span_argument,
     video_argument,
 )
+from verl_video_tools.methods.toolkit.contexts import initial_plus_last, last_evidence
 from verl_video_tools.methods.toolkit.frames import (
     FRAME_TEMPLATES,
     NUMBER_AND_TIME,
@@ -152,7 +155,9 @@ __all__ = [
     "VideoInfo",
     "Zoom",
     "answer_score",
+    "append",
     "box_iou",
+    "content_images",
     "content_text",
     "curiosity_bonus",
     "find_between",
@@ -166,7 +171,9 @@ __all__ = [
     "grade_answer",
     "grade_multiple_choice",
     "initial_messages",
+    "initial_plus_last",
     "joined",
+    "last_evidence",
     "last_text",
     "load_object",
     "load_prompt",
