@@ -197,9 +197,6 @@ class _TokenizedScript:
         self._tokens.end_turn(turn.text)
         return turn
 
-    async def fits_detached(self, messages: Sequence[Message]) -> bool:
-        return self.budget.tokens_detached(messages) > 0
-
     async def detached(self, messages: Sequence[Message]) -> AssistantTurn | None:
-        text = next(self._turns, None)
+        text = next(self._turns, None) if self.budget.tokens_detached(messages) else None
         return None if text is None else AssistantTurn(text)

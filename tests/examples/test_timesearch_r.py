@@ -99,12 +99,15 @@ async def test_the_last_of_eight_turns_cannot_search(make_video: MakeVideo) -> N
 
 
 def test_the_request_repeats_no_frame_and_no_word_of_the_rollout() -> None:
-    from verl_video_tools.core.types import CallRecord, FrameRecord, Trajectory, Turn
+    from verl_video_tools.core.types import FrameRecord, ImagePart, Message, Trajectory, content_text
 
-    frames = [[FrameRecord(30, 3.0, 56, 56), FrameRecord(10, 1.0, 56, 56)], [FrameRecord(30, 3.0, 56, 56)]]
-    calls = [CallRecord("seek_video_frames", {}, ok=True, frames=each) for each in frames]
-    refused = CallRecord("seek_video_frames", {}, ok=False)
-    method, trajectory = TimeSearchR(), Trajectory("timesearch_r", "?", turns=[Turn("", [*calls, refused])])
-    request = method.verification_frames(trajectory)
-    assert (request.indices, request.width, request.height) == ((10, 30), 56, 56)
-    assert method.verification_frames(Trajectory("timesearch_r", "?")) is None
+    first, second = (ImagePart(FrameRecord(index, index / 10, 56, 56)) for index in (10, 30))
+    prompt = [Message("system", ("be brief",)), Message("user", (first, ImagePart(FrameRecord(0, 0.0, 56, 56)), "?"))]
+    seen = [Message("user", content) for content in ((second, first), (second,), ("no such time",))]
+    turns = [Message("assistant", ("look",))] * 3
+    dialogue = [*prompt, *(message for pair in zip(turns, seen, strict=True) for message in pair)]
+    method, trajectory = TimeSearchR(), Trajectory("timesearch_r", "What?")
+    context = method.verification_context(trajectory, dialogue)
+    assert context is not None and context[0].role == "system"
+    assert content_text(context[1].content) == "1.0s<image>3.0s<image>\nWhat?"
+    assert method.verification_context(trajectory, prompt) is None

@@ -221,12 +221,12 @@ def test_a_context_that_no_sequence_can_show_is_refused(policy: ContextPolicy, m
 
 
 class TextBuilder:
-    """Each character is a token; `<` opens a message, `>` closes it, and each image is two `#`."""
+    """Each character is a token; `<` opens a message, `>` closes it, and an image is two `#` between brackets."""
 
     tokenizer = SimpleNamespace(encode=lambda text, add_special_tokens: [*map(ord, text)])
 
     def build_initial_tokens(self, messages: list[dict]) -> list[int]:
-        texts = ("".join(item.get("text", "#") for item in message["content"]) for message in messages)
+        texts = ("".join(item.get("text", "[#]") for item in message["content"]) for message in messages)
         return [*map(ord, "".join(f"<{text}>" for text in texts) + "<")]
 
     def merge_context_tokens(self, previous: list[dict], updated: list[dict], runtime: list[int]) -> Any:
@@ -264,7 +264,7 @@ def text_of(context: Sequence[Message], sampled: dict[int, str]) -> str:
     """The tokens of a context as letters, written here from its messages alone."""
     text = ""
     for message, following in zip_longest(context, context[1:]):
-        content = content_text(message.content).replace("<image>", "##")
+        content = content_text(message.content).replace("<image>", "[##]")
         if message.role == "assistant":
             text += sampled.get(id(message), content).removesuffix(">") + ">\n"
         else:

@@ -14,13 +14,10 @@ from tests.turns.framethinker import answer, choose
 from tests.verl_plugin.harness import QUESTION, Rollout, run_loop, tokenizer, video
 from verl_video_tools.core.errors import PolicyError
 from verl_video_tools.core.types import (
-    FrameRequest,
-    ImagePart,
     Message,
     Sample,
     StopReason,
     Trajectory,
-    VideoInfo,
     content_images,
     content_text,
 )
@@ -38,14 +35,11 @@ class Verified(FrameThinker):
 
     name: ClassVar[str] = "verified"
 
-    def verification_frames(self, trajectory: Trajectory) -> FrameRequest | None:
-        frames = [frame for call in trajectory.executed_calls() for frame in call.frames]
-        if not frames:
-            return None
-        return FrameRequest(width=28, height=28, indices=tuple(sorted({frame.index for frame in frames})))
+    times_shown: int = 1
 
-    def verification_prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
-        return [Message("user", (sample.question, *images))]
+    def verification_context(self, trajectory: Trajectory, dialogue: Sequence[Message]) -> list[Message] | None:
+        images = [image for message in dialogue[2:] for image in content_images(message.content)]
+        return [Message("user", (trajectory.question, *images * self.times_shown))] if images else None
 
 
 @dataclass
@@ -53,14 +47,9 @@ class Apart(Listener):
     """Also answers apart; `replies` are given in order."""
 
     replies: Sequence[AssistantTurn | PolicyError | None] = ()
-    fits: bool = True
 
     def __post_init__(self) -> None:
         self.asked: list[Sequence[Message]] = []
-
-    async def fits_detached(self, messages: Sequence[Message]) -> bool:
-        assert all(image.pixels_HWC is None for message in messages for image in content_images(message.content))
-        return self.fits
 
     async def detached(self, messages: Sequence[Message]) -> AssistantTurn | None:
         self.asked.append(messages)
@@ -105,11 +94,10 @@ async def test_recorded_turns_cannot_be_asked() -> None:
     assert trajectory.verification is None and trajectory.stop_reason is StopReason.ANSWER
 
 
-async def test_what_does_not_fit_is_not_asked_and_the_rollout_is_trained_on() -> None:
-    policy = Apart([], fits=False)
-    trajectory = await rolled_out(policy)
-    assert trajectory.verification is not None and trajectory.verification.error == "does not fit"
-    assert policy.asked == [] and trajectory.flags == []
+async def test_a_request_without_a_reply_is_told_and_the_rollout_is_trained_on() -> None:
+    trajectory = await rolled_out(Apart([], replies=[None]))
+    assert trajectory.verification is not None and trajectory.verification.text is None
+    assert "does not fit" in str(trajectory.verification.error) and trajectory.flags == []
 
 
 async def test_a_policy_that_cannot_reply_aborts_the_rollout() -> None:
@@ -150,3 +138,11 @@ async def test_the_token_budget_is_asked() -> None:
     assert shown.trajectory.verification is not None and shown.trajectory.verification.text == "it is B"
     length = len(shown.server.requests[-1]["prompt_ids"])
     assert shown.server.requests[-1]["sampling_params"]["max_tokens"] == min(1024, 2048 - length)
+
+
+async def test_what_the_engine_does_not_take_is_not_asked() -> None:
+    fields = {"times_shown": 3}
+    result = await run_loop([*TURNS, "it is B"], method=METHOD, method_fields=fields, max_images=16)
+    assert len(result.server.requests) == 2 and result.trajectory.flags == []
+    verification = result.trajectory.verification
+    assert verification is not None and (len(verification.frames), verification.text) == (24, None)

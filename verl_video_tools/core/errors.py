@@ -66,7 +66,7 @@ class CallErrorCode(StrEnum):
     NOT_EXECUTED = "not_executed"
     """Another call of the turn was refused or failed and ended the rollout, so this call was not executed."""
     PROMPT_BUDGET = "prompt_budget"
-    """With a training sequence per turn: the prompt of the next turn would not fit with this observation."""
+    """The context of the next turn begins a new training sequence, whose prompt would not fit."""
     RESPONSE_BUDGET = "response_budget"
     """The observation would not fit into the rollout's response budget."""
     IMAGE_BUDGET = "image_budget"

@@ -363,18 +363,13 @@ class Method(ABC):
 
     # ------------------------------------------------------------------------------------ verification and new attempts
 
-    def verification_frames(self, trajectory: Trajectory) -> FrameRequest | None:
-        """Frames of a further request to the policy after its answer; None: no such request.
+    def verification_context(self, trajectory: Trajectory, dialogue: Sequence[Message]) -> Sequence[Message] | None:
+        """What the policy sees when it is asked once more after its answer; None: it is not asked.
 
-        The request has its own prompt (`verification_prompt`) without any text of the rollout, so that the reply
-        depends on the frames alone. It is sampled from the same weights and is not part of a training sequence. Its
-        record is `Trajectory.verification`, which `components` may read.
+        The messages follow the rules of `context_policy`. The reply is sampled from the same weights and is not part of
+        a training sequence. Its record is `Trajectory.verification`, which `components` may read.
         """
         return None
-
-    def verification_prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
-        """The messages of that request. Like `Method.prompt` it is called before images are decoded."""
-        raise NotImplementedError(f"{self.name} has verification_frames, and no verification_prompt")
 
     def attempt(self, number: int, max_attempts: int) -> Method:
         """The config of one of several attempts at a question, for methods whose authors evaluate so.

@@ -182,7 +182,7 @@ class CacheUse:
 
 @dataclass
 class Verification:
-    """A further request to the policy that holds frames alone (`Method.verification_frames`).
+    """A further request to the policy that holds frames alone (`Method.verification_context`).
 
     Attributes:
         frames: the frames in their order.

@@ -30,7 +30,7 @@ class Rollout:
     num_cached_tokens: int | None = None
     """Tokens of the first turn's prompt in the engine's prefix cache; None if the engine does not report them."""
     num_sequences: int = 1
-    """Training sequences: one, or one per turn."""
+    """Training sequences: one, or several (`Method.context_policy`)."""
     components: Sequence[str] = field(default=())
     """Reward components of the rollout's method that were computed."""
 

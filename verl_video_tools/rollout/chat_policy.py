@@ -332,9 +332,6 @@ class _Dialogue:
             request |= video_fields(trajectory.video, trajectory.initial_frames)
         return await self._sample(request, may_exceed=number > 0)
 
-    async def fits_detached(self, messages: Sequence[Message]) -> bool:
-        return True  # the server alone knows
-
     async def detached(self, messages: Sequence[Message]) -> AssistantTurn:
         encode = partial(to_chat_message, jpeg_quality=self.chat.config.jpeg_quality)
         request: dict[str, Any] = {"messages": await asyncio.to_thread(lambda: list(map(encode, messages)))}

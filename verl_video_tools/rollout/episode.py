@@ -60,8 +60,8 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.rollout.observation import (
     RolloutVideos,
+    context_of,
     decoded_picture_prompt,
-    escape_messages,
     escape_special_tokens,
     initial_requests,
     made_pictures,
@@ -124,8 +124,10 @@ class Episode:
         Raises:
             Exception: any exception of the policy except a `PolicyError`, which aborts the rollout.
         """
+        dialogue: list[Message] = []
         messages = await self.start()
         while messages is not None:
+            dialogue += messages
             try:
                 turn = await policy.turn(messages)
             except PolicyError as error:
@@ -134,9 +136,10 @@ class Episode:
             if turn is None:
                 self._end(StopReason.SCRIPT_EXHAUSTED)
                 break
+            dialogue.append(Message("assistant", (turn.text,)))
             observation = await self.step(turn.text, turn.truncated, turn.reasoning)
             messages = None if observation is None else [Message("user", observation)]
-        await self._verify(policy)
+        await self._verify(policy, dialogue)
         return self.trajectory
 
     # -------------------------------------------------------------------------------------------------- initial frames
@@ -391,40 +394,26 @@ class Episode:
         finally:
             record.latency_ms += (time.perf_counter() - started) * 1e3
 
-    async def _verify(self, policy: Policy) -> None:
-        """Ask the policy once more after its answer, where the method does (`Method.verification_frames`).
-
-        The request is outside the dialogue, and no training sequence holds it. Frames that cannot be decoded flag the
-        rollout, as those of a call do.
-        """
-        trajectory, video = self.trajectory, self.trajectory.video
-        if trajectory.stop_reason is not StopReason.ANSWER or video is None or not isinstance(policy, AnswersDetached):
+    async def _verify(self, policy: Policy, dialogue: Sequence[Message]) -> None:
+        """Ask the policy once more after its answer, where the method does (`Method.verification_context`). The request
+        is outside the dialogue, and no training sequence holds it."""
+        trajectory = self.trajectory
+        if trajectory.stop_reason is not StopReason.ANSWER or not isinstance(policy, AnswersDetached):
             return
-        request = self.method.verification_frames(trajectory)
-        if request is None:
+        context = self.method.verification_context(trajectory, dialogue)
+        if context is None:
             return
-        verification = trajectory.verification = Verification()
+        messages = context_of(dialogue, context)
+        images = [image.record for message in messages for image in content_images(message.content)]
+        verification = trajectory.verification = Verification(images)
         try:
-            planned = await self._videos.planned(request)
-            messages = escape_messages(self.method.verification_prompt(self.sample, video, planned))
-            if not await policy.fits_detached(messages):  # checked before anything is decoded
-                verification.error = "does not fit"
-                return
-            images = await self._videos.decode(request)
-        except VideoError as error:
-            trajectory.flags.append(failure_code(error).value)
-            verification.error = str(error)
-            return
-        verification.frames = [image.record for image in images]
-        try:
-            messages = escape_messages(self.method.verification_prompt(self.sample, video, images))
-            turn = await policy.detached([Message(each.role, with_pixels(each.content, images)) for each in messages])
+            turn = await policy.detached(messages)
         except PolicyError as error:
             verification.error = str(error)
             self.abort(str(error))
             return
         if turn is None:
-            verification.error = "the policy has no more to say"
+            verification.error = "no reply: the request does not fit, or the script has ended"
         else:
             verification.text = turn.text
 

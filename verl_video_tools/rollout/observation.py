@@ -72,16 +72,24 @@ def next_context(policy: ContextPolicy, dialogue: Sequence[Message]) -> list[Mes
     Raises:
         UsageError: the policy shows an image that the dialogue does not, or returns messages in a wrong order.
     """
-    messages = list(dialogue)
-    if prompt_length(messages) == len(messages):
-        return messages
-    whole = {id(message) for message in messages}
-    images = [image for message in messages for image in content_images(message.content)]
+    if prompt_length(dialogue) == len(dialogue):
+        return list(dialogue)
+    return context_of(dialogue, policy(tuple(dialogue)))
+
+
+def context_of(dialogue: Sequence[Message], messages: Sequence[Message]) -> list[Message]:
+    """The messages that a method has made of a dialogue, as `next_context` gives them.
+
+    Raises:
+        UsageError: as there.
+    """
+    whole = {id(message) for message in dialogue}
+    images = [image for message in dialogue for image in content_images(message.content)]
     seen = [
         message
         if id(message) in whole
         else Message(message.role, with_pixels(escape_special_tokens(message.content), images))
-        for message in policy(tuple(messages))
+        for message in messages
     ]
     start = prompt_length(seen)
     roles = [message.role for message in seen]

@@ -54,12 +54,9 @@ class Policy(Protocol):
 class AnswersDetached(Protocol):
     """A policy that also answers requests outside its dialogue. Recorded turns, for one, cannot."""
 
-    async def fits_detached(self, messages: Sequence[Message]) -> bool:
-        """Whether a request fits; images come without pixels."""
-        ...
-
     async def detached(self, messages: Sequence[Message]) -> AssistantTurn | None:
-        """The reply to a request of its own, of which the dialogue shows nothing; None if there is none.
+        """The reply to a request of its own, of which the dialogue shows nothing; None if the request does not fit, or
+        a script has ended.
 
         Raises:
             PolicyError: as `Policy.turn`.
@@ -88,9 +85,6 @@ class ScriptedPolicy:
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
         text = next(self._turns, None)
         return None if text is None else AssistantTurn(text)
-
-    async def fits_detached(self, messages: Sequence[Message]) -> bool:
-        return True
 
     async def detached(self, messages: Sequence[Message]) -> AssistantTurn | None:
         return await self.turn(messages)

@@ -69,15 +69,14 @@ class TokenPolicy:
         self.policy_seconds += time.perf_counter() - started
         return turn
 
-    async def fits_detached(self, messages: Sequence[Message]) -> bool:
-        return await asyncio.to_thread(self.budget.tokens_detached, messages) > 0
-
-    async def detached(self, messages: Sequence[Message]) -> AssistantTurn:
+    async def detached(self, messages: Sequence[Message]) -> AssistantTurn | None:
         """Sampled in a sequence that is thrown away: nothing of it is trained on."""
         started = time.perf_counter()
         stream = TokenStream(self.tokens.counter)
-        await asyncio.to_thread(stream.start, messages)
         tokens_left = await asyncio.to_thread(self.budget.tokens_detached, messages)
+        if not tokens_left:
+            return None
+        await asyncio.to_thread(stream.start, messages)
         turn = await self._sampled_turn(stream, tokens_left)
         self.policy_seconds += time.perf_counter() - started
         return turn

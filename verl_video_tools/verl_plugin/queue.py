@@ -1,7 +1,7 @@
 """The queue port: rows and images of a run in TransferQueue. No other module of the package imports it.
 
 A training row is a sequence. Its key is `{uid}_{session_id}_{index}`: group, rollout in the group, sequence in the
-rollout (one, or one per turn).
+rollout (one, or several under a context policy).
 """
 
 from __future__ import annotations

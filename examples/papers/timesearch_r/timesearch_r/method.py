@@ -107,13 +107,13 @@ class TimeSearchR(vt.Method):
         content = _labelled(outcome.images) if outcome.record.ok else (str(vt.format_error(outcome.record)),)
         return (*content, "\nAnswer, or search again." if turns_left > 1 else "\nAnswer now; no search is left.")
 
-    def verification_frames(self, trajectory: vt.Trajectory) -> vt.FrameRequest | None:
-        found = {frame.index: frame for call in trajectory.executed_calls() for frame in call.frames}
-        size = next(iter(found.values()), None)
-        return vt.FrameRequest(size.width, size.height, indices=tuple(sorted(found))) if size else None
-
-    def verification_prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Images) -> list[vt.Message]:
-        return [vt.Message("system", (VERIFY,)), vt.Message("user", (*_labelled(images), f"\n{sample.question}"))]
+    def verification_context(
+        self, trajectory: vt.Trajectory, dialogue: Sequence[vt.Message]
+    ) -> list[vt.Message] | None:
+        shown = [image for message in dialogue[2:] for image in vt.content_images(message.content)]  # not the prompt's
+        found = {image.record.index: image for image in shown}
+        asked = (*_labelled([found[index] for index in sorted(found)]), f"\n{trajectory.question}")
+        return [vt.Message("system", (VERIFY,)), vt.Message("user", asked)] if found else None
 
     async def components(
         self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
