@@ -109,5 +109,5 @@ def test_the_request_repeats_no_frame_and_no_word_of_the_rollout() -> None:
     method, trajectory = TimeSearchR(), Trajectory("timesearch_r", "What?")
     context = method.verification_context(trajectory, dialogue)
     assert context is not None and context[0].role == "system"
-    assert content_text(context[1].content) == "1.0s<image>3.0s<image>\nWhat?"
+    assert content_text(context[1].content) == "1.0s<image>\n3.0s<image>\nWhat?"
     assert method.verification_context(trajectory, prompt) is None

@@ -47,5 +47,5 @@ async def test_fine_tuning_on_the_same_turns_has_the_same_tokens(case: Case, fam
         pq.write_table(pa.Table.from_pylist([row]), tmp_path / "rows.parquet")
         options = {"max_length": 16_384}
         dataset = TrajectorySFTDataset(str(tmp_path / "rows.parquet"), tokenizer(family), options, processor(family))
-        stream = await dataset._encode(dataset.rows[0])
+        (stream,) = await dataset._encode(dataset.rows[0])
     assert (stream.ids, stream.response_mask) == (rollout.ids, rollout.output.response_mask)

@@ -42,6 +42,15 @@ class Verified(FrameThinker):
         return [Message("user", (trajectory.question, *images * self.times_shown))] if images else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class VerifiedThrice(Verified):
+    """Shows each frame three times."""
+
+    name: ClassVar[str] = "verified_thrice"
+
+    times_shown: int = 3
+
+
 @dataclass
 class Apart(Listener):
     """Also answers apart; `replies` are given in order."""
@@ -141,8 +150,7 @@ async def test_the_token_budget_is_asked() -> None:
 
 
 async def test_what_the_engine_does_not_take_is_not_asked() -> None:
-    fields = {"times_shown": 3}
-    result = await run_loop([*TURNS, "it is B"], method=METHOD, method_fields=fields, max_images=16)
+    result = await run_loop([*TURNS, "it is B"], method=f"{METHOD}Thrice", max_images=16)
     assert len(result.server.requests) == 2 and result.trajectory.flags == []
     verification = result.trajectory.verification
     assert verification is not None and (len(verification.frames), verification.text) == (24, None)

@@ -85,5 +85,5 @@ async def test_fine_tuning_has_the_tokens_of_the_rollout(family: Family, tmp_pat
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "rows.parquet")
     loaded = (tokenizer(family), {"max_length": 8192}, processor(family))
     dataset = TrajectorySFTDataset(str(tmp_path / "rows.parquet"), *loaded)
-    stream = await dataset._encode(dataset.rows[0])
+    (stream,) = await dataset._encode(dataset.rows[0])
     assert (stream.ids, stream.response_mask) == (rollout.ids, rollout.output.response_mask)

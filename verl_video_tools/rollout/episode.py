@@ -400,7 +400,7 @@ class Episode:
         trajectory = self.trajectory
         if trajectory.stop_reason is not StopReason.ANSWER or not isinstance(policy, AnswersDetached):
             return
-        context = self.method.verification_context(trajectory, dialogue)
+        context = self.method.verification_context(trajectory, tuple(dialogue))
         if context is None:
             return
         messages = context_of(dialogue, context)
