@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from verl_video_tools.core.errors import CallError, CallErrorCode, GroupScoreError, JudgeError, UsageError
+from verl_video_tools.core.machine import page
 from verl_video_tools.core.types import (
     CallRecord,
     Content,
@@ -68,7 +69,7 @@ def contexts_follow_from_the_dialogue(subject: Subject) -> None:
             what = f"the context after message {number} of a rollout of the kind {rollout.kind!r}"
             decoded = dialogue[: number + 2]
             planned = [Message(each.role, _without_pixels(each.content)) for each in decoded]
-            with no_error(what, "see docs/write-a-method.md#what-later-turns-see"):
+            with no_error(what, f"return messages of the dialogue; see {page('write-a-method')}"):
                 first, *others = [next_context(policy, each) for each in (decoded, decoded, planned)]
             for other in others:
                 if len(other) != len(first) or not all(map(is_same_message, first, other)):
